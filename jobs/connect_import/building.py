@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.connect_import import connect, transforms
+from jobs.connect_import import connect, key_steps, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connector import Connector
@@ -20,6 +20,8 @@ from jobs.connect_import.unwrapping import TARGET
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.models import examine
+
+_WITHOUT_DELETES = {"upsert_delete": "upsert", "delete": "append"}
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,10 @@ def build(
     parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
     as_configured = deepcopy(parts[0])
     followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
-    chain, key_columns = followed.chain, key_columns or going_on.key_columns
+    chain, whole = followed.chain, sink.key_column(configuration)
+    key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     todo = [*chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
-    _without_deletes(parts, followed)
+    todo += _without_deletes(parts, followed, sink.tombstones_delete)
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)
@@ -158,6 +161,10 @@ def _source(
     whole = connector.sink.key_column(connector.configuration)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
         source["key"]["column"] = whole
+    if "key" in source:
+        todo += key_steps.rename(chain, source["key"])
+    if "key" in source or chain.key:
+        todo += chain.key_todo
     _unknown_fields(source, parts, chain)
     if connector.placed.each:
         source["for_each"] = "topic"
@@ -199,10 +206,13 @@ def _routed_by(part: dict[str, Any], configuration: Configuration, chain: Chain)
     return {**part, "route": {**route, "field": transforms.route_field(configuration, chain)}}
 
 
-def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed) -> None:
+def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed, tombstones_delete: bool) -> list[str]:
+    """Deletes that the sink never heard of delete nothing; what a person has to look at."""
+    dropped = followed.drops_deletes or (followed.drops_tombstones and tombstones_delete)
     for part in parts:
-        if followed.drops_deletes and part["mode"] == "upsert_delete":
-            part["mode"] = "upsert"
+        part["mode"] = _WITHOUT_DELETES.get(part["mode"], part["mode"]) if dropped else part["mode"]
+    deletes = tombstones_delete and any(part["mode"] in _WITHOUT_DELETES for part in parts)
+    return followed.tombstones_todo if deletes else []
 
 
 def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -32,7 +32,12 @@ class Chain:
         guessed: columns that nobody has declared, with the type that stands in its place.
         envelope: kind of change data.
         metadata: columns that are parts of the envelope, with their paths.
+        metadata_now: `_topic` and `_headers` as transforms have changed them.
+        metadata_lost: which transform has changed them in a way that is not followed.
         key: columns of the value that are the record's key.
+        key_names: fields of the record's key to the names that transforms have given them.
+        key_field: the one of them that is the whole key.
+        key_todo: what a person has to look at where the record's key is read.
         record_key: columns of the record's key that the result reads.
         value_format: of records that a transform parses.
         todo: what a person has to look at.
@@ -47,7 +52,12 @@ class Chain:
     guessed: dict[str, str] = field(default_factory=dict)
     envelope: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
+    metadata_now: dict[str, str] = field(default_factory=dict)
+    metadata_lost: dict[str, str] = field(default_factory=dict)
     key: list[str] | None = None
+    key_names: dict[str, str] = field(default_factory=dict)
+    key_field: str | None = None
+    key_todo: list[str] = field(default_factory=list)
     record_key: dict[str, str] | None = None
     value_format: str | None = None
     todo: list[str] = field(default_factory=list)
@@ -108,12 +118,22 @@ class Chain:
             if column in self.columns
         ]
 
-    def only_when(self, condition: str, before: dict[str, str]) -> None:
+    def seen(self, metadata: str) -> str:
+        """`_topic` or `_headers` as the next transform sees them."""
+        if kind := self.metadata_lost.get(metadata):
+            self.todo.append(f"{metadata}: {kind} had changed it before another transform read it; the record's own "
+                             "stands in its place")  # fmt: skip
+        return self.metadata_now.get(metadata, metadata)
+
+    def only_when(self, condition: str, before: Chain) -> None:
         """What was changed since `before` holds only for some records; for the others all is as it was."""
-        for column in [*before, *(c for c in self.made if c not in before)]:
-            old, new = before.get(column), self.made.get(column)
-            if old != new:
-                self.made[column] = f"case when {condition} then {new or 'null'} else {old or 'null'} end"
+        for now, was in ((self.made, before.made), (self.metadata_now, before.metadata_now)):
+            for column in [*was, *(c for c in now if c not in was)]:
+                old, new = was.get(column), now.get(column)
+                if old != new:
+                    other = column if now is self.metadata_now else "null"
+                    now[column] = f"case when {condition} then {new or other} else {old or other} end"
+        self.left_out, self.closed = before.left_out, before.closed
 
     def unwrap(self, kind: str, metadata: dict[str, str], types: dict[str, str]) -> None:
         """Takes the row out of change data, with these parts of the envelope beside it."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.transforms import ROUTERS, routed
+from jobs.connect_import.configured import transforms
+from jobs.connect_import.routers import ROUTERS, routed
 from jobs.spec.table_templates import rendered, words_of
 from resources.config_files.mistakes import Mistakes
 
@@ -55,8 +56,7 @@ def placing(
         return Placing({t: {"route": {"topics": given}} if len(by_table) > 1 else {} for t, given in by_table.items()})
     others = {t: table for t, table in tables.items() if table != rendered(template, words_of(t, None))}
     overrides = {topic: {"tables": {"table": table}} for topic, table in others.items()}
-    kinds = [configuration.text(f"transforms.{step}.type") for step in configuration.items("transforms")]
-    routers = [kind for kind in kinds if kind.rsplit(".", 1)[-1] in ROUTERS]
+    routers = [transform.kind for transform in transforms(configuration) if transform.kind in ROUTERS]
     todo = [f"tables[].table: {kind} gives topics other names; put the parts of a topic's name that it keeps into "
             "the template" for kind in routers if not topics]  # fmt: skip
     return Placing({template: {}}, True, overrides, todo)

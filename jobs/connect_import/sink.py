@@ -28,10 +28,12 @@ class Sink(ABC):
     Attributes:
         classes: `connector.class` of each.
         options: what becomes of their options.
+        tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
     """
 
     classes: ClassVar[Sequence[str]]
     options: ClassVar[Options]
+    tombstones_delete: ClassVar[bool] = False
 
     @abstractmethod
     def place(self, configuration: Configuration, named: list[str]) -> Placing:

@@ -11,17 +11,23 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from jobs.connect_import.chain import Chain, name
+from jobs.connect_import.configured import Options
 from jobs.schema.types import parse_type
 from resources.errors import ConfigurationError
 from sql import literal
 
-Options = Mapping[str, str]
 Step = Callable[[Chain, Options], str]
 
 _TYPES = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
           "boolean": "boolean", "string": "string"}  # fmt: skip
-_UNITS = {"seconds": "seconds", "milliseconds": "millis", "microseconds": "micros"}
-_METADATA = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "timestamp": "_timestamp"}
+# To a number and from one, in the units of `unix.precision`.
+_UNITS = {
+    "seconds": ("unix_seconds({})", "timestamp_seconds({})"),
+    "milliseconds": ("unix_millis({})", "timestamp_millis({})"),
+    "microseconds": ("unix_micros({})", "timestamp_micros({})"),
+    "nanoseconds": ("unix_micros({}) * 1000", "timestamp_micros({} div 1000)"),
+}
+_METADATA = ("topic", "partition", "offset", "timestamp")
 DONE = "source.transform"
 
 
@@ -73,35 +79,36 @@ def cast(chain: Chain, options: Options) -> str:
 
 def timestamp_converter(chain: Chain, options: Options) -> str:
     target, column = options.get("target.type", "").lower(), options.get("field", "")
-    form, unit = options.get("format", ""), _UNITS.get(options.get("unix.precision", ""), "millis")
-    if not column or target == "time":
+    form, unit = options.get("format", ""), options.get("unix.precision", "milliseconds").lower()
+    if not column or target == "time" or unit not in _UNITS:
         chain.todo.append(
-            f"TimestampConverter to {target or 'nothing'} of {column or 'a whole value'}: nothing does so"
+            f"TimestampConverter to {target or 'nothing'} of {column or 'a whole value'} in {unit}: nothing does so"
         )
         return "see below"
+    to_number, from_number = _UNITS[unit]
     if target == "string":
         chain.make(column, f"date_format({chain.read(column, 'timestamp')}, {literal(form)})", "string")
     elif target == "unix":
-        chain.make(column, f"unix_{unit}({chain.read(column, 'timestamp')})", "long")
+        chain.make(column, to_number.format(chain.read(column, "timestamp")), "long")
     elif form:
         found = f"to_timestamp({chain.read(column)}, {literal(form)})"
         chain.make(column, f"to_date({chain.read(column)}, {literal(form)})" if target == "date" else found, target)
     elif chain.type_of(column) in ("int", "long"):
-        found = f"timestamp_{unit}({chain.read(column)})"
+        found = from_number.format(chain.read(column))
         chain.make(column, f"cast({found} as date)" if target == "date" else found, target)
     else:
         if chain.read(column, target) == name(column) and chain.type_of(column) == "string":
             chain.columns[column] = target
         chain.todo.append(f"{column}: declared as {target}; where records hold a number, declare it long and use "
-                          f"timestamp_{unit}({name(column)}) in source.transform")  # fmt: skip
+                          f"{from_number.format(name(column))} in source.transform")  # fmt: skip
         return "source.value.columns"
     return DONE
 
 
 def insert_field(chain: Chain, options: Options) -> str:
-    for part, source in _METADATA.items():
+    for part in _METADATA:
         if column := options.get(f"{part}.field", "").rstrip("!?"):
-            chain.make(column, source)
+            chain.make(column, chain.seen(f"_{part}"))
     if column := options.get("static.field", "").rstrip("!?"):
         chain.make(column, literal(options.get("static.value", "")))
     return DONE
@@ -110,17 +117,19 @@ def insert_field(chain: Chain, options: Options) -> str:
 def mask_field(chain: Chain, options: Options) -> str:
     replacement = options.get("replacement", "")
     for column in items(options, "fields"):
-        chain.read(column)
+        old = chain.read(column)
         kind = chain.type_of(column) or "string"
         if kind == "string":
-            chain.make(column, literal(replacement))
+            mask = literal(replacement)
         elif kind == "boolean":
-            chain.make(column, "false")
+            mask = "false"
         elif kind in ("int", "long", "float", "double") or kind.startswith("decimal"):
-            chain.make(column, f"cast({literal(replacement or '0')} as {kind})")
+            mask = f"cast({literal(replacement or '0')} as {kind})"
         else:
             chain.make(column, f"cast(null as {kind})", kind)
             chain.todo.append(f"{column}: masked by null, since {kind} has no empty value")
+            continue
+        chain.make(column, f"case when {old} is not null then {mask} end")
     return DONE
 
 
@@ -183,7 +192,7 @@ def copy_value(chain: Chain, options: Options) -> str:
 
 def kafka_metadata(chain: Chain, options: Options) -> str:
     prefix = options.get("field_name", "_kafka_metadata")
-    parts = {**_METADATA, "timestamp": "unix_millis(_timestamp)"}
+    parts = {**{part: chain.seen(f"_{part}") for part in _METADATA}, "timestamp": "unix_millis(_timestamp)"}
     if external := options.get("external_field", ""):
         key, _, value = external.partition(",")
         parts[key.strip()] = literal(value.strip())
@@ -193,6 +202,14 @@ def kafka_metadata(chain: Chain, options: Options) -> str:
         for part, made in parts.items():
             chain.make(f"{prefix}_{part}", made)
     return DONE
+
+
+def header_from(chain: Chain, options: Options) -> str:
+    moved = items(options, "fields") if options.get("operation", "").lower() == "move" else []
+    for column in moved:
+        chain.leave_out(column)
+    chain.metadata_lost["_headers"] = "HeaderFrom"
+    return "source.value.exclude" if moved else "not needed any more: tables have no headers"
 
 
 def _fields(expression: str, kind: str) -> dict[str, str]:
@@ -234,4 +251,5 @@ STEPS: Mapping[str, Step] = {
     "JsonToMapTransform": json_to_map,
     "CopyValue": copy_value,
     "KafkaMetadataTransform": kafka_metadata,
+    "HeaderFrom": header_from,
 }

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
+from jobs.connect_import.configured import Options, Transform, transforms
+from jobs.connect_import.key_steps import key_step
 from jobs.connect_import.known import struct_columns
-from jobs.connect_import.steps import STEPS, Options, renames_of
+from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
+from jobs.connect_import.routers import ROUTERS, route
+from jobs.connect_import.steps import STEPS, Step, renames_of
 from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
-from sql import literal
 
-ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
-_OTHERS = {
-    **dict.fromkeys(ROUTERS, "tables[].table and route: worked out for each topic"),
-    **dict.fromkeys(("DropHeaders", "InsertHeader", "HeaderFrom"), "not needed any more: tables have no headers"),
+_EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
+_HEADERS = ("DropHeaders", "InsertHeader")
+_NOT_NEEDED = {
+    **dict.fromkeys(_HEADERS, "not needed any more: tables have no headers"),
     "SetSchemaMetadata": "not needed any more: a schema's name means nothing to a table",
 }
 _INSTEAD = {
     "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
     "ExtractTopic": "route_by the field",
 }
+# What these do is no column, so that a condition in SQL does not help.
+_WHOLE = (*UNWRAPPING, "ValueToKey", "JsonToMapTransform")
 
 
 @dataclass(frozen=True)
@@ -33,36 +38,54 @@ class Followed:
         chain: of the columns.
         steps: what became of each transform.
         drops_deletes: the sink never heard of deleted rows.
+        drops_tombstones: it never saw a tombstone.
+        tombstones_todo: what a person has to look at where tombstones delete rows.
     """
 
     chain: Chain
     steps: list[str]
     drops_deletes: bool = False
+    drops_tombstones: bool = False
+    tombstones_todo: list[str] = field(default_factory=list)
 
 
 def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed:
     """Follows the chain over records of these columns."""
-    chain, steps, dropped = Chain(dict(columns)), [], False
-    for step in configuration.items("transforms"):
-        options = configuration.below(f"transforms.{step}.")
-        kind = _short(options.get("type", ""))
-        steps.append(f"{step} ({kind}): {_apply(chain, kind, options, configuration)}")
-        dropped |= kind == "ExtractNewRecordState" and drops_deletes(options)
-        if kind == "ExtractNewRecordState" and rewrites_deletes(options):
-            chain.todo.append(
-                f"{step}: a deleted row came as a row with __deleted; a table of mode append leaves deletes out, one "
-                "of mode upsert_delete (with changes.key) removes the row"
-            )
-    _lift(chain, configuration)
-    return Followed(chain, steps, dropped)
+    found, left = Followed(Chain(dict(columns)), []), transforms(configuration)
+    while left:
+        transform, *left = left
+        wrapped = any(later.kind in UNWRAPPING for later in left)
+        found.steps.append(f"{transform.name} ({transform.kind}): {_apply(found.chain, transform, wrapped)}")
+        if transform.kind == "ExtractNewRecordState":
+            found = _deletes_of_debezium(found, transform)
+        elif transform.kind == "Filter" and not wrapped:  # what an envelope says of deletes has got through
+            found = _tombstones(found, transform)
+    _lift(found.chain, configuration)
+    return found
+
+
+def _deletes_of_debezium(found: Followed, transform: Transform) -> Followed:
+    if rewrites_deletes(transform.options):
+        found.chain.todo.append(
+            f"{transform.name}: a deleted row came as a row with __deleted; a table of mode append leaves deletes out, "
+            "one of mode upsert_delete (with changes.key) removes the row"
+        )
+    return replace(found, drops_deletes=found.drops_deletes or drops_deletes(transform.options))
+
+
+def _tombstones(found: Followed, transform: Transform) -> Followed:
+    predicate = transform.predicate
+    if predicate is None or predicate.kind != TOMBSTONE:
+        line = f"{transform.name}: left out the tombstones of such records, too; here they delete rows"
+        return replace(found, tombstones_todo=[*found.tombstones_todo, line])
+    return replace(found, drops_tombstones=found.drops_tombstones or not predicate.negated)
 
 
 def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str, str]:
     """The columns of the records, from those of the tables that the connector has filled."""
     found = dict(columns)
-    for step in reversed(configuration.items("transforms")):
-        options = configuration.below(f"transforms.{step}.")
-        kind = _short(options.get("type", ""))
+    for transform in reversed([one for one in transforms(configuration) if not one.of_key]):
+        kind, options = transform.kind, transform.options
         probe = Chain({})
         if kind in ("InsertField", "CopyValue", "KeyToValue", "KafkaMetadataTransform"):
             STEPS[kind](probe, options)
@@ -80,83 +103,75 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
     return found
 
 
-def routed(configuration: Configuration, topic: str) -> str:
-    """The topic's name after the routers of the chain, which sinks name tables by."""
-    for step in configuration.items("transforms"):
-        options = configuration.below(f"transforms.{step}.")
-        if _short(options.get("type", "")) not in ROUTERS or not _holds(configuration, options, topic):
-            continue
-        pattern = options.get("regex") or options.get("topic.regex", "")
-        replacement = options.get("replacement") or options.get("topic.replacement", "")
-        # As Java's matcher.matches() and replaceFirst: the whole name, groups by $1 or ${name}.
-        by_number = re.sub(r"\$(\d+)", r"\\g<\1>", replacement)
-        topic = re.sub(rf"\A(?:{pattern})\Z", re.sub(r"\$\{(\w+)\}", r"\\g<\1>", by_number), topic, count=1)
-    return topic
-
-
-def _apply(chain: Chain, kind: str, options: Options, configuration: Configuration) -> str:
-    if kind in UNWRAPPING:
-        return UNWRAPPING[kind](chain, options)
+def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
+    """
+    Args:
+        wrapped: a later transform takes the row out of its envelope.
+    """
+    kind = transform.kind
+    if kind in _HEADERS:
+        chain.metadata_lost["_headers"] = kind
+    if kind in _NOT_NEEDED:
+        return _NOT_NEEDED[kind]
+    if transform.of_key:
+        return key_step(chain, transform)
     if kind == "Filter":
-        return _filter(chain, options, configuration)
-    if kind in STEPS and not options.get("type", "").endswith("$Key"):
-        return _step(chain, kind, options, configuration)
-    if kind not in STEPS and kind not in _OTHERS:
-        chain.todo.append(f"{kind}: {_INSTEAD.get(kind, 'nothing stands in for it; see docs/transforms.md')}")
-        return "see below"
-    return _OTHERS.get(kind, "of the key: its columns are named in source.key and changes.key")
+        return _filter(chain, transform)
+    if kind in STEPS and wrapped:
+        return _left(chain, kind, "it is before the row is taken out of its envelope; say it in source.transform")
+    if kind in _EVERY:
+        return _step(chain, transform)
+    if kind in _INSTEAD:
+        chain.metadata_lost["_topic"] = kind
+    return _left(chain, kind, _INSTEAD.get(kind, "nothing stands in for it; see docs/transforms.md"))
 
 
-def _step(chain: Chain, kind: str, options: Options, configuration: Configuration) -> str:
-    was = dict(chain.made)
-    done = STEPS[kind](chain, options)
+def _left(chain: Chain, kind: str, why: str) -> str:
+    chain.todo.append(f"{kind}: {why}")
+    return "see below"
+
+
+def _step(chain: Chain, transform: Transform) -> str:
+    kind, predicate, step = transform.kind, transform.predicate, _EVERY[transform.kind]
+    when = condition(chain, predicate)
+    if when == NEVER:
+        return "not needed: it applied to records without a value alone, which have no fields"
+    by_topic = predicate is not None and predicate.kind == "TopicNameMatches"
+    if when is None or (when != ALWAYS and (kind in _WHOLE or (kind in ROUTERS and not by_topic))):
+        chain.todo.append(f"{transform.name}: applied where {predicate} only; here {kind} applies to every record: say "
+                          "in source.transform to which it applies")  # fmt: skip
+        when = ALWAYS
+    if when != ALWAYS:
+        return _conditionally(chain, step, transform.options, when)
+    done = step(chain, transform.options)
     chain.keep_operation()
-    if condition := _condition(configuration, options):
-        chain.only_when(condition, was)
     return done
 
 
-def _filter(chain: Chain, options: Options, configuration: Configuration) -> str:
-    if not options.get("predicate"):
-        chain.todo.append(f"Filter by {_said(options)}: say it in SQL, `where` in source.transform")
-        return "see below"
-    if _predicate(configuration, options).get("type", "").endswith("RecordIsTombstone"):
-        return "records without a value delete a row in modes upsert_delete and delete, and are left out in the others"
-    condition = _condition(configuration, options)
-    if condition:
-        chain.conditions.append(f"not {condition}")
+def _conditionally(chain: Chain, step: Step, options: Options, when: str) -> str:
+    """Records to which it does not apply keep the fields that it reads or leaves out."""
+    probe = deepcopy(chain)
+    step(probe, options)
+    for column in [*probe.columns, *probe.left_out]:
+        if column not in chain.columns and column not in chain.left_out and not chain.closed:
+            chain.read(column, probe.columns.get(column, "string"))
+    was = deepcopy(chain)
+    done = step(chain, options)
+    chain.keep_operation()
+    chain.only_when(when, was)
+    return done
+
+
+def _filter(chain: Chain, transform: Transform) -> str:
+    predicate = transform.predicate
+    found = condition(chain, predicate) if predicate else None
+    if found is None:
+        what = predicate or next((v for k, v in transform.options.items() if "condition" in k), "nothing")
+        return _left(chain, transform.kind, f"by {what}: say it in SQL, `where` in source.transform")
+    if found == NEVER:
+        return "records without a value: the sink never heard of what they delete"
+    chain.conditions.append(NEVER if found == ALWAYS else f"not {found}")
     return "source.transform"
-
-
-def _condition(configuration: Configuration, options: Options) -> str:
-    """The predicate of a transform in SQL; empty where it always holds (a tombstone is never transformed)."""
-    given = _predicate(configuration, options)
-    kind = _short(given.get("type", ""))
-    found = ""
-    if kind == "TopicNameMatches":
-        found = f"(_topic rlike {literal('^(?:' + given.get('pattern', '') + ')$')})"
-    elif kind == "HasHeaderKey":
-        found = f"exists(_headers, h -> h.key = {literal(given.get('name', ''))})"
-    elif kind == "RecordIsTombstone":
-        return "" if _negated(options) else "false"
-    return f"(not {found})" if found and _negated(options) else found
-
-
-def _negated(options: Options) -> bool:
-    return options.get("negate", "").lower() == "true"
-
-
-def _predicate(configuration: Configuration, options: Options) -> dict[str, str]:
-    named = options.get("predicate")
-    return configuration.below(f"predicates.{named}.") if named else {}
-
-
-def _holds(configuration: Configuration, options: Options, topic: str) -> bool:
-    """Whether a router applies to a topic: only predicates of its name are known beforehand."""
-    given = _predicate(configuration, options)
-    if not given.get("type", "").endswith("TopicNameMatches"):
-        return True
-    return (re.fullmatch(given.get("pattern", ""), topic) is not None) != _negated(options)
 
 
 def _lift(chain: Chain, configuration: Configuration) -> None:
@@ -176,17 +191,8 @@ def route_field(configuration: Configuration, chain: Chain) -> str:
 
 def debezium_target(configuration: Configuration) -> str | None:
     """The pattern of table names of Tabular's transform for Debezium, where the sink routes by it; else None."""
-    for step in configuration.items("transforms"):
-        options = configuration.below(f"transforms.{step}.")
-        if _short(options.get("type", "")) == "DebeziumTransform":
+    for transform in transforms(configuration):
+        if transform.kind == "DebeziumTransform":
             routes = configuration.text("iceberg.tables.route-field") == "_cdc.target"
-            return options.get("cdc.target.pattern", "{db}.{table}") if routes else None
+            return transform.options.get("cdc.target.pattern", "{db}.{table}") if routes else None
     return None
-
-
-def _said(options: Options) -> str:
-    return next((v for k, v in options.items() if "condition" in k), "nothing")
-
-
-def _short(kind: str) -> str:
-    return kind.rsplit(".", 1)[-1].split("$", maxsplit=1)[0]

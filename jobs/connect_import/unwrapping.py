@@ -7,7 +7,8 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 from __future__ import annotations
 
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.steps import Options, Step, items
+from jobs.connect_import.configured import Options
+from jobs.connect_import.steps import Step, items
 from sql import literal
 
 # Of the envelope itself; any other simple name of `add.fields` is in its `source`.
@@ -27,8 +28,10 @@ def extract_new_record_state(chain: Chain, options: Options) -> str:
         types[column] = "long" if given.rsplit(".", 1)[-1] in _LONG else "string"
     chain.unwrap("debezium", metadata, types)
     if named := options.get("route.by.field"):
+        chain.metadata_lost["_topic"] = "ExtractNewRecordState"
         chain.todo.append(f"route.by.field: {named} named the topic; route tables by it (tables[].route.field)")
     if items(options, "add.headers"):
+        chain.metadata_lost["_headers"] = "ExtractNewRecordState"
         chain.todo.append("add.headers: tables have no headers; name these parts in source.value.envelope.metadata")
     return "source.value.envelope: debezium"
 

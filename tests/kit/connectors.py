@@ -63,7 +63,14 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
     "MaskField": (
         chain((KAFKA + "MaskField$Value", {"fields": "name,id"})),
         {"price": "string", "at": "string", "id": "long", "name": "string"},
-        "select *, cast('0' as long) as `id`, '' as `name` from records",
+        "select * except (`id`, `name`), case when `id` is not null then cast('0' as long) end as `id`, "
+        "case when `name` is not null then '' end as `name` from records",
+    ),
+    "TimestampConverter in nanoseconds": (
+        chain((CONVERTER, {"field": "id", "target.type": "Timestamp", "unix.precision": "nanoseconds"}),
+              (CONVERTER, {"field": "id", "target.type": "unix", "unix.precision": "nanoseconds"})),
+        {"name": "string", "price": "string", "at": "string", "id": "long"},
+        "select * except (`id`), unix_micros(timestamp_micros(`id` div 1000)) * 1000 as `id` from records",
     ),
     "HoistField": (
         chain((KAFKA + "ReplaceField$Value", {"include": "id"}), (KAFKA + "HoistField$Value", {"field": "line"})),
@@ -107,8 +114,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
             "predicates.p.pattern": "secret.*",
         },
         {"id": "long", "price": "string", "at": "string", "name": "string"},
-        "select * except (`name`), case when (_topic rlike '^(?:secret.*)$') then '' else `name` end as `name` "
-        "from records",
+        "select * except (`name`), case when (_topic rlike '^(?:secret.*)$') then "
+        "case when `name` is not null then '' end else `name` end as `name` from records",
     ),
     "of tombstones": (
         {

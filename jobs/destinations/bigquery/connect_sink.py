@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from jobs.connect_import import connect
-from jobs.connect_import.chain import Chain
+from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
@@ -27,6 +27,7 @@ class BigQuerySink(Sink):
 
     classes = ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",)
     options = OPTIONS
+    tombstones_delete = True
 
     def place(self, configuration: Configuration, named: list[str]) -> Placing:
         """The tables that topics go to."""
@@ -91,7 +92,7 @@ class BigQuerySink(Sink):
         if not key:
             return [f"{whole}, the column of the record's key, gets no values: declare the key's parts (--key-columns)"]
         chain.record_key = dict(key)
-        chain.make(whole, KEY)
+        chain.make(whole, f"{KEY}.{name(whole)}" if whole in key else KEY)
         return []
 
     def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:

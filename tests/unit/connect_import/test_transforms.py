@@ -13,6 +13,7 @@ from jobs.connect_import.known import KnownTable
 from jobs.connect_import.writing import pipeline_file, report
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
+from resources.errors import ConfigurationError
 from tests.kit.connectors import CASES, COLUMNS, ICEBERG, JSON, KAFKA, chain
 
 TABULAR = {**ICEBERG, "connector.class": "io.tabular.iceberg.connect.IcebergSinkConnector"}
@@ -174,6 +175,8 @@ GUESSED = ["source.value.columns.id", "source.value.columns.name"]
          (["_op"], ["ssn", "card"], "add"), ["source.value.envelope"]),
         ([(REPLACE, {"renames": "ssn:number"}), (REPLACE, {"exclude": "number"})], {},
          ([], ["number", "ssn"], "add"), []),
+        ([(KAFKA + "HeaderFrom$Value", {"fields": "ssn", "headers": "h", "operation": "move"})], {},
+         ([], ["ssn"], "add"), []),
         ([(REPLACE, {"exclude": "a.b"})], {}, ([], ["a.b"], "add"), ["source.value.exclude"]),
         ([WITHOUT, (KAFKA + "MaskField$Value", {"fields": "ssn"})], {"columns": {"id": "long", "ssn": "string"}},
          (["id"], ["ssn", "card"], "ignore"), ["ssn"]),
@@ -191,6 +194,77 @@ def test_fields_that_are_left_out_do_not_land(
     imported, spec = made({**OPEN, **chain(*steps)}, **more)
     found = spec.source.value
     assert (list(found.columns), found.exclude, found.unknown_fields) == value
+    assert [line.split(":")[0] for line in imported.todo] == todo
+
+
+PREDICATES = KAFKA + "predicates."
+TOMBSTONES = {"type": PREDICATES + "RecordIsTombstone"}
+OF_TOPIC = {"type": PREDICATES + "TopicNameMatches", "pattern": "new_.*"}
+OWN = {"type": "com.acme.IsInternal"}
+NEW_NAME = (KAFKA + "RegexRouter", {"regex": "(.*)", "replacement": "new_$1"})
+RENAMED = "case when _topic rlike '^(?:(.*))$' then regexp_replace(_topic, '^(?:(.*))', 'new_$1') else _topic end"
+UNWRAP_ALONE = "io.debezium.transforms.ExtractNewRecordState"
+
+
+def under(kind: str, options: dict[str, str], negated: str = "false") -> tuple[str, dict[str, str]]:
+    """A transform under the predicate `p`."""
+    return kind, {**options, "predicate": "p", "negate": negated}
+
+
+def predicate(options: dict[str, str]) -> dict[str, str]:
+    return {"predicates": "p", **{f"predicates.p.{name}": text for name, text in options.items()}}
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "sql", "todo"),
+    [
+        (OWN, [under(KAFKA + "Filter", {})], None, ["Filter"]),
+        (OWN, [under(KAFKA + "MaskField$Value", {"fields": "name"})],
+         "select * except (`name`), case when `name` is not null then '' end as `name` from records", ["s0"]),
+        (TOMBSTONES, [under(KAFKA + "MaskField$Value", {"fields": "name"})], None, []),
+        (TOMBSTONES, [under(KAFKA + "Filter", {}, "true")], "select * from records where false", []),
+        (OF_TOPIC, [under(UNWRAP_ALONE, {})], None, ["s0", "source.value.envelope"]),
+        (TOMBSTONES, [under(UNWRAP_ALONE, {}, "true")], None, ["source.value.envelope"]),
+        (OF_TOPIC, [under(REPLACE, {"exclude": "new"})],
+         "select * except (`new`), case when (_topic rlike '^(?:new_.*)$') then null else `new` end as `new` "
+         "from records", ["source.value.columns.new"]),
+        (OF_TOPIC, [NEW_NAME, (KAFKA + "InsertField$Value", {"topic.field": "topic"}), under(KAFKA + "Filter", {})],
+         f"select *, {RENAMED} as `topic` from records where not ({RENAMED} rlike '^(?:new_.*)$')", []),
+        (OF_TOPIC, [(KAFKA + "TimestampRouter", {}), under(KAFKA + "Filter", {})],
+         "select * from records where not (_topic rlike '^(?:new_.*)$')", ["TimestampRouter", "_topic"]),
+        ({"type": PREDICATES + "HasHeaderKey", "name": "a"}, [under(*NEW_NAME)], None, ["s0"]),
+        (OF_TOPIC, [(KAFKA + "MaskField$Value", {"fields": "name"}), (UNWRAP_ALONE, {})], None,
+         ["MaskField", "source.value.envelope"]),
+    ],
+)  # fmt: skip
+def test_predicates_and_what_they_ask_after_other_transforms(
+    given: dict[str, str], steps: list[tuple[str, dict[str, str]]], sql: str | None, todo: list[str]
+) -> None:
+    imported, spec = made({**ICEBERG, **chain(*steps), **predicate(given)}, {"id": "long", "name": "string"})
+    assert (spec.source.transform.sql if spec.source.transform else None) == sql
+    assert [line.split(":")[0] for line in imported.todo] == todo
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "steps", "mode", "todo"),
+    [
+        ({}, TOMBSTONES, [under(KAFKA + "Filter", {})], "upsert", []),
+        ({"upsertEnabled": "false"}, TOMBSTONES, [under(KAFKA + "Filter", {})], "append", []),
+        ({}, TOMBSTONES, [under(KAFKA + "Filter", {}), (UNWRAP_ALONE, {})], "upsert_delete", []),
+        ({}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert_delete", ["s0"]),
+        ({"deleteEnabled": "false"}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert", []),
+    ],
+)
+def test_tombstones_that_the_sink_never_saw_delete_nothing(
+    options: dict[str, str],
+    given: dict[str, str],
+    steps: list[tuple[str, dict[str, str]]],
+    mode: str,
+    todo: list[str],
+) -> None:
+    configured = {**BIGQUERY, **options, **chain(*steps), **predicate(given)}
+    imported, spec = made(configured, COLUMNS, key_columns={"id": "long"})
+    assert [t.mode for t in spec.tables] == [mode]
     assert [line.split(":")[0] for line in imported.todo] == todo
 
 
@@ -212,6 +286,77 @@ def test_a_cast_to_the_declared_type_has_to_be_looked_at() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["id"]
 
 
+@pytest.mark.parametrize(
+    ("regex", "replacement", "table"),
+    [
+        ("(?<db>[^.]+)[.](?<table>.*)", "${table}_${db}", "shop.orders_pg"),
+        (r"(?<=x)?pg\.(.*)", "$10", "shop.orders0"),
+        (r"pg\.(.*)", r"\$1_$1", "shop.$1_orders"),
+        ("pg[.](.*?)", "new_$1.", "shop.new_.orders"),
+        ("other", "x", "shop.pg.orders"),
+    ],
+)
+def test_topics_are_renamed_as_java_does_it(regex: str, replacement: str, table: str) -> None:
+    router = (KAFKA + "RegexRouter", {"regex": regex, "replacement": replacement})
+    imported = build(Configuration("sink", {**CLICKHOUSE, "topics": "pg.orders", **chain(router)}), COLUMNS)
+    assert [one["table"] for one in imported.document["tables"]] == [table]
+
+
+@pytest.mark.parametrize(
+    ("regex", "replacement"), [(r"\p{Alpha}+", "x"), ("[a-z&&[^p]]+", "x"), ("(.*)", "$2"), ("(.*)", "${table}")]
+)
+def test_regular_expressions_that_only_java_reads_are_refused(regex: str, replacement: str) -> None:
+    router = (KAFKA + "RegexRouter", {"regex": regex, "replacement": replacement})
+    with pytest.raises(ConfigurationError) as refused:
+        build(Configuration("sink", {**CLICKHOUSE, "topics": "pg.orders", **chain(router)}), COLUMNS)
+    assert (refused.value.where, bool(refused.value.remedy)) == ("transforms.s0", True)
+
+
+EXTRACT_KEY = (KAFKA + "ExtractField$Key", {"field": "id"})
+PK = {"kafkaKeyFieldName": "pk", "key.converter": JSON["key.converter"]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "options", "key_columns", "key", "todo"),
+    [
+        ([EXTRACT_KEY], PK, {"id": "long"}, ({"pk": "long"}, {"id": "pk"}, None), []),
+        ([EXTRACT_KEY], PK, {"pk": "long"}, ({"pk": "long"}, {"id": "pk"}, None), []),
+        ([EXTRACT_KEY], PK, {}, ({"pk": "string"}, {"id": "pk"}, None), ["source.key.columns.pk"]),
+        ([EXTRACT_KEY], {"kafkaKeyFieldName": ""}, {"id": "long", "n": "int"}, ({"id": "long"}, {}, None), []),
+        ([(KAFKA + "ReplaceField$Key", {"renames": "n:id"}), EXTRACT_KEY], PK, {},
+         ({"pk": "string"}, {"n": "pk"}, None), ["source.key.columns.pk"]),
+        ([(KAFKA + "ReplaceField$Key", {"renames": "id:nr"})], {"kafkaKeyFieldName": ""}, {"id": "long"},
+         ({"nr": "long"}, {"id": "nr"}, None), []),
+        ([(KAFKA + "ReplaceField$Key", {"renames": "id:nr", "exclude": "x"})], PK, {"id": "long"},
+         ({"nr": "long"}, {}, "pk"), ["source.key.column", "s0"]),
+        ([(KAFKA + "HoistField$Key", {"field": "id"})], PK, {"id": "long"}, ({"id": "long"}, {}, "pk"), ["s0"]),
+    ],
+)  # fmt: skip
+def test_the_key_as_transforms_leave_it(
+    steps: list[tuple[str, dict[str, str]]],
+    options: dict[str, str],
+    key_columns: dict[str, str],
+    key: tuple[dict[str, str], dict[str, str], str | None],
+    todo: list[str],
+) -> None:
+    configured = {**BIGQUERY, "topics": "t", **options, **chain(*steps)}
+    imported, spec = made(configured, COLUMNS, key_columns=key_columns)
+    assert spec.source.key is not None
+    assert (dict(spec.source.key.columns), spec.source.key.rename, spec.source.key.column) == key
+    assert spec.changes.key is not None
+    assert spec.changes.key.columns == [key[2]] if key[2] else list(key[0])
+    assert [line.split(":")[0] for line in imported.todo] == todo
+
+
+def test_the_key_that_a_table_has_as_a_column() -> None:
+    appends = {"upsertEnabled": "false", "deleteEnabled": "false", "topics": "orders"}
+    known = {"d.orders": KnownTable({"pk": "long", "name": "string"})}
+    _, spec = made({**BIGQUERY, **appends, **PK, **chain(EXTRACT_KEY)}, known=known)
+    assert spec.source.key is not None
+    assert (dict(spec.source.key.columns), spec.source.key.rename) == ({"pk": "long"}, {"id": "pk"})
+    assert dict(spec.source.row) == {"name": "string", "pk": "long"}
+
+
 def test_key_out_of_the_value() -> None:
     options = chain((KAFKA + "ValueToKey", {"fields": "id"}), (KAFKA + "ExtractField$Key", {"field": "id"}))
     _, spec = made({**BIGQUERY, "topics": "t", **options}, COLUMNS)
@@ -225,9 +370,11 @@ def test_what_has_no_equivalent_is_to_do_and_the_file_loads() -> None:
         ("io.confluent.connect.transforms.Filter$Value", {"filter.condition": "$[?(@.price > 5)]"}),
         (KAFKA + "TimestampRouter", {}),
         (KAFKA + "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp"}),
+        (KAFKA + "TimestampConverter$Value", {"field": "id", "target.type": "Timestamp", "unix.precision": "hours"}),
     )
     imported, spec = made({**ICEBERG, **options}, COLUMNS)
-    assert [line.split(":")[0].split(" ")[0] for line in imported.todo] == ["Secret", "Filter", "TimestampRouter", "at"]
+    todo = [line.split(":")[0].split(" ")[0] for line in imported.todo]
+    assert todo == ["Secret", "Filter", "TimestampRouter", "at", "TimestampConverter"]
     assert "$[?(@.price > 5)]" in imported.todo[1]
     assert spec.source.value.columns["at"] == "timestamp"
 

@@ -1,0 +1,26 @@
+"""Predicates of transforms, in SQL: what holds of the records, other than tombstones, that a transform applies to."""
+
+from __future__ import annotations
+
+from jobs.connect_import.chain import Chain
+from jobs.connect_import.configured import Predicate
+from sql import literal
+
+ALWAYS, NEVER = "true", "false"
+TOMBSTONE = "RecordIsTombstone"
+
+
+def condition(chain: Chain, predicate: Predicate | None) -> str | None:
+    """The condition, `ALWAYS` or `NEVER`; None: nothing is known of such a predicate."""
+    if predicate is None:
+        return ALWAYS
+    if predicate.kind == TOMBSTONE:
+        return ALWAYS if predicate.negated else NEVER
+    if predicate.kind == "TopicNameMatches":
+        pattern = literal(f"^(?:{predicate.options.get('pattern', '')})$")
+        found = f"({chain.seen('_topic')} rlike {pattern})"
+    elif predicate.kind == "HasHeaderKey":
+        found = f"exists({chain.seen('_headers')}, h -> h.key = {literal(predicate.options.get('name', ''))})"
+    else:
+        return None
+    return f"(not {found})" if predicate.negated else found
