@@ -79,4 +79,4 @@ def landed_on_request(spec: PipelineSpec) -> Iterator[Metadata]:
 def reads_headers(spec: PipelineSpec) -> bool:
     """Whether the records' headers are needed: by the transform, or as columns."""
     resolved = spec.source.resolved
-    return bool(resolved and resolved.mentions("_headers")) or any(m.needs_headers for m in landed_on_request(spec))
+    return bool(resolved and "_headers" in resolved.reads) or any(m.needs_headers for m in landed_on_request(spec))

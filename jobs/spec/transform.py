@@ -50,16 +50,13 @@ class Resolved:
     """A transform against a schema.
 
     Attributes:
-        expressions: column to its expression, in Spark SQL with every name quoted.
+        expressions: column to its expression, in Spark SQL as it is written.
         condition: of `where`; None keeps every record.
         columns: type text of each result column.
+        reads: columns of `records` that are used.
     """
 
     expressions: Mapping[str, str]
     condition: str | None
     columns: Mapping[str, str]
-
-    def mentions(self, column: str) -> bool:
-        """Whether that column of `records` is used."""
-        texts = [*self.expressions.values(), self.condition or ""]
-        return any(f"`{RECORDS}`.`{column}`" in text for text in texts)
+    reads: frozenset[str]

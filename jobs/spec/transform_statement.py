@@ -2,27 +2,26 @@
 
 It must give one row per record: no joins, no aggregates, no `order by`, `limit`, `distinct`, `explode`, nothing that
 depends on other records or on when it runs. The check is by sqlglot, which resolves columns and types against the
-declared schema: Dagster loads definitions without a Spark server. `batchmerge check` has Spark analyse the same
-expressions.
+declared schema: Dagster loads definitions without a Spark server. Spark evaluates the text as it is written, and
+`batchmerge check` has it analyse the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pyarrow as pa
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.annotate_types import annotate_types
-from sqlglot.optimizer.qualify import qualify
 
 from jobs.schema.types import parse_columns, parse_type, type_name
+from jobs.spec.statement_types import certain_type, path
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform
 from resources.config_files.mistakes import closest, one_of
 from resources.errors import ConfigurationError
-
-_DIALECT = "spark, normalization_strategy = CASE_SENSITIVE"
+from sql import quote
 
 _FORBIDDEN: list[tuple[type[exp.Expr], str]] = [
     (exp.Subquery, "a subquery"),
@@ -39,10 +38,19 @@ _FORBIDDEN: list[tuple[type[exp.Expr], str]] = [
     (exp.Rand, "a random number"),
     (exp.Uuid, "a random value"),
     (exp.CurrentDate, "the time of the run"),
+    (exp.CurrentTime, "the time of the run"),
     (exp.CurrentTimestamp, "the time of the run"),
+    (exp.Localtimestamp, "the time of the run"),
+    (exp.CurrentUser, "the user of the run"),
 ]
-_UNSTABLE = {"now", "rand", "randn", "random", "uuid", "shuffle", "monotonically_increasing_id", "current_user",
-             "spark_partition_id", "input_file_name", "explode", "posexplode", "inline", "stack"}  # fmt: skip
+_PARTS = {"expressions", "from_", "from", "where"}
+_UNSTABLE = {"now", "curdate", "current_timezone", "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle",
+             "monotonically_increasing_id", "current_catalog", "current_database", "current_schema", "session_user",
+             "user", "spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length",
+             "reflect", "java_method", "try_reflect", "explode", "explode_outer", "posexplode", "posexplode_outer",
+             "inline", "inline_outer", "stack", "json_tuple"}  # fmt: skip
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 
 def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, str] | None) -> Resolved:
@@ -54,69 +62,92 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     known = {**parse_fields(value), **METADATA}
     if key:
         known[KEY] = pa.struct(list(parse_columns(key)))
-    select = _parsed(transform.sql)
-    _check(select)
-    _expand_stars(select, parse_fields(value))
+    select, tokens = _parsed(transform.sql)
+    _check(select, tokens)
+    pieces, where = _pieces(tokens)
+    if len(pieces) != len(select.expressions):
+        raise _wrong("its result columns cannot be kept apart")
+    written = [
+        _text(transform.sql, _without_alias(piece, one)) for piece, one in zip(pieces, select.expressions, strict=True)
+    ]
+    texts = _expand_stars(select, written, parse_fields(value))
     _name_as_declared(select, known)
     _refuse_unknown(select, known)
-    schema: dict[str, object] = {RECORDS: {name: type_name(kind) for name, kind in known.items()}}
-    try:
-        qualified = annotate_types(
-            qualify(select, schema=schema, dialect=_DIALECT, quote_identifiers=True), schema=schema, dialect=_DIALECT
-        )
-    except SqlglotError as problem:
-        raise _wrong(str(problem).splitlines()[0]) from None
-    projections = {p.alias_or_name: p.unalias() for p in qualified.selects}
-    if len(projections) != len(qualified.selects):
+    names = [one.output_name or f"_col_{n}" for n, one in enumerate(select.expressions)]
+    if len(set(names)) != len(names):
         raise _wrong("two result columns have the same name")
     types = {
-        name: transform.columns.get(name) or _declared(expression, value) or _type(name, expression, known)
-        for name, expression in projections.items()
+        name: transform.columns.get(name) or _declared(one.unalias(), value) or _type(name, one.unalias(), known)
+        for name, one in zip(names, select.expressions, strict=True)
         if name != REFUSED
     }
     unused = sorted(set(transform.columns).difference(types))
     if unused:
         raise _wrong(f"`columns` names {', '.join(unused)}, which the statement does not give")
-    where = qualified.args.get("where")
-    return Resolved(
-        {name: _text(expression) for name, expression in projections.items()},
-        _text(where.this) if where else None,
-        types,
-    )
+    reads = frozenset(path(column)[0] for column in select.find_all(exp.Column))
+    return Resolved(dict(zip(names, texts, strict=True)), _text(transform.sql, where) if where else None, types, reads)
 
 
 def parse_fields(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
     return {name: parse_type(text, name)[0] for name, text in columns.items()}
 
 
-def _parsed(sql: str) -> exp.Select:
+def _parsed(sql: str) -> tuple[exp.Select, list[Token]]:
     try:
-        found = sqlglot.parse(sql, dialect="spark")
+        found, tokens = sqlglot.parse(sql, dialect="spark"), list(sqlglot.tokenize(sql, dialect="spark"))
     except SqlglotError as problem:
         raise _wrong(str(problem).splitlines()[0]) from None
-    if len(found) != 1 or not isinstance(found[0], exp.Select):
+    statements = [one for one in found if one is not None]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select) or tokens[0].token_type != TokenType.SELECT:
         raise _wrong("it must be one `select`")
-    return found[0]
+    return statements[0], tokens
 
 
-def _check(select: exp.Select) -> None:
+def _check(select: exp.Select, tokens: list[Token]) -> None:
     source = select.args.get("from_") or select.args.get("from")
     if source is None or source.this.sql(dialect="spark").lower() != RECORDS or select.args.get("with_"):
         raise _wrong("it must select from `records` alone")
     for kind, name in _FORBIDDEN:
         if select.find(kind):
             raise _wrong(f"{name} is not allowed: each record is transformed on its own, at any time alike")
-    for function in select.find_all(exp.Func):
-        name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
-        if name.lower() in _UNSTABLE:
-            raise _wrong(f"{name.lower()}() is not allowed: each record is transformed on its own, at any time alike")
+    for token, after in pairwise(tokens):
+        name = token.text.lower()
+        if after.token_type == TokenType.L_PAREN and name in _UNSTABLE:
+            raise _wrong(f"{name}() is not allowed: each record is transformed on its own, at any time alike")
+    if further := sorted(part for part, given in select.args.items() if given and part not in _PARTS):
+        raise _wrong(f"`{further[0]}` is not allowed: only result columns, `from` and `where`")
+
+
+def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
+    """The tokens of each result column, and those of the condition."""
+    depth, begin, results = 0, 1, []
+    for n, token in enumerate(tokens):
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        # `is distinct from` compares.
+        ends = token.token_type == TokenType.FROM and tokens[n - 1].token_type != TokenType.DISTINCT
+        if depth == 0 and (ends or token.token_type == TokenType.COMMA):
+            results.append(tokens[begin:n])
+            begin = n + 1
+        if depth == 0 and ends:
+            break
+    where = [token for token in tokens[begin + 2 :] if token.token_type != TokenType.SEMICOLON]
+    return results, where
+
+
+def _text(sql: str, tokens: list[Token]) -> str:
+    """As it is written."""
+    return sql[tokens[0].start : tokens[-1].end + 1]
+
+
+def _without_alias(tokens: list[Token], result: exp.Expr) -> list[Token]:
+    if not isinstance(result, exp.Alias):
+        return tokens
+    return tokens[:-2] if tokens[-2].token_type == TokenType.ALIAS else tokens[:-1]
 
 
 def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
     """Spark does not tell upper from lower case; names of result columns stay as they are written."""
     declared = {name.lower(): name for name in (*columns, RECORDS)}
-    for table in select.find_all(exp.Table):
-        table.set("this", exp.to_identifier(RECORDS, quoted=True))
     for column in select.find_all(exp.Column):
         parts = column.parts
         for part in parts[:2] if parts[0].name.lower() == RECORDS else parts[:1]:
@@ -135,59 +166,60 @@ def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> N
     raise ConfigurationError(f"{one_of(unknown, 'and')} {are} of records", where="transform", remedy=guess)
 
 
-def _expand_stars(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
+def _expand_stars(select: exp.Select, written: list[str], columns: Mapping[str, pa.DataType]) -> list[str]:
     """`*` are the columns of the value; the key and the place of the record are named by those who want them.
 
     `column.*` are the fields of a struct.
+
+    Args:
+        written: the text of each result column.
+
+    Returns:
+        The text of each result column now.
     """
     expanded: list[exp.Expr] = []
-    for one in select.expressions:
+    texts: list[str] = []
+    for one, text in zip(select.expressions, written, strict=True):
         star = one.this if isinstance(one, exp.Column) else one
         if not isinstance(star, exp.Star):
             expanded.append(one)
+            texts.append(text)
             continue
         struct = columns.get(one.table) if isinstance(one, exp.Column) and one.table else None
         if struct is not None and pa.types.is_struct(struct):
-            expanded += [exp.column(f.name, table=one.table, quoted=True).as_(f.name, quoted=True) for f in struct]
+            expanded += [exp.column(f.name, table=one.table, quoted=True) for f in struct]
+            texts += [quote("spark", (RECORDS, one.table, f.name)) for f in struct]
             continue
         left_out = {name.name.lower() for name in star.args.get("except_") or star.args.get("except") or []}
         unknown = left_out.difference(c.lower() for c in columns)
         if unknown:
             raise _wrong(f"`except` names {', '.join(sorted(unknown))}, which is no column")
-        expanded += [exp.column(c, quoted=True) for c in columns if c.lower() not in left_out]
+        kept = [c for c in columns if c.lower() not in left_out]
+        expanded += [exp.column(c, quoted=True) for c in kept]
+        texts += [quote("spark", (RECORDS, c)) for c in kept]
     select.set("expressions", expanded)
+    return texts
 
 
 def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
     """The type of a plain column of the value as it is written: with `not null`, which no row breaks."""
-    if not isinstance(expression, exp.Column) or expression.name not in value:
+    column = path(expression) if isinstance(expression, exp.Column) else []
+    if len(column) != 1 or column[0] not in value:
         return None
-    field = parse_columns({expression.name: value[expression.name]}).field(0)
+    field = parse_columns({column[0]: value[column[0]]}).field(0)
     return type_name(field.type) + ("" if field.nullable else " not null")
 
 
 def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> str:
-    """The type text of a result column; a plain column keeps its own."""
-    if isinstance(expression, exp.Column):
-        return type_name(known[expression.name])
-    found = expression.type
-    text = found.sql(dialect="spark").lower() if found else "unknown"
-    # The precision of a calculated decimal is Spark's business.
-    calculated = text.startswith("decimal") and not isinstance(expression, exp.Cast)
-    try:
-        if not calculated:
-            return type_name(parse_type(text.replace("`", ""), name)[0])
-    except ConfigurationError:
-        pass
+    """The type text of a result column."""
+    found = certain_type(expression, known)
+    if found is not None:
+        return type_name(found)
     raise ConfigurationError(
         f"the type of {name} does not follow from the statement",
         where="transform",
         remedy=f"cast it, or say it: `transform: {{sql: …, columns: {{{name}: …}}}}`",
     )
-
-
-def _text(expression: exp.Expr) -> str:
-    return expression.sql(dialect="spark")
 
 
 def _wrong(what: str) -> ConfigurationError:

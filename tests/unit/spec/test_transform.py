@@ -33,6 +33,8 @@ def resolved(sql: str, **columns: str) -> Resolved:
          {"_topic": "string", "_offset": "long", "k": "long"}),
         ("select id > 5 as big, case when id > 1 then 'x' end as c from records", {"big": "boolean", "c": "string"}),
         ("select id, case when id < 0 then 'no' end as _refused from records", {"id": "long not null"}),
+        ("select 3000000000 as l, id + 1 as m, id / 2 as d, coalesce(a.b, 0) as i from records",
+         {"l": "long", "m": "long", "d": "double", "i": "int"}),
     ],
 )  # fmt: skip
 def test_columns_follow_from_the_statement(sql: str, columns: dict[str, str]) -> None:
@@ -42,10 +44,43 @@ def test_columns_follow_from_the_statement(sql: str, columns: dict[str, str]) ->
 def test_declared_types_and_the_condition() -> None:
     found = resolved("select price * 2 as double_price from records where id > 5", double_price="decimal(12,2)")
     assert dict(found.columns) == {"double_price": "decimal(12,2)"}
-    assert found.condition == "`records`.`id` > 5"
-    assert found.expressions == {"double_price": "`records`.`price` * 2"}
-    assert found.mentions("price")
-    assert not found.mentions("name")
+    assert found.condition == "id > 5"
+    assert found.expressions == {"double_price": "price * 2"}
+    assert found.reads == {"price", "id"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "to_char(price, '000.00')",
+        "get_json_object(name, '$.a:b')",
+        "get_json_object(name, '$.a.*')",
+        "log10(id)",
+        "A.`c d` /* , */ || 'ü, from records where'",
+        "extract(seconds from at)",
+        r"regexp_replace(name, r'\d', '')",
+        "name is distinct from 'x'",
+        "transform(tags, t -> upper(t))",
+    ],
+)
+def test_spark_gets_the_text_as_it_is_written(text: str) -> None:
+    sql = f"select {text} as r, * except (price), {text} r2 -- a comment\nfrom records where {text} is not null;"
+    found = resolved(sql, r="string", r2="string")
+    assert (found.expressions["r"], found.expressions["r2"]) == (text, text)
+    assert found.expressions["id"] == "`records`.`id`"
+    assert found.condition == f"{text} is not null"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["to_char(price, '000.00')", "log10(id)", "round(price, 1)", "round(id)", "extract(seconds from at)",
+     "timestampdiff(SECOND, at, at)", "datediff(SECOND, at, at)", "price * 2", "9223372036854775808", "1.5",
+     "if(id > 1, 1, price)", "substring(cast(name as binary), 1, 2)", "cast(null as struct<aB: int>)"],
+)  # fmt: skip
+def test_a_type_that_is_not_certain_is_declared(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="the type of r does not follow"):
+        resolved(f"select {text} as r from records")
+    assert resolved(f"select {text} as r from records", r="string").columns == {"r": "string"}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +108,10 @@ def test_declared_types_and_the_condition() -> None:
         ("select current_timestamp() as n from records", "time of the run"),
         ("select rand() as n from records", "is not allowed"),
         ("select uuid() as n from records", "is not allowed"),
+        ("select localtimestamp() as n from records", "time of the run"),
+        ("select id from records where randstr(3, 0) = 'abc'", "randstr() is not allowed"),
+        ("select unix_timestamp() as n from records", "time of the run"),
+        ("select id from records sort by id", "is not allowed"),
         ("select id as a, name as a from records", "the same name"),
         ("select price * 2 as p from records", "the type of p does not follow"),
         ("select from_json(name, 'a int') as p from records", "the type of p does not follow"),
