@@ -29,7 +29,7 @@ from resources.kafka import KafkaCluster
 @click.option("--key-columns", metavar="YAML", help="Columns of the keys, for a sink that upserts by them.")
 @click.option("--table", "tables", multiple=True, help="Import only this table of the sink.")
 @click.option("--offsets/--no-offsets", default=True, help="Take over where the connector stopped.", show_default=True)
-@click.option("--write", is_flag=True, help="Write orchestration/defs/<name>/defs.yaml instead of printing it.")
+@click.option("--write", is_flag=True, help="Write the pipeline file (<name>/defs.yaml) instead of printing it.")
 def import_(
     file: Path,
     value_columns: str | None,
@@ -72,7 +72,7 @@ def _show(imported: Imported, write: bool) -> None:
         raise ConfigurationError("the file exists", where=str(path), remedy="remove it, or rename the connector")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(pipeline_file(imported))
-    output.say(f"written to {path}; the pipeline is paused")
+    output.say(f"written to {path}; the pipeline is paused: delete `paused: true` after the first look")
     output.result(_plain(imported, path))
 
 
