@@ -11,6 +11,7 @@ from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "string", "bytes")
+_NAMED = ("record", "error", "enum", "fixed")
 _LOGICAL = {
     ("int", "date"): "date",
     ("int", "time-millis"): "time-ms",
@@ -68,20 +69,29 @@ class _Reader:
         kind = schema["type"]
         if isinstance(kind, dict | list):
             return self.read(kind, namespace)
+        if kind in _NAMED:
+            full = _full_name(schema, namespace)
+            self._named[full] = None
+            self._named[full] = found = _meant(self._definition(schema, full), schema)
+            return found
         match kind:
-            case "record" | "error":
-                found = self._record(schema, namespace)
-            case "enum":
-                found = self._keep(schema, namespace, Wire("string", "enum"))
-            case "fixed":
-                found = self._keep(schema, namespace, _fixed(schema))
             case "array":
                 found = Wire("array", items=(self.read(schema["items"], namespace),))
             case "map":
                 found = Wire("map", items=(Wire("string"), self.read(schema["values"], namespace)))
             case _:
                 found = _logical(schema) if kind in _PRIMITIVES else self._reference(kind, namespace)
-        return with_name(found, schema.get("connect.name"), schema.get("connect.parameters"))
+        return _meant(found, schema)
+
+    def _definition(self, schema: Mapping[str, Any], full: str) -> Wire:
+        """What a type with a name is."""
+        if schema["type"] == "enum":
+            return Wire("string", "enum")
+        if schema["type"] == "fixed":
+            return _fixed(schema)
+        space = full.rpartition(".")[0]
+        fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
+        return Wire("record", fields=fields, name=full)
 
     def _union(self, branches: list[Any], namespace: str) -> Wire:
         read = [(_branch(branch), self.read(branch, namespace)) for branch in branches]
@@ -89,18 +99,6 @@ class _Reader:
         nullable = len(real) < len(read)
         found = real[0][1] if len(real) == 1 else Wire("union", fields=real) if real else Wire("null")
         return found.optional() if nullable else found
-
-    def _record(self, schema: Mapping[str, Any], namespace: str) -> Wire:
-        full = _full_name(schema, namespace)
-        self._named[full] = None
-        space = full.rpartition(".")[0]
-        fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
-        found = self._named[full] = Wire("record", fields=fields, name=full)
-        return found
-
-    def _keep(self, schema: Mapping[str, Any], namespace: str, wire: Wire) -> Wire:
-        self._named[_full_name(schema, namespace)] = wire
-        return wire
 
     def _reference(self, name: str, namespace: str) -> Wire:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -111,6 +109,10 @@ class _Reader:
             )
         # A record in itself has no column type, but its other fields can be read.
         return self._named[full] or Wire("recursive record", name=full)
+
+
+def _meant(wire: Wire, schema: Mapping[str, Any]) -> Wire:
+    return with_name(wire, schema.get("connect.name"), schema.get("connect.parameters"))
 
 
 def _branch(schema: Any) -> str:

@@ -213,6 +213,28 @@ def test_record_in_itself_can_be_left_out() -> None:
     assert decoder.decode(pa.array([raw])).values.to_pylist() == [{"id": 1}]
 
 
+_UNLIMITED = record(("scale", "int"), ("value", "bytes"), name="io.debezium.data.VariableScaleDecimal") | {
+    "connect.name": "io.debezium.data.VariableScaleDecimal"
+}
+_COLOUR = {"type": "enum", "name": "Colour", "symbols": ["red"], "connect.name": "io.debezium.data.Enum"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column", "wanted"),
+    [
+        (_UNLIMITED, {"scale": 2, "value": b"\x01\x00"}, "decimal(38,2)", Decimal("2.56")),
+        (_COLOUR, "red", "string", "red"),
+        (FIXED, b"ab", "binary", b"ab"),
+    ],
+)
+def test_a_type_means_the_same_where_it_is_used_by_its_name(kind: Any, value: Any, column: str, wanted: Any) -> None:
+    schema = record(("a", kind), ("b", ["null", kind["name"]]), ("c", kind["name"]))
+    raw = encoded(schema, dict.fromkeys("abc", value))
+    decoder = Avro(pa.struct([(name, parse_type(column)[0]) for name in "abc"]), text(schema))
+    decoded = decoder.decode(pa.array([raw] * (SMALL + 1)))
+    assert (decoded.errors, decoded.values[0].as_py()) == ({}, dict.fromkeys("abc", wanted))
+
+
 def test_broken_records_are_told_one_by_one() -> None:
     schema = record(("c", "string"))
     good = encoded(schema, {"c": "a"})
