@@ -23,7 +23,9 @@ from jobs.decode.json_fast import Json
 from jobs.decode.unavailable import Placeholder
 from jobs.decode.unknown import Watch
 from jobs.decode.verdicts import Verdicts
-from jobs.schema.types import type_name
+from jobs.schema.types import as_text, field_text, is_wider, type_name
+from jobs.schema.with_fields import with_fields
+from resources.errors import ConfigurationError
 
 OPERATION = "op"
 _ROW_OPS, _DELETE, TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
@@ -85,8 +87,8 @@ class Enveloped:
 
     def _setup(self, kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: Watch | None) -> None:
         self._type, self._rules, self._inner, self._watch = kind, rules, inner, watch
-        row = [pa.field(f.name, f.type, metadata=f.metadata) for f in kind if f.name not in rules.metadata]
-        self._documents = Json(pa.struct(row), watch) if rules.kind == "mongo" else None
+        self._row_type = _row_type(kind, rules)
+        self._documents = Json(self._row_type, watch) if rules.kind == "mongo" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self._type, self._rules, self._inner, self._watch)
@@ -125,7 +127,7 @@ class Enveloped:
         if self._rules.kind == "debezium_flat":
             return operation, envelope
         before, after = _images(self._rules.kind)
-        old, new = pc.struct_field(envelope, before), pc.struct_field(envelope, after)
+        old, new = (self._image(pc.struct_field(envelope, image)) for image in (before, after))
         without = pc.and_(pc.is_in(operation, value_set=pa.array(_ROW_OPS)), pc.is_null(new))
         updates = pc.and_(without, pc.equal(operation, "u"))
         if self._rules.skips_without_row:
@@ -141,6 +143,10 @@ class Enveloped:
                 found.refuse(index, error)
         return operation, row
 
+    def _image(self, values: pa.Array) -> pa.Array:
+        """The columns of an image of the row, without what is only there because a path of the metadata wants it."""
+        return values if self._documents else with_fields(values, self._row_type)
+
     def _column(
         self, column: pa.Field, envelope: pa.Array, row: pa.Array, operation: pa.Array, found: Verdicts
     ) -> pa.Array:
@@ -151,8 +157,8 @@ class Enveloped:
             values = envelope
             for part in path.split("."):
                 values = pc.struct_field(values, part)
-            return values.cast(column.type)
-        values = self._rules.dialect.declared(pc.struct_field(row, column.name), column, found.refuse)
+            return with_fields(values, column.type)
+        values = with_fields(pc.struct_field(row, column.name), column.type)
         values = self._available(values, column, operation, found)
         if not column.nullable:
             lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
@@ -227,51 +233,75 @@ def _operation(kind: str, envelope: pa.Array) -> pa.Array:
 
 
 Tree = dict[str, Any]
+"""Names to fields, or to trees of them."""
+
+_TEXT, _ANY_TEXT = pa.field("", pa.string()), as_text(pa.field("", pa.string()))
 
 
 def wire_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
-    """The type of the whole envelope, as far as it is read; all of it may be null."""
-    row = [rules.dialect.wire(f) for f in kind if f.name not in rules.metadata]
+    """The type of the whole envelope, as far as it is read; all of it may be null.
+
+    Raises:
+        ConfigurationError: a column of the metadata cannot be read from its path.
+    """
+    row = {f.name: rules.dialect.marked(f) for f in _row_type(kind, rules)}
     tree: Tree = {}
     match rules.kind:
         case "debezium":
-            tree = {"before": _tree(row), "after": _tree(row), "op": pa.string()}
+            tree = {"before": dict(row), "after": dict(row), "op": _TEXT}
         case "mongo":
-            tree = {"before": pa.string(), "after": pa.string(), "op": pa.string()}
+            tree = {"before": _TEXT, "after": _TEXT, "op": _TEXT}
         case "debezium_flat":
-            tree = {**_tree(row), "__op": pa.string(), "__deleted": pa.string()}
+            tree = {**row, "__op": _TEXT, "__deleted": _ANY_TEXT}
         case "dms":
-            operation = {"operation": pa.string(), "record-type": pa.string()}
-            tree = {"data": _tree(row), "before": _tree(row), "metadata": operation}
+            tree = {"data": dict(row), "before": dict(row), "metadata": {"operation": _TEXT, "record-type": _TEXT}}
     for name, path in rules.metadata.items():
         if path != OPERATION:
-            _plant(tree, path.split("."), kind.field(name).type)
+            _Metadata(name, path, rules).plant(tree, tuple(path.split(".")), kind.field(name))
     return _struct(tree)
 
 
-def _tree(fields: list[pa.Field]) -> Tree:
-    return {f.name: f for f in fields}
+def _row_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
+    return pa.struct([f.with_nullable(True) for f in kind if f.name not in rules.metadata])
 
 
-def _plant(tree: Tree, path: list[str], kind: pa.DataType) -> None:
-    for part in path[:-1]:
-        inner = tree.setdefault(part, {})
-        if not isinstance(inner, dict):
-            kind_of_part = inner.type if isinstance(inner, pa.Field) else inner
-            inner = tree[part] = _tree(list(kind_of_part))
-        tree = inner
-    known = tree.get(path[-1])
-    if isinstance(known, dict) and pa.types.is_struct(kind):
-        tree[path[-1]] = {**known, **_tree(list(kind))}
-    else:
-        tree[path[-1]] = kind
+class _Metadata:
+    """Adds what a column of the metadata wants of the envelope. What is read anyway stays as it is."""
+
+    def __init__(self, name: str, path: str, rules: EnvelopeRules) -> None:
+        self._name, self._path, self._dialect = name, path, rules.dialect
+        self._rows = [()] if rules.kind == "debezium_flat" else [(image,) for image in _images(rules.kind)]
+
+    def plant(self, tree: Tree, path: tuple[str, ...], wanted: pa.Field, at: tuple[str, ...] = ()) -> None:
+        name, rest = path[0], path[1:]
+        known = tree.get(name)
+        if known is None and not rest:
+            of_row = at in self._rows and not name.startswith("__")
+            tree[name] = self._dialect.marked(wanted) if of_row else wanted
+        elif rest or pa.types.is_struct(wanted.type):
+            inner = tree[name] = self._opened(known, name)
+            for steps, one in [(rest, wanted)] if rest else [((f.name,), f) for f in wanted.type]:
+                self.plant(inner, steps, one, (*at, name))
+        elif isinstance(known, dict):
+            raise self._wrong(f"{name} there is an object", "name one of its fields, or declare a struct")
+        elif known and not (known.type == wanted.type or is_wider(known.type, wanted.type)):
+            raise self._wrong(f"it is {field_text(known)} there, not {field_text(wanted)}", "declare both alike")
+
+    def _opened(self, known: Tree | pa.Field | None, name: str) -> Tree:
+        if known is None or isinstance(known, dict):
+            return known or {}
+        if not pa.types.is_struct(known.type):
+            raise self._wrong(f"{name} is {field_text(known)} there", "declare it as a struct, or name another path")
+        return {f.name: f for f in known.type}
+
+    def _wrong(self, what: str, remedy: str) -> ConfigurationError:
+        text = f"the column {self._name} cannot be read from {self._path}: {what}"
+        return ConfigurationError(text, where="source.value.envelope.metadata", remedy=remedy, column=self._name)
 
 
 def _struct(tree: Tree) -> pa.StructType:
-    return pa.struct([_planted(name, found) for name, found in tree.items()])
-
-
-def _planted(name: str, found: Any) -> pa.Field:
-    if isinstance(found, pa.Field):
-        return pa.field(name, found.type, metadata=found.metadata)
-    return pa.field(name, _struct(found) if isinstance(found, dict) else found)
+    """All of it may be null."""
+    parts = ((name, _struct(found) if isinstance(found, dict) else found) for name, found in tree.items())
+    return pa.struct(
+        [f.with_name(name).with_nullable(True) if isinstance(f, pa.Field) else pa.field(name, f) for name, f in parts]
+    )

@@ -27,7 +27,7 @@ import pyarrow.json as pj
 from jobs.decode.base import Decoded
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import found_fields, records_with, unexpected
-from jobs.decode.json_wire import declared_columns, has_map, wire_fields
+from jobs.decode.json_wire import declared_columns, has_map, numbers_alone, wire_fields
 from jobs.decode.parts import SMALL as _SMALL
 from jobs.decode.parts import Part, joined, judged, pieces
 from jobs.decode.unknown import Watch
@@ -64,6 +64,8 @@ class ArrowJson:
             return []
         found: list[Part] = []
         wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
+        for name in numbers_alone(self._read_type, wire):
+            rows = rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _text_of(name))))
         todo, failures = [rows], 0
         while todo:
             rows = todo.pop()
@@ -187,6 +189,11 @@ def _data(array: pa.Array) -> pa.Buffer:
     ends = pa.Array.from_buffers(pa.int32(), array.offset + len(array) + 1, [None, offsets])
     first, last = ends[array.offset].as_py(), ends[-1].as_py()
     return data.slice(first, last - first)
+
+
+def _text_of(name: str) -> str:
+    """Finds records in which a field of this name may be text; each letter of a name may be written in another way."""
+    return rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*\"|\\[u/]"
 
 
 def _numbers(count: int) -> pa.Array:

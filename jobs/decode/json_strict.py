@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, Refused, decode_each
-from jobs.decode.json_values import Convert, Exact, Integer, Real, mismatch, scalar_converter
+from jobs.decode.json_values import Convert, Exact, Integer, Real, field_converter, mismatch, scalar_converter
 from jobs.decode.unknown import Finding, Rest, Watch, as_text
 from jobs.schema.types import is_text, type_name
 from resources.errors import ConfigurationError
@@ -139,7 +139,9 @@ def _converter(kind: pa.DataType, path: str, ignore_case: bool) -> Convert:
 
 
 def _field_converter(field: pa.Field, path: str, ignore_case: bool) -> Convert:
-    return as_text if is_text(field) else _converter(field.type, path, ignore_case)
+    if is_text(field):
+        return as_text
+    return field_converter(field, f"column {path}") or _converter(field.type, path, ignore_case)
 
 
 def _array(kind: pa.ListType, path: str, where: str, ignore_case: bool) -> Convert:

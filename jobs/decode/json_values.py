@@ -7,13 +7,14 @@ import re
 import struct
 from collections.abc import Callable
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from jobs.decode.base import Refused
+from jobs.decode.json_dialect import base64_scale, unit_of
 from jobs.schema.types import type_name
 from resources.errors import ConfigurationError
 
@@ -22,6 +23,9 @@ FIRST_DAY, LAST_DAY = date.min.toordinal() - 719_163, date.max.toordinal() - 719
 FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1) * 86_400_000_000 - 1
 
 Convert = Callable[[Any], Any]
+
+# What a number of this unit is multiplied with, and divided by, to be microseconds.
+UNITS = {"ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
 _NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
@@ -64,6 +68,14 @@ _FOUND = {
     dict: "an object",
     type(None): "null",
 }
+
+
+def field_converter(field: pa.Field, where: str) -> Convert | None:
+    """As `scalar_converter`, for a field that has a mark of `json_dialect`; None where it has none."""
+    scale, unit = base64_scale(field), unit_of(field)
+    if scale is not None:
+        return _base64_decimal(field.type, scale, where)
+    return _timestamp(type_name(field.type), where, unit) if unit != "ms" else None
 
 
 def scalar_converter(kind: pa.DataType, where: str) -> Convert:
@@ -180,6 +192,31 @@ def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:
     return convert
 
 
+def _base64_decimal(kind: pa.Decimal128Type, scale: int, where: str) -> Convert:
+    """Of text that is the base64 of unscaled bytes; a number is what it is."""
+    number, expected = _decimal(kind, where), type_name(kind)
+
+    def convert(value: Any) -> Decimal:
+        if type(value) is not str:
+            found: Decimal = number(value)
+            return found
+        try:
+            return exact_decimal(unscaled(base64_bytes(value), scale), kind, where)
+        except ValueError:
+            raise Refused("type", f"{where}: expected {expected} in base64, found another string") from None
+
+    return convert
+
+
+# Decimal's own context would round to 28 digits.
+_WIDE = Context(prec=10_000, Emax=999_999, Emin=-999_999)
+
+
+def unscaled(raw: bytes, scale: int) -> Decimal:
+    """The number of a scale whose digits are in two's complement, big end first."""
+    return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), -scale)
+
+
 def exact_decimal(number: Decimal, kind: pa.Decimal128Type, where: str) -> Decimal:
     """The number without zeros at its end, if it fits the type exactly; raises Refused otherwise, also for NaN."""
     if not number:
@@ -233,12 +270,14 @@ def text_to_date(text: str, where: str) -> int:
     raise Refused("type", f"{where}: expected date, found a string that is no date YYYY-MM-DD")
 
 
-def _timestamp(expected: str, where: str) -> Convert:
-    milliseconds = _integer(FIRST_MICROSECOND // 1000, LAST_MICROSECOND // 1000, expected, where)
+def _timestamp(expected: str, where: str, unit: str = "ms") -> Convert:
+    multiply, divide = UNITS[unit]
+    low, high = (bound * divide // multiply for bound in (FIRST_MICROSECOND, LAST_MICROSECOND))
+    ticks = _integer(low, high, expected, where)
 
     def convert(value: Any) -> int:
         if type(value) is not str:
-            return milliseconds(value) * 1000
+            return ticks(value) * multiply // divide
         return text_to_microseconds(value, expected, where)
 
     return convert
@@ -253,7 +292,7 @@ def text_to_microseconds(text: str, expected: str, where: str) -> int:
     microseconds = _microseconds(text, zoned=expected == "timestamp")
     if microseconds is None:
         what = "time" if expected == "timestamp" else "time without zone"
-        taken = f"an RFC 3339 {what} or a number of milliseconds"
+        taken = f"an RFC 3339 {what} or a number"
         raise Refused("type", f"{where}: expected {expected} ({taken}), found another string")
     if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
         raise Refused("range", f"{where}: expected {expected}, found a year outside 1 to 9999")

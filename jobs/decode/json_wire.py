@@ -7,14 +7,18 @@ wider than declared, numbers too large for a float, null where `not null` is dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, base64_bytes
+from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
+from jobs.decode.json_dialect import base64_scale, unit_of
+from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS, base64_bytes
+from jobs.schema.found_fields import inside
+from jobs.schema.types import is_text
 
 
 def has_map(kind: pa.DataType) -> bool:
@@ -25,7 +29,15 @@ def has_map(kind: pa.DataType) -> bool:
 def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
     """The fields to read by Arrow: as declared, but times as strings or numbers, whichever the samples have."""
     records = [sample for sample in samples if isinstance(sample, dict)]
-    return [pa.field(f.name, _wire_type(f.type, [record.get(f.name) for record in records])) for f in kind]
+    return [pa.field(f.name, _wire_type(f, [record.get(f.name) for record in records])) for f in kind]
+
+
+def numbers_alone(fields: Iterable[pa.Field], wire: Iterable[pa.Field]) -> Iterator[str]:
+    """Names of decimals whose text would be base64, and that are read as numbers: Arrow would read any text as one."""
+    for field, read in zip(fields, wire, strict=True):
+        if base64_scale(field) is not None and not pa.types.is_string(read.type):
+            yield field.name
+        yield from numbers_alone(inside(field.type), inside(read.type))
 
 
 def declared_columns(columns: list[pa.Array], kind: pa.StructType) -> tuple[pa.Array, pa.Array | None]:
@@ -34,53 +46,72 @@ def declared_columns(columns: list[pa.Array], kind: pa.StructType) -> tuple[pa.A
     lacking = [
         column.is_null() for column, f in zip(columns, fields, strict=True) if not f.nullable and column.null_count
     ]
-    declared = [_declared(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    declared = [_declared(column, field) for column, field in zip(columns, fields, strict=True)]
     return pa.StructArray.from_arrays(declared, fields=fields), reduce(pc.or_, lacking) if lacking else None
 
 
-def _wire_type(kind: pa.DataType, samples: list[Any]) -> pa.DataType:
+def _wire_type(field: pa.Field, samples: list[Any]) -> pa.DataType:
+    kind = field.type
     if pa.types.is_struct(kind):
         return pa.struct(wire_fields(kind, samples))
     if pa.types.is_list(kind):
         inner = [item for sample in samples if isinstance(sample, list) for item in sample]
-        return pa.list_(pa.field("element", _wire_type(kind.value_type, inner)))
+        return pa.list_(pa.field("element", _wire_type(kind.value_field, inner)))
+    return _wire_scalar(field, samples)
+
+
+def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
+    """What is written in several ways is read in the one that the samples have."""
+
+    def has(python_type: type) -> bool:
+        return any(isinstance(sample, python_type) for sample in samples)
+
+    kind = field.type
     if pa.types.is_temporal(kind):
-        return pa.int64() if any(isinstance(sample, int) for sample in samples) else pa.string()
-    if pa.types.is_binary(kind):
+        return pa.int64() if has(int) else pa.string()
+    if pa.types.is_binary(kind) or (base64_scale(field) is not None and has(str)):
         return pa.string()
+    if is_text(field) and has(bool):
+        return pa.bool_()
     # Rounded to float from double, as the strict decoder does: not the same as from the text.
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
-def _declared(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _declared(values: pa.Array, field: pa.Field) -> pa.Array:
     for fits, convert in _CONVERSIONS:
-        if fits(kind):
-            return convert(values, kind)
+        if fits(field.type):
+            return convert(values, field)
     return values
 
 
-def _declared_struct(values: pa.Array, kind: pa.StructType) -> pa.Array:
+def _declared_struct(values: pa.Array, declared_as: pa.Field) -> pa.Array:
     # A flattened child is null where its parent is. Fields that nobody declared come after the others.
-    fields, children = list(kind), values.flatten()[: kind.num_fields]
+    fields = list(declared_as.type)
+    children = values.flatten()[: len(fields)]
     for child, field in zip(children, fields, strict=True):
         if not field.nullable and child.null_count > values.null_count:
             raise pa.ArrowInvalid("null in a field that is not null")
-    declared = [_declared(child, field.type) for child, field in zip(children, fields, strict=True)]
+    declared = [_declared(child, field) for child, field in zip(children, fields, strict=True)]
     return pa.StructArray.from_arrays(declared, fields=fields, mask=values.is_null())
 
 
-def _declared_list(values: pa.Array, kind: pa.ListType) -> pa.Array:
+def _declared_list(values: pa.Array, field: pa.Field) -> pa.Array:
+    kind = field.type
     if not kind.value_field.nullable and values.flatten().null_count:
         raise pa.ArrowInvalid("null in an array whose elements are not null")
-    declared = _declared(values.values, kind.value_type)
+    declared = _declared(values.values, kind.value_field)
     return pa.ListArray.from_arrays(values.offsets, declared, type=kind, mask=values.is_null())
 
 
-def declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _declared_time(values: pa.Array, field: pa.Field) -> pa.Array:
+    return declared_time(values, field.type, unit_of(field))
+
+
+def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.Array:
     ticks_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
     low, high = (FIRST_DAY, LAST_DAY) if pa.types.is_date(kind) else (FIRST_MICROSECOND, LAST_MICROSECOND)
     if not pa.types.is_string(values.type):
-        ticks = values if pa.types.is_date(kind) else pc.multiply_checked(values, 1000)
+        ticks = values if pa.types.is_date(kind) else microseconds(values, unit)
     else:
         if pa.types.is_timestamp(kind):
             # Arrow reads times without minutes too: up to 19 characters with a zone, up to 13 without.
@@ -94,20 +125,40 @@ def declared_time(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(ticks, ticks_type), kind)
 
 
-def declared_binary(values: pa.Array, _kind: pa.DataType) -> pa.Array:
+def microseconds(values: pa.Array, unit: str) -> pa.Array:
+    """Numbers of this unit in microseconds, cut downwards."""
+    multiply, divide = UNITS[unit]
+    long = values.cast(pa.int64())
+    if divide == 1:
+        return long if multiply == 1 else pc.multiply_checked(long, multiply)
+    cut = pc.divide(long, divide)
+    below = pc.less(long, pc.multiply(cut, divide))
+    return pc.subtract(cut, below.cast(pa.int64()))
+
+
+def _declared_binary(values: pa.Array, _field: pa.Field) -> pa.Array:
+    return declared_binary(values)
+
+
+def declared_binary(values: pa.Array) -> pa.Array:
     try:
         return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
     except ValueError:
         raise pa.ArrowInvalid("a string that is no base64") from None
 
 
-def _declared_decimal(values: pa.Array, _kind: pa.DataType) -> pa.Array:
+def _declared_decimal(values: pa.Array, field: pa.Field) -> pa.Array:
+    scale = base64_scale(field)
+    if scale is not None and pa.types.is_string(values.type):
+        if not 0 <= scale <= MOST_SCALE:
+            raise pa.ArrowInvalid("a scale that no decimal type has")
+        return fitting(unscaled(declared_binary(values), scale), field.type)
     values.validate(full=True)  # Arrow checks the precision before it rescales, not after
     return values
 
 
-def _declared_float(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    return _finite(pc.cast(_finite(values), kind, safe=False))
+def _declared_float(values: pa.Array, field: pa.Field) -> pa.Array:
+    return _finite(pc.cast(_finite(values), field.type, safe=False))
 
 
 def _finite(values: pa.Array) -> pa.Array:
@@ -116,11 +167,12 @@ def _finite(values: pa.Array) -> pa.Array:
     return values
 
 
-_CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, pa.DataType], pa.Array]]] = [
+_CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, pa.Field], pa.Array]]] = [
     (pa.types.is_struct, _declared_struct),
     (pa.types.is_list, _declared_list),
-    (pa.types.is_temporal, declared_time),
-    (pa.types.is_binary, declared_binary),
+    (pa.types.is_temporal, _declared_time),
+    (pa.types.is_binary, _declared_binary),
+    (pa.types.is_string, lambda values, _: values.cast(pa.string())),
     (pa.types.is_decimal128, _declared_decimal),
     (pa.types.is_floating, _declared_float),
 ]

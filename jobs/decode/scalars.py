@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
@@ -17,18 +17,19 @@ from jobs.decode.json_values import (
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
+    UNITS,
     Exact,
     base64_bytes,
     exact_decimal,
     non_finite,
     text_to_date,
     text_to_microseconds,
+    unscaled,
 )
 from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
 
 Convert = Callable[[Any], Any]
-_UNITS = {"-s": (1_000_000, 1), "-ms": (1000, 1), "-us": (1, 1), "-ns": (1, 1000)}
 _LIMITS = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
 
 
@@ -115,8 +116,8 @@ def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
         return _unscaled(wire)
     if wire.logical == "variable-decimal":
         inner = wire.field("value")
-        unscaled = _unscaled(Wire("bytes", "decimal", bytes_as=inner.bytes_as if inner else ""))
-        return lambda value: _WIDE.scaleb(unscaled(value["value"]), -int(value["scale"]))
+        base64 = inner is not None and bool(inner.bytes_as)
+        return lambda value: unscaled(base64_bytes(value["value"]) if base64 else value["value"], int(value["scale"]))
     if wire.kind in ("int", "long", "ulong") and not wire.logical:
         return Decimal
     if wire.kind == "string" and wire.logical in ("", "number"):
@@ -133,19 +134,14 @@ def _text_number(text: str) -> Decimal:
     return number
 
 
-# Decimal's own context would round to 28 digits.
-_WIDE = Context(prec=10_000, Emax=999_999, Emin=-999_999)
-
-
 def _unscaled(wire: Wire) -> Callable[[Any], Decimal]:
-    exponent, base64 = -wire.scale, wire.bytes_as == "base64"
+    base64 = wire.bytes_as == "base64"
 
     def number(value: Any) -> Decimal:
         if base64 and type(value) in (int, Exact):
             # Connect's `decimal.format: NUMERIC`.
             return Decimal(value.text if type(value) is Exact else value)
-        raw = base64_bytes(value) if base64 else value
-        return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), exponent)
+        return unscaled(base64_bytes(value) if base64 else value, wire.scale)
 
     return number
 
@@ -163,7 +159,7 @@ def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
 
 
 def _time_of_day(wire: Wire, where: str) -> Convert:
-    multiply, divide = _UNITS[wire.logical[4:]]
+    multiply, divide = UNITS[wire.logical.removeprefix("time-")]
 
     def convert(value: int) -> str:
         microseconds = value * multiply // divide
@@ -210,7 +206,7 @@ def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
         return lambda value: text_to_microseconds(value, expected, where)
     if wire.kind not in ("int", "long") or not (wire.logical.startswith("timestamp") or not wire.logical):
         return None
-    multiply, divide = _UNITS[wire.logical[len("timestamp") :] if wire.logical else "-ms"]
+    multiply, divide = UNITS[wire.logical.removeprefix("timestamp-") or "ms"]
 
     def convert(value: int) -> int:
         microseconds = value * multiply // divide

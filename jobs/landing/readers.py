@@ -15,6 +15,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import OPERATION, Enveloped, EnvelopeRules
 from jobs.decode.excluded import Excluding
 from jobs.decode.extended_json import MongoKey
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
 from jobs.decode.source_position import SourcePosition
@@ -62,7 +63,8 @@ def record_reader(
 
     def key_decoder(encoding: Encoding) -> Decoder:
         assert key_format
-        return _decoder(encoding, key_format, schemas, not key_from_value, spec.ignore_case, watch=key_watch)
+        as_in = _dialect(spec)
+        return _decoder(encoding, key_format, schemas, not key_from_value, spec.ignore_case, None, key_watch, as_in)
 
     position, first = 0, {}
     for tp in sorted(batch.ranges):
@@ -137,7 +139,14 @@ def reporting_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, s
     is_key = columns is spec.source.key
     rules = None if is_key else envelope_rules(spec)
     watch = Watch("report") if is_key else _reporting(spec)
-    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, watch)
+    as_in = _dialect(spec) if is_key else None
+    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, watch, as_in)
+
+
+def _dialect(spec: PipelineSpec) -> JsonDialect | None:
+    """How JSON keys are written: as the rows of their records."""
+    envelope = spec.source.value.envelope
+    return envelope.rules.dialect if envelope else None
 
 
 def _decoder(
@@ -148,14 +157,16 @@ def _decoder(
     ignore_case: bool = False,
     rules: EnvelopeRules | None = None,
     watch: Watch | None = None,
+    dialect: JsonDialect | None = None,
 ) -> Decoder:
     """The decoder of these columns from records that are encoded so.
 
     Args:
         rules: of the value's envelope.
         watch: what to do about fields that no column takes.
+        dialect: of keys.
     """
-    of_type = _of_types(encoding, schemas, ignore_case)
+    of_type = _of_types(encoding, schemas, ignore_case, dialect)
     renaming = Renaming(columns.rename)
     kind = renaming.in_records(columns.struct)
     decoder: Decoder
@@ -174,12 +185,19 @@ def _decoder(
     return Renamed(decoder, renaming) if columns.rename else decoder
 
 
-def _of_types(encoding: Encoding, schemas: Schemas | None, ignore_case: bool) -> Callable[..., Decoder]:
+def _of_types(
+    encoding: Encoding, schemas: Schemas | None, ignore_case: bool, dialect: JsonDialect | None = None
+) -> Callable[..., Decoder]:
     """Makes decoders of records that are encoded so, for a type and a watch."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
     any_case = ignore_case and encoding.format == "json" and registered is None
     schema, message = encoding.schema_bytes, encoding.message or ""
-    return lambda kind, watch=None: decoder_for(encoding.format, kind, schema, message, registered, any_case, watch)
+
+    def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
+        read = dialect.of_row(kind) if dialect else kind
+        return decoder_for(encoding.format, read, schema, message, registered, any_case, watch)
+
+    return of_type
 
 
 def _reporting(spec: PipelineSpec) -> Watch:

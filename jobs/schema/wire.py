@@ -24,7 +24,7 @@ logical                     meaning
 ``date`` ``date-text``      days since 1970-01-01; ISO text
 ``time-ms -us -ns``         time of day, as a number
 ``time-text``               time of day as ISO text, perhaps with a zone
-``timestamp-ms -us -ns -s``  an instant, or a wall clock counted as if it were in UTC (`local`)
+``timestamp-ms -us -ns``    an instant, or a wall clock counted as if it were in UTC (`local`)
 ``timestamp-text``          an RFC 3339 string
 ``uuid`` ``enum`` ``json``  text; ``uuid`` of kind bytes: 16 bytes
 ==========================  =====================================================================================

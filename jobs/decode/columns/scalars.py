@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.columns.cursors import Ints, value_bounds
+from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
-from jobs.decode.json_wire import declared_binary, declared_time
+from jobs.decode.json_wire import declared_binary, declared_time, microseconds
 from jobs.schema.wire import Wire
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -25,7 +24,6 @@ Cast = Callable[[pa.Array], pa.Array]
 INSTANT = "instant"
 """A kind of wire: an instant that was read as microseconds and is no number."""
 
-_UNITS = {"-s": (1_000_000, 1), "-ms": (1000, 1), "-us": (1, 1), "-ns": (1, 1000)}
 _DAY = 86_400_000_000
 _WHOLE = ("int", "long", "ulong")
 _EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # whole numbers of JSON from here on may be no float
@@ -74,72 +72,40 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
 
 def _decimal(wire: Wire, kind: pa.Decimal128Type) -> Cast | None:
     if wire.logical == "decimal":
-        unscaled = _unscaled(wire)
-        return None if unscaled is None else lambda values: _fitting(unscaled(values), kind)
+        number = _unscaled(wire)
+        return None if number is None else lambda values: fitting(number(values), kind)
     if wire.kind in _WHOLE and not wire.logical:
-        return lambda values: _fitting(values.cast(pa.decimal128(38, 0)), kind)
+        return lambda values: fitting(values.cast(pa.decimal128(38, 0)), kind)
     if wire.kind == "string" and wire.logical in ("", "number"):
-        return lambda values: _fitting(values, kind)
+        return lambda values: fitting(values, kind)
     return None
-
-
-def _fitting(values: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
-    found = values.cast(kind)
-    found.validate(full=True)  # Arrow checks the precision of a text before it rescales, not after
-    return found
 
 
 def _unscaled(wire: Wire) -> Cast | None:
     """The numbers of a decimal's bytes."""
-    if not 0 <= wire.scale <= 38:
+    if not 0 <= wire.scale <= MOST_SCALE:
         return None
-    kind = pa.decimal128(38, wire.scale)
-
-    def cast(values: pa.Array) -> pa.Array:
-        raw = declared_binary(values, pa.binary()) if wire.bytes_as else values
-        lengths = pc.binary_length(raw).fill_null(0).to_numpy().astype(np.int64)
-        widest = int(lengths.max(initial=0))
-        if widest > 16:
-            raise pa.ArrowInvalid("a decimal of more than 16 bytes")
-        found = pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(_little(raw, lengths, widest))])
-        found.validate(full=True)
-        return pc.if_else(raw.is_valid(), found, pa.scalar(None, kind)) if raw.null_count else found
-
-    return cast
-
-
-def _little(raw: pa.Array, lengths: Ints, widest: int) -> npt.NDArray[np.uint8]:
-    """Sixteen bytes, little end first, for each number of at most `widest` bytes, big end first."""
-    found = np.zeros((len(raw), 16), np.uint8)
-    bounds, data = value_bounds(raw)
-    if not widest or data is None:
-        return found
-    ends = bounds[1:]
-    held = np.frombuffer(data, np.uint8)
-    last = np.maximum(ends - 1, 0)
-    sign = np.where((lengths > 0) & (held[np.maximum(ends - lengths, 0).clip(max=len(held) - 1)] >= 0x80), 0xFF, 0)
-    for place in range(widest):
-        found[:, place] = np.where(place < lengths, held[np.maximum(last - place, 0)], sign)
-    found[:, widest:] = sign.astype(np.uint8)[:, None]
-    return found
+    return lambda values: unscaled(declared_binary(values) if wire.bytes_as else values, wire.scale)
 
 
 def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
     if wire.logical.startswith("time-") and wire.kind != "string":
         return _time_of_day(wire)
     if wire.logical == "decimal":
-        unscaled = _unscaled(wire)
+        number = _unscaled(wire)
         # Arrow writes others with an exponent.
-        return (lambda values: unscaled(values).cast(pa.string())) if unscaled and wire.scale <= 6 else None
+        return (lambda values: number(values).cast(pa.string())) if number and wire.scale <= 6 else None
     if wire.logical == "uuid" and wire.kind == "bytes":
         return _uuid
+    if wire.kind == "boolean":  # for a column of type `text`: no other takes it
+        return lambda values: values.cast(pa.string())
     plain = wire.kind == "string" and not wire.bytes_as and wire.logical != "variable-decimal"
     return _as_it_is if plain else None
 
 
 def _time_of_day(wire: Wire) -> Cast:
     def cast(values: pa.Array) -> pa.Array:
-        micros = _microseconds(values, wire.logical[len("time") :])
+        micros = microseconds(values, wire.logical.removeprefix("time-"))
         _within(micros, 0, _DAY - 1)
         text = micros.cast(pa.time64("us")).cast(pa.string())
         whole = pc.equal(pc.multiply(pc.divide(micros, 1_000_000), 1_000_000), micros)
@@ -162,10 +128,10 @@ def _uuid(values: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string())) if values.null_count else found
 
 
-def _binary(wire: Wire, kind: pa.DataType) -> Cast | None:
+def _binary(wire: Wire, _kind: pa.DataType) -> Cast | None:
     if wire.kind != "bytes":
         return None
-    return (lambda values: declared_binary(values, kind)) if wire.bytes_as else _as_it_is
+    return declared_binary if wire.bytes_as else _as_it_is
 
 
 def _date(wire: Wire, kind: pa.DataType) -> Cast | None:
@@ -179,20 +145,8 @@ def _timestamp(wire: Wire, kind: pa.DataType) -> Cast | None:
         return lambda values: declared_time(values, kind)
     if wire.kind not in ("int", "long", INSTANT) or not (wire.logical.startswith("timestamp") or not wire.logical):
         return None
-    unit = wire.logical[len("timestamp") :] if wire.logical else "-ms"
-    return lambda values: _within(_microseconds(values, unit), FIRST_MICROSECOND, LAST_MICROSECOND).cast(kind)
-
-
-def _microseconds(values: pa.Array, unit: str) -> pa.Array:
-    multiply, divide = _UNITS[unit]
-    long = values.cast(pa.int64())
-    if multiply > 1:
-        return pc.multiply_checked(long, multiply)
-    if divide == 1:
-        return long
-    cut = pc.divide(long, divide)
-    below = pc.less(long, pc.multiply(cut, divide))
-    return pc.subtract(cut, below.cast(pa.int64()))
+    unit = wire.logical.removeprefix("timestamp-") or "ms"
+    return lambda values: _within(microseconds(values, unit), FIRST_MICROSECOND, LAST_MICROSECOND).cast(kind)
 
 
 def _within(values: pa.Array, low: int, high: int) -> pa.Array:

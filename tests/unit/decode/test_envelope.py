@@ -15,12 +15,14 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
+from jobs.decode.parts import SMALL
 from jobs.decode.registered import RegisteredSchema
 from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.avro import encoded
 from tests.kit.avro import record as avro_record
 from tests.kit.avro import text as avro_text
 
+MANY = 2 * SMALL
 COLUMNS = {"id": "long not null", "name": "string", "_op": "string"}
 
 
@@ -130,6 +132,25 @@ def test_debezium_flat() -> None:
     assert found == [("c", 1, None), ("u", 1, None), ("d", 1, None), ("d", 2, 5), None]
 
 
+@pytest.mark.parametrize("deleted", ["boolean", "string"])
+@pytest.mark.parametrize("format", ["json", "avro"])
+@pytest.mark.parametrize("times", [1, MANY])
+def test_debezium_flat_says_deleted_as_text_or_not(deleted: str, format: str, times: int) -> None:
+    values = [True, False] if deleted == "boolean" else ["true", "false"]
+    schema = avro_record(("id", "long"), ("__deleted", deleted))
+    rows = [{"id": n, "__deleted": value} for n, value in enumerate(values)] * times
+    raws = [encoded(schema, one) if format == "avro" else json.dumps(one).encode() for one in rows]
+    text = avro_text(schema).encode()
+    flat = Enveloped(
+        row_type({"id": "long", "_op": "string"}),
+        rules("debezium_flat"),
+        lambda inner, _: decoder_for(format, inner, text),
+    )
+    decoded = flat.decode(raw_values(*raws))
+    assert not decoded.errors
+    assert decoded.values.to_pylist() == [{"id": 0, "_op": "d"}, {"id": 1, "_op": "u"}] * times
+
+
 def test_dms() -> None:
     def told(operation: str, data: Any = None, kind: str = "data", before: Any = None) -> dict[str, Any]:
         metadata = {"operation": operation, "record-type": kind, "timestamp": "2020-01-01T00:00:00Z"}
@@ -198,18 +219,90 @@ def test_mongo_key(column: str, text: str, wanted: Any) -> None:
     assert set(decoded.errors) == {1, 3}
 
 
+DIALECT = JsonDialect("us", "base64")
+
+
+def base64_of(number: int, size: int = 2) -> str:
+    return base64.b64encode(number.to_bytes(size, "big", signed=True)).decode()
+
+
 def test_json_without_schema_needs_units() -> None:
-    columns = {"id": "long", "price": "decimal(5,2)", "at": "timestamp", "day": "date", "_op": "string"}
-    bytes_ = base64.b64encode((-150).to_bytes(2, "big", signed=True)).decode()
-    records = [
-        change("c", None, {"id": 1, "price": bytes_, "at": 1_500_000, "day": 1}),
-        change("c", None, {"id": 2, "price": "no", "at": 1, "day": 1}),
-        change("c", None, {"id": 3, "price": base64.b64encode(b"\x7f\xff\xff\xff").decode()}),
+    columns = {
+        "id": "long", "price": "decimal(5,2)", "at": "timestamp", "local": "timestamp_ntz", "day": "date",
+        "_op": "string", "_old": "struct<price: decimal(5,2)>",
+    }  # fmt: skip
+    zoned = "2026-05-01T14:00:00.5+02:00"
+    good = [
+        change("u", {"price": base64_of(100)}, {"id": 1, "price": base64_of(-150), "at": 1_500_000, "day": 1}),
+        change("c", None, {"id": 2, "price": base64_of(150), "at": zoned, "local": -1}),
+        change("c", None, {"id": 3, "price": 1.5}),
     ]
-    decoded = decode(records, rules("debezium", dialect=JsonDialect("us", "base64")), columns)
-    first = decoded.values.to_pylist()[0]
+    bad = [
+        change("c", None, {"id": 4, "price": "no", "at": 1, "day": 1}),
+        change("c", None, {"id": 5, "price": base64_of(2**31 - 1, 4)}),
+        change("c", None, {"id": 6, "at": "soon"}),
+        change("c", None, {"id": 7, "at": 2**62}),
+    ]
+    chosen = rules("debezium", dialect=DIALECT, metadata={"_old": "before"})
+    decoded = decode([*good, *bad], chosen, columns)
+    first, second, third = decoded.values.to_pylist()[:3]
     assert (first["price"], first["at"]) == (Decimal("-1.50"), datetime(1970, 1, 1, 0, 0, 1, 500000, UTC))
-    assert {n: e.kind for n, e in decoded.errors.items()} == {1: "type", 2: "range"}
+    assert (first["_old"], third["price"]) == ({"price": Decimal("1.00")}, Decimal("1.50"))
+    assert (second["price"], second["at"]) == (Decimal("1.50"), datetime(2026, 5, 1, 12, 0, 0, 500000, UTC))
+    assert second["local"] == datetime(1969, 12, 31, 23, 59, 59, 999999)
+    assert {n: e.kind for n, e in decoded.errors.items()} == {3: "type", 4: "range", 5: "type", 6: "range"}
+    for records in (good[:1], good[1:2], good, [*good, *bad]):
+        times = MANY // len(records) + 1
+        alone = [decode([one], chosen, columns) for one in records]
+        together = decode(records * times, chosen, columns)
+        assert together.values.to_pylist() == [one.values[0].as_py() for one in alone] * times
+        assert {n: together.errors.get(n) for n in range(len(records))} == {
+            n: one.errors.get(0) for n, one in enumerate(alone)
+        }
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_what_brings_its_own_schema_has_its_own_units(unit: str) -> None:
+    at = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 1}
+    image = avro_record(("at", at), ("price", price), name="Value")
+    schema = avro_text(avro_record(("before", ["null", image]), ("after", ["null", "Value"]), ("op", "string")))
+    kind = row_type({"at": "timestamp", "price": "decimal(5,2)", "_op": "string"})
+    chosen = rules("debezium", dialect=JsonDialect(unit, "base64"))
+    decoder = Enveloped(kind, chosen, lambda inner, _: decoder_for("avro", inner, schema.encode()))
+    raw = encoded(
+        json.loads(schema), {"before": None, "after": {"at": 1_700_000_000_123, "price": Decimal(15)}, "op": "c"}
+    )
+    decoded = copied(decoder).decode(raw_values(raw))
+    assert decoded.values.to_pylist() == [
+        {"at": datetime(2023, 11, 14, 22, 13, 20, 123000, UTC), "price": Decimal("15.00"), "_op": "c"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "metadata", "wanted"),
+    [
+        ({}, {"_was": "before.status"}, {"_was": "a"}),
+        ({"status": "string"}, {"_was": "before.status"}, {"_was": "a", "status": "b"}),
+        ({"n": "int"}, {"_was": "before.n"}, {"_was": 1, "n": 2}),
+        ({"s": "struct<x: long>"}, {"_was": "before.s.y"}, {"_was": "old", "s": {"x": 2}}),
+        ({"s": "struct<x: long>"}, {"_was": "before"}, {"_was": {"status": "a", "s": {"y": "old"}}, "s": {"x": 2}}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["debezium", "dms"])
+def test_metadata_of_the_images_of_a_row(
+    kind: str, columns: dict[str, str], metadata: dict[str, str], wanted: dict[str, Any]
+) -> None:
+    types = {"before.n": "long", "before": "struct<status: string, s: struct<y: string>>"}
+    was = types.get(metadata["_was"], "string")
+    before = {"status": "a", "n": 1, "s": {"x": 1, "y": "old"}}
+    after = {"status": "b", "n": 2, "s": {"x": 2, "y": "new"}}
+    records = {
+        "debezium": change("u", before, after),
+        "dms": {"before": before, "data": after, "metadata": {"operation": "update", "record-type": "data"}},
+    }
+    decoded = decode([records[kind]], rules(kind, metadata=metadata), {**columns, "_was": was, "_op": "string"})
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{**wanted, "_op": "u"}])
 
 
 def test_with_connect_schema() -> None:

@@ -1,0 +1,47 @@
+"""Decimals a column at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.decode.columns.cursors import Ints, value_bounds
+
+MOST_SCALE = 38
+
+
+def fitting(values: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
+    """The numbers in a decimal type; raises ArrowInvalid where one does not fit."""
+    found = values.cast(kind)
+    found.validate(full=True)  # Arrow checks the precision of a text before it rescales, not after
+    return found
+
+
+def unscaled(raw: pa.Array, scale: int) -> pa.Array:
+    """The numbers of a scale up to 38 whose digits are in two's complement, big end first; raises ArrowInvalid."""
+    kind = pa.decimal128(MOST_SCALE, scale)
+    lengths = pc.binary_length(raw).fill_null(0).to_numpy().astype(np.int64)
+    widest = int(lengths.max(initial=0))
+    if widest > 16:
+        raise pa.ArrowInvalid("a decimal of more than 16 bytes")
+    found = pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(_little(raw, lengths, widest))])
+    found.validate(full=True)
+    return pc.if_else(raw.is_valid(), found, pa.scalar(None, kind)) if raw.null_count else found
+
+
+def _little(raw: pa.Array, lengths: Ints, widest: int) -> npt.NDArray[np.uint8]:
+    """Sixteen bytes, little end first, for each number of at most `widest` bytes, big end first."""
+    found = np.zeros((len(raw), 16), np.uint8)
+    bounds, data = value_bounds(raw)
+    if not widest or data is None:
+        return found
+    ends = bounds[1:]
+    held = np.frombuffer(data, np.uint8)
+    last = np.maximum(ends - 1, 0)
+    sign = np.where((lengths > 0) & (held[np.maximum(ends - lengths, 0).clip(max=len(held) - 1)] >= 0x80), 0xFF, 0)
+    for place in range(widest):
+        found[:, place] = np.where(place < lengths, held[np.maximum(last - place, 0)], sign)
+    found[:, widest:] = sign.astype(np.uint8)[:, None]
+    return found
