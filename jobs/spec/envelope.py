@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -71,6 +72,15 @@ class Envelope(Spec):
             remedy = "write text, or bytes as `hex:` and hexadecimal digits"
             raise Mistakes([Mistake((), what, remedy)]) from None
         return written
+
+    def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
+        """Options about JSON where none is read; `of_json`: of the pipeline's keys or values some are in JSON."""
+        for option in ("timestamps", "decimals"):
+            if getattr(self, option) != type(self).model_fields[option].default and not (
+                of_json and self.kind != "mongo"
+            ):
+                what = "MongoDB's documents say it themselves" if of_json else "no record is in the format json"
+                yield Mistake((option,), f"{what}, so there is nothing that it concerns", "leave it out")
 
     @property
     def rules(self) -> EnvelopeRules:

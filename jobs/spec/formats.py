@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
+from jobs.decode.envelope import wire_type
 from jobs.schema.avro import avro_wire
 from jobs.schema.found_fields import Path as FieldPath
 from jobs.schema.found_fields import field_paths
@@ -16,7 +17,7 @@ from jobs.schema.renaming import Renaming
 from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
 from jobs.spec.encoding import ONE_COLUMN, Encoding, read_schema
-from jobs.spec.envelope import AUTO, HasEnvelope, opened
+from jobs.spec.envelope import AUTO, Envelope, HasEnvelope, opened
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
 
@@ -57,8 +58,16 @@ class Format(Encoding, HasEnvelope):
             found.append(Mistake(("columns",), what, "declare one"))
         if self.format in ONE_COLUMN and self.envelope:
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
+        if self.envelope and not found:
+            found += self._metadata_mistakes(self.envelope)
         refuse([*found, *self._rename_mistakes()])
         return self
+
+    def _metadata_mistakes(self, envelope: Envelope) -> Iterator[Mistake]:
+        try:
+            wire_type(Renaming(self.rename).in_records(self.struct), envelope.rules)
+        except ConfigurationError as problem:
+            yield Mistake(("envelope", "metadata", str(problem.facts["column"])), problem.what, problem.remedy)
 
     def _no_columns(self) -> Mistake:
         remedy = "declare them (`batchmerge infer` proposes them), or name a `schema_file`"

@@ -101,6 +101,9 @@ class Source(Spec):
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
             what = f"{self.key.envelope.kind} wraps values, not keys"
             found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
+        if self.value.envelope:
+            of_json = any(encoding.format == "json" for encoding in self._encodings)
+            found += [m.below(("value", "envelope")) for m in self.value.envelope.dialect_mistakes(of_json)]
         refuse(found)
         return self
 
@@ -135,8 +138,12 @@ class Source(Spec):
     @property
     def registries(self) -> list[str]:
         """Names of the Schema Registry connections that the records need."""
-        encodings = [self.key, self.value, *(e for t in self.per_topic.values() for e in (t.key, t.value))]
-        return sorted({encoding.registry for encoding in encodings if encoding and encoding.registry})
+        return sorted({encoding.registry for encoding in self._encodings if encoding.registry})
+
+    @property
+    def _encodings(self) -> list[Encoding]:
+        found = [self.key, self.value, *(e for t in self.per_topic.values() for e in (t.key, t.value))]
+        return [encoding for encoding in found if encoding]
 
 
 Items = tuple[tuple[str, str], ...]

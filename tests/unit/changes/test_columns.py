@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from jobs.spec.columns import RowColumn, key_fields, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka_records import INSTANT
 from tests.kit import specs
+from tests.kit.arrow import copied, raw_values
 from tests.kit.batches import batch
 
 
@@ -92,3 +95,15 @@ def test_forced_optional_columns_but_not_the_key() -> None:
     forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), [])
     assert [c.nullable for c in forced] == [False, True, True]
     assert forced[2].type.field("x").nullable
+
+
+def test_keys_in_json_are_written_like_the_rows_of_their_records() -> None:
+    columns = {"at": "timestamp not null", "n": "decimal(10,2)"}
+    value = {"envelope": {"kind": "debezium", "timestamps": "us", "decimals": "base64"}}
+    made = specs.spec(specs.table(mode="upsert_delete"), columns=columns, key=columns, value=value)
+    decoder = record_reader(made, batch(1), landing_schema(made)).key_decoder
+    assert decoder
+    decoded = copied(decoder).decode(raw_values({"at": 1_700_000_000_123_456, "n": "AfE="}, {"n": None}))
+    key = {"at": datetime(2023, 11, 14, 22, 13, 20, 123456, UTC), "n": Decimal("4.97")}
+    assert decoded.values.to_pylist() == [key, None]
+    assert set(decoded.errors) == {1}
