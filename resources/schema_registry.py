@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import httpx
 
 _BUSY = (408, 429)
+# No such subject, version, schema: Confluent's registry, Karapace and Apicurio's `ccompat` say so alike.
+_NOT_THERE = (40401, 40402, 40403)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ class SchemaRegistry:
 
     def subjects(self) -> list[str]:
         """All subjects: the question that shows whether the registry answers. Raises as `by_id` does."""
-        return list(self._get("/subjects", {}) or [])
+        found = self._get("/subjects", {})
+        if not isinstance(found, list):
+            raise self._no_registry("the registry's answer is no list of subjects")
+        return found
 
     def _stored(self, schema_id: int, found: dict[str, Any]) -> StoredSchema:
         texts: dict[str, str] = {}
@@ -163,7 +168,7 @@ class SchemaRegistry:
             ) from None
 
     def _content(self, answer: httpx.Response) -> Any:
-        if answer.status_code == 404:
+        if answer.status_code == 404 and _is_not_there(answer):
             return None
         if answer.status_code in (401, 403):
             raise ConfigurationError(
@@ -172,19 +177,23 @@ class SchemaRegistry:
                 remedy="correct `username`, `password` or `token` of the connection",
             )
         if answer.status_code != 200:
-            raise TerminalError(
-                f"the registry answers with status {answer.status_code}",
-                where=self._where,
-                remedy="check that `url` is the root of a Confluent-compatible API",
-            )
+            raise self._no_registry(f"the registry answers with status {answer.status_code}")
         try:
             return answer.json()
         except ValueError:
-            raise TerminalError(
-                "the registry's answer is not JSON",
-                where=self._where,
-                remedy="check that `url` is the root of a Confluent-compatible API",
-            ) from None
+            raise self._no_registry("the registry's answer is not JSON") from None
+
+    def _no_registry(self, what: str) -> TerminalError:
+        remedy = "check that `url` is the root of a Confluent-compatible API"
+        return TerminalError(what, where=self._where, remedy=remedy)
+
+
+def _is_not_there(answer: httpx.Response) -> bool:
+    """Whether a registry says that it has no such subject, version or schema: another server has no such page."""
+    try:
+        return answer.json()["error_code"] in _NOT_THERE
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _tls(connection: SchemaRegistryConnection) -> ssl.SSLContext:

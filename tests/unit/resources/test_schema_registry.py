@@ -70,6 +70,9 @@ def test_references_come_first_and_an_id_is_asked_for_once(server: str) -> None:
         (403, {}, ConfigurationError),
         (400, {}, TerminalError),
         (200, b"<html>", TerminalError),
+        (404, b"<html>", TerminalError),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}, TerminalError),
+        (404, ["no page"], TerminalError),
     ],
 )
 def test_answers_that_are_none(server: str, status: int, content: object, error: type[Exception]) -> None:
@@ -78,6 +81,13 @@ def test_answers_that_are_none(server: str, status: int, content: object, error:
         registry(server, username="me", password=SECRET).by_id(1)
     assert SECRET not in str(caught.value)
     assert "reg" in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [(200, {"message": "welcome"}), (404, {"error_code": 40401}), (404, b"")])
+def test_what_lists_no_subjects_is_no_registry(server: str, answer: tuple[int, object]) -> None:
+    Answers.table = {"/subjects": answer}
+    with pytest.raises(TerminalError, match=r"root of a Confluent-compatible API"):
+        registry(server).subjects()
 
 
 def test_the_next_address_is_tried(server: str) -> None:
