@@ -1,5 +1,6 @@
 """JSON in Confluent's wire format (JSON Schema). The columns say what is accepted, as for any JSON; the schemas say the
-types of fields that no column takes."""
+types of fields that no column takes, and where text is a decimal's bytes, as Confluent's JsonSchemaConverter writes it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.base import Decoded, Refused, decode_each
+from jobs.decode.base import Decoded, Decoder, Refused, decode_each
+from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.columns.cursors import cut
+from jobs.decode.json_dialect import in_base64
 from jobs.decode.json_fast import Json
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
 from jobs.decode.undeclared import undeclared_wires
@@ -42,9 +45,25 @@ class RegisteredJson:
         taken = pa.array(good, pa.bool_()).take(prefixes.indices)
         _, errors = decode_each(pc.if_else(taken, pa.scalar(None, pa.binary()), records), self._text)
         texts = pc.if_else(taken, cut(records, PREFIX_BYTES, 0), pa.scalar(None, pa.binary()))
-        decoded = self._inner.decode(texts)
+        decoded = self._decoded(texts, prefixes, good)
         unknown = self._unknown(prefixes.filter(taken), decoded.unknown)
         return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=unknown)
+
+    def _decoded(self, texts: pa.Array, prefixes: pa.DictionaryArray, good: list[bool]) -> Decoded:
+        """Records whose schemas write their decimals alike are decoded together."""
+        plain, others = _identity(self._kind), dict[str, Decoder]()
+        names = []
+        for prefix, is_good in zip(prefixes.dictionary.to_pylist(), good, strict=True):
+            kind = _as_written(self._kind, self._wire(split(prefix)[0])) if is_good else self._kind
+            names.append(_identity(kind))
+            if names[-1] not in (plain, *others):
+                others[names[-1]] = Json(kind, self._watch)
+        return decode_by_topic(
+            self._inner, others, texts, pa.array(names, pa.string()).take(prefixes.indices).fill_null(plain)
+        )
+
+    def _wire(self, schema_id: int) -> Wire:
+        return _wire(self._schemas[schema_id].texts[-1])
 
     def _unknown(self, prefixes: pa.Array, by_value: FoundFields) -> FoundFields:
         """The fields in the records' schemas with the types there; others, and what schemas leave open, by values."""
@@ -52,8 +71,7 @@ class RegisteredJson:
             return by_value
         found = FoundFields(more=by_value.more)
         for counted in prefixes.value_counts().to_pylist():
-            schema = self._schemas[split(counted["values"])[0]]
-            for path, wire in undeclared_wires(_wire(schema.texts[-1]), self._kind, self._watch):
+            for path, wire in undeclared_wires(self._wire(split(counted["values"])[0]), self._kind, self._watch):
                 seen = by_value.by_path.get(path)
                 kind = column_type(wire, seen.type if seen else None)
                 if kind is not None:
@@ -76,6 +94,29 @@ class RegisteredJson:
         if schema.type != "JSON":
             raise other_type(schema_id, "JSON", schema.type)
         return text
+
+
+def _identity(kind: pa.DataType) -> str:
+    """The same for types that are the same, marks on their fields too."""
+    return str(pa.schema([pa.field("", kind)]).serialize().hex())
+
+
+def _as_written(kind: pa.DataType, wire: Wire) -> pa.DataType:
+    """The type with a mark on the decimals that are decimals in the schema."""
+    if wire.kind == "record" and pa.types.is_struct(kind):
+        known = dict(wire.fields)
+        return pa.struct([_field_as_written(f, known[f.name]) if f.name in known else f for f in kind])
+    if wire.kind == "array" and pa.types.is_list(kind):
+        return pa.list_(_field_as_written(kind.value_field, wire.items[0]))
+    if wire.kind == "map" and pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _field_as_written(kind.item_field, wire.items[1]))
+    return kind
+
+
+def _field_as_written(field: pa.Field, wire: Wire) -> pa.Field:
+    if wire.logical == "decimal" and pa.types.is_decimal(field.type):
+        return in_base64(field, wire.scale)
+    return field.with_type(_as_written(field.type, wire))
 
 
 @lru_cache(256)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -231,6 +233,49 @@ def test_json_schemas_of_several_ids_and_columns_that_become_wider() -> None:
     raw = pa.array([framed(0, {"id": 1, "x": 1}), framed(1, {"id": 1, "x": 2})])
     decoded = registered(schemas, Watch(widens=frozenset({("n",)})), n="int").decode(raw)
     assert found(decoded) == {"x": ("double", 2), "n": ("long", 1)}
+
+
+def decimals(scale: int) -> dict[str, object]:
+    one = {
+        "type": "number",
+        "title": "org.apache.kafka.connect.data.Decimal",
+        "connect.type": "bytes",
+        "connect.parameters": {"scale": str(scale)},
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "price": {"oneOf": [{"type": "null"}, one]},
+            "all": {"type": "array", "items": one},
+            "by": {"type": "object", "additionalProperties": one},
+        },
+    }
+
+
+@pytest.mark.parametrize("many", [1, MANY])
+@pytest.mark.parametrize("with_map", [False, True])
+def test_decimals_of_a_json_schema_are_bytes_or_numbers(many: int, with_map: bool) -> None:
+    columns = {"price": "decimal(10,2)", "all": "array<decimal(10,2)>", "by": "map<string,decimal(10,2)>"}
+    if not with_map:
+        del columns["by"]
+    cases: list[tuple[int, object, list[Any]]] = [
+        (1, {"price": "AfE=", "all": ["AfE=", None], "by": {"a": "1234"}}, ["4.97", ["4.97", None], "-26588.24"]),
+        (1, {"price": "1234", "all": [1.25], "by": {"a": 1}}, ["-26588.24", ["1.25"], "1"]),
+        (1, {"price": 12.5, "all": []}, ["12.50", [], None]),
+        (2, {"price": "AfE="}, ["49.7", None, None]),
+        (3, {"price": "1234"}, ["1234", None, None]),
+    ]
+    decoder = registered({1: decimals(2), 2: decimals(1), 3: {}}, Watch(), **columns)
+    raw = [framed(schema, value) for schema, value, _ in cases]
+    for given in ([one] for one in raw):
+        assert not decoder.decode(pa.array(given * many)).errors
+    decoded = decoder.decode(pa.array([*raw, framed(1, {"price": "no"}), None, framed(1, {"price": 1.255})] * many))
+    values = decoded.values.to_pylist()
+    for n, (_, _, (price, all_, by)) in enumerate(cases):
+        assert values[n]["price"] == (price and Decimal(price))
+        assert values[n]["all"] == (all_ and [one and Decimal(one) for one in all_])
+        assert not with_map or values[n]["by"] == (by and [("a", Decimal(by))])
+    assert {n: e.kind for n, e in decoded.errors.items() if n < 8} == {5: "type", 7: "range"}
 
 
 @pytest.mark.parametrize("kind", ["debezium", "debezium_flat", "dms", "mongo"])
