@@ -17,6 +17,7 @@ from jobs.decode.json_values import (
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
+    LONGEST_TIME,
     UNITS,
     Exact,
     base64_bytes,
@@ -163,10 +164,10 @@ def _time_of_day(wire: Wire, where: str) -> Convert:
 
     def convert(value: int) -> str:
         microseconds = value * multiply // divide
-        if not 0 <= microseconds <= 86_400_000_000:  # 24:00 is a time of day in PostgreSQL
-            raise Refused("range", f"{where}: expected a time of day, found a number outside of a day")
-        seconds, rest = divmod(microseconds, 1_000_000)
-        text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        if abs(microseconds) > LONGEST_TIME:
+            raise Refused("range", f"{where}: expected a time of up to 838 hours, found a number that does not fit")
+        seconds, rest = divmod(abs(microseconds), 1_000_000)
+        text = f"{'-' if microseconds < 0 else ''}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         return f"{text}.{rest:06}" if rest else text
 
     return convert
@@ -196,14 +197,17 @@ def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
         return from_days
     if wire.logical.startswith("timestamp") and wire.kind != "string":  # Connect's Date counts in days only as a class
         return None
+    if wire.logical == "date-iso":
+        return lambda value: text_to_date(value.removesuffix("Z"), where)
     return (lambda value: text_to_date(value, where)) if wire.kind == "string" and not wire.bytes_as else None
 
 
 def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     expected = type_name(kind)
     if wire.kind == "string" and wire.logical in ("", "timestamp-text"):
-        # A wall clock with a zone is none; text that carries one only as notation for UTC is rare enough to refuse.
         return lambda value: text_to_microseconds(value, expected, where)
+    if wire.logical == "timestamp-iso":
+        return lambda value: text_to_microseconds(value if kind.tz else value.removesuffix("Z"), expected, where)
     if wire.kind not in ("int", "long") or not (wire.logical.startswith("timestamp") or not wire.logical):
         return None
     multiply, divide = UNITS[wire.logical.removeprefix("timestamp-") or "ms"]

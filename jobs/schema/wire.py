@@ -22,10 +22,12 @@ logical                     meaning
 ``number``                  a string that is a number (Debezium's decimal mode ``string``)
 ``variable-decimal``        a record of `scale` and `value` (Debezium's VariableScaleDecimal)
 ``date`` ``date-text``      days since 1970-01-01; ISO text
-``time-ms -us -ns``         time of day, as a number
+``date-iso``                a date as ISO text with a Z (Debezium's IsoDate); a column of text unless declared
+``time-ms -us -ns``         time of day, as a number; MySQL's are of up to 838 hours, and below zero
 ``time-text``               time of day as ISO text, perhaps with a zone
 ``timestamp-ms -us -ns``    an instant, or a wall clock counted as if it were in UTC (`local`)
 ``timestamp-text``          an RFC 3339 string
+``timestamp-iso``           the same, of a wall clock all the same (Debezium's IsoTimestamp)
 ``uuid`` ``enum`` ``json``  text; ``uuid`` of kind bytes: 16 bytes
 ==========================  =====================================================================================
 """

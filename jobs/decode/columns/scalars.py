@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
-from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
+from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, LONGEST_TIME
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds
 from jobs.schema.wire import Wire
 
@@ -24,7 +24,7 @@ Cast = Callable[[pa.Array], pa.Array]
 INSTANT = "instant"
 """A kind of wire: an instant that was read as microseconds and is no number."""
 
-_DAY = 86_400_000_000
+_HOUR = 3_600_000_000
 _WHOLE = ("int", "long", "ulong")
 _EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # whole numbers of JSON from here on may be no float
 
@@ -105,11 +105,14 @@ def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
 
 def _time_of_day(wire: Wire) -> Cast:
     def cast(values: pa.Array) -> pa.Array:
-        micros = microseconds(values, wire.logical.removeprefix("time-"))
-        _within(micros, 0, _DAY - 1)
-        text = micros.cast(pa.time64("us")).cast(pa.string())
+        signed = _within(microseconds(values, wire.logical.removeprefix("time-")), -LONGEST_TIME, LONGEST_TIME)
+        micros = pc.abs(signed)
+        hours = pc.divide(micros, _HOUR)
+        rest = pc.subtract(micros, pc.multiply(hours, _HOUR)).cast(pa.time64("us")).cast(pa.string())
         whole = pc.equal(pc.multiply(pc.divide(micros, 1_000_000), 1_000_000), micros)
-        return pc.if_else(whole, pc.utf8_slice_codeunits(text, 0, 8), text)
+        digits = pc.if_else(whole, pc.utf8_slice_codeunits(rest, 2, 8), pc.utf8_slice_codeunits(rest, 2))
+        sign = pc.if_else(pc.less(signed, 0), "-", "")
+        return pc.binary_join_element_wise(sign, pc.utf8_lpad(hours.cast(pa.string()), 2, "0"), digits, "")
 
     return cast
 
@@ -137,12 +140,20 @@ def _binary(wire: Wire, _kind: pa.DataType) -> Cast | None:
 def _date(wire: Wire, kind: pa.DataType) -> Cast | None:
     if wire.kind in ("int", "long") and wire.logical in ("date", ""):
         return lambda values: _within(values, FIRST_DAY, LAST_DAY).cast(pa.int32()).cast(kind)
+    if wire.logical == "date-iso":
+        return lambda values: declared_time(_without_z(values), kind)
     return (lambda values: declared_time(values, kind)) if wire.kind == "string" and not wire.bytes_as else None
+
+
+def _without_z(values: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(values, "Z$", "")
 
 
 def _timestamp(wire: Wire, kind: pa.DataType) -> Cast | None:
     if wire.kind == "string" and wire.logical in ("", "timestamp-text"):
         return lambda values: declared_time(values, kind)
+    if wire.logical == "timestamp-iso":
+        return lambda values: declared_time(values if kind.tz else _without_z(values), kind)
     if wire.kind not in ("int", "long", INSTANT) or not (wire.logical.startswith("timestamp") or not wire.logical):
         return None
     unit = wire.logical.removeprefix("timestamp-") or "ms"

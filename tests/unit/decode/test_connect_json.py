@@ -59,6 +59,12 @@ TYPES: list[tuple[dict[str, Any], str, Any, Any]] = [
     (field("int64", f"{_TIME}NanoTimestamp"), "timestamp_ntz", 1_000, datetime(1970, 1, 1, 0, 0, 0, 1)),
     (field("string", f"{_TIME}ZonedTimestamp"), "timestamp", "2020-01-01T00:00:00.1Z",
      datetime(2020, 1, 1, 0, 0, 0, 100000, UTC)),
+    (field("string", f"{_TIME}IsoTimestamp"), "timestamp_ntz", "2018-06-20T15:13:16.945104Z",
+     datetime(2018, 6, 20, 15, 13, 16, 945104)),
+    (field("string", f"{_TIME}IsoDate"), "string", "2005-05-12Z", "2005-05-12Z"),
+    (field("int32", f"{_TIME}Time"), "string", -500, "-00:00:00.500000"),
+    (field("int64", f"{_TIME}MicroTime"), "string", 100 * 3_600_000_000, "100:00:00"),
+    (field("int64", f"{_TIME}MicroTime"), "string", -3_600_000_000, "-01:00:00"),
     (field("string", f"{_TIME}ZonedTime"), "string", "10:00:00Z", "10:00:00Z"),
     (field("string", f"{_DATA}Uuid"), "string", "u", "u"),
     (field("string", f"{_DATA}Enum"), "string", "e", "e"),
@@ -73,6 +79,24 @@ TYPES: list[tuple[dict[str, Any], str, Any, Any]] = [
     (field("map", keys=field("string"), values=field("int64")), "map<string,long>", {"a": 1}, [("a", 1)]),
     (field("map", keys=field("int32"), values=field("string")), "map<int,string>", [[1, "a"]], [(1, "a")]),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "text", "wanted"),
+    [
+        ("IsoDate", "date", "2005-05-12Z", date(2005, 5, 12)),
+        ("IsoDate", "date", "2005-05-12", date(2005, 5, 12)),
+        ("IsoTimestamp", "timestamp", "2005-05-12T10:00:00Z", datetime(2005, 5, 12, 10, tzinfo=UTC)),
+        ("ZonedTimestamp", "timestamp_ntz", "2005-05-12T10:00:00Z", None),
+        ("IsoTimestamp", "timestamp_ntz", "2005-05-12T10:00:00+01:00", None),
+    ],
+)
+def test_iso_texts_of_debezium_end_with_z(name: str, column: str, text: str, wanted: Any) -> None:
+    record = compact(struct(c=field("string", f"{_TIME}{name}")), {"c": text})
+    decoder = ConnectJson(pa.struct([("c", parse_type(column)[0])]))
+    decoded = decoder.decode(pa.array([record]))
+    assert decoded.values.to_pylist() == [wanted and {"c": wanted}]
+    assert_same(decoder, [record])
 
 
 @pytest.mark.parametrize("write", [envelope, compact])

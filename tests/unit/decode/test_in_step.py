@@ -42,8 +42,9 @@ INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 SMALL_NUMBERS = st.integers(-1000, 1000)
 TEXTS = st.one_of(
     st.text(max_size=5),
-    st.sampled_from(["1", "-1.5", "1e2", "1.005", " 1", "1_0", "NaN", "2020-02-29", "2020-02-29T12:00:00Z",
-                     "2020-02-29T12:00:00.1234567+01:00", "2020-02-29T12:00:00", "9999-12-31T23:59:59.999999Z"]),
+    st.sampled_from(["1", "-1.5", "1e2", "1.005", " 1", "1_0", "NaN", "2020-02-29", "2020-02-29Z",
+                     "2020-02-29T12:00:00Z", "2020-02-29T12:00:00.1234567+01:00", "2020-02-29T12:00:00",
+                     "9999-12-31T23:59:59.999999Z"]),
 )  # fmt: skip
 
 
@@ -79,7 +80,8 @@ def scalars() -> st.SearchStrategy[Typed]:
                values=st.one_of(LONGS, SMALL_NUMBERS, INTS)),
         one_of("float", values=st.floats(width=32)),
         one_of("double", values=st.floats()),
-        one_of("string", *logical("string", "uuid"), *connect("string", "ZonedTimestamp", "IsoDate"), values=TEXTS),
+        one_of("string", *logical("string", "uuid"), *connect("string", "ZonedTimestamp", "IsoDate", "IsoTimestamp"),
+               values=TEXTS),
         one_of("bytes", values=st.binary(max_size=20)),
         st.builds(decimal, st.integers(1, 38), st.integers(0, 38)),
         st.builds(fixed, st.sampled_from([2, 16])),
@@ -312,7 +314,7 @@ CONNECT = [
     *(connect_field(kind) for kind in ("boolean", "int32", "int64", "float", "double", "string", "bytes")),
     *(connect_field("int64", f"io.debezium.time.{name}") for name in ("MicroTime", "NanoTimestamp", "Timestamp")),
     connect_field("int32", "io.debezium.time.Date"),
-    connect_field("string", "io.debezium.time.ZonedTimestamp"),
+    *(connect_field("string", f"io.debezium.time.{name}") for name in ("ZonedTimestamp", "IsoDate", "IsoTimestamp")),
     connect_field("bytes", "org.apache.kafka.connect.data.Decimal", parameters={"scale": "2"}),
     connect_field("array", items=connect_field("int64")),
     connect_field("map", keys=connect_field("string"), values=connect_field("double")),
