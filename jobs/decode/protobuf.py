@@ -114,6 +114,8 @@ class RegisteredProtobuf(RowDecoder):
             return unknown(schema_id)
         if schema.type != "PROTOBUF":
             return other_type(schema_id, "PROTOBUF", schema.type)
+        if schema.problem:
+            return Refused("schema", f"schema id {schema_id}: {schema.problem}")
         try:
             found = _reading(schema.descriptors, indexes, self._fields, self._rest is not None)
             return found, undeclared(found.wire, self._fields, self._watch)

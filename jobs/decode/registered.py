@@ -27,6 +27,7 @@ class RegisteredSchema:
         texts: the schemas that it refers to, each after those it needs, and itself at the end.
         names: the names by which it refers to them; its own is empty.
         descriptors: of Protobuf, the compiled file descriptor set.
+        problem: why there is none.
     """
 
     id: int
@@ -34,6 +35,7 @@ class RegisteredSchema:
     texts: tuple[str, ...]
     names: tuple[str, ...] = ()
     descriptors: bytes = b""
+    problem: str = ""
 
 
 def split(record: bytes) -> tuple[int, bytes]:

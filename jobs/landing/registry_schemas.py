@@ -166,12 +166,13 @@ class Registries:
 
 def registered(stored: StoredSchema) -> RegisteredSchema:
     """A registry's schema as decoders take it; Protobuf is compiled here."""
+    descriptors, problem = b"", ""
     try:
         descriptors = compiled(stored.texts, stored.names) if stored.type == "PROTOBUF" else b""
-    except ConfigurationError:
-        descriptors = b""  # records of it become dead letters: no message is found in it
+    except ConfigurationError as refused:
+        problem = refused.what  # records of it become dead letters, which say this
     kind: SchemaType = "PROTOBUF" if stored.type == "PROTOBUF" else "JSON" if stored.type == "JSON" else "AVRO"
-    return RegisteredSchema(stored.id, kind, stored.texts, stored.names, descriptors)
+    return RegisteredSchema(stored.id, kind, stored.texts, stored.names, descriptors, problem)
 
 
 def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:

@@ -6,7 +6,8 @@ a value that may be null, Duration, Struct and Any are read as messages.
 
 from __future__ import annotations
 
-import importlib.resources
+import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,6 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
+from jobs.schema.known_protos import TEXTS, folders
 from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
@@ -41,6 +43,7 @@ WRAPPERS = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
+_MOST_SAID = 500
 TIMESTAMP = "google.protobuf.Timestamp"
 
 
@@ -132,18 +135,28 @@ def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
     """
     from grpc_tools import protoc
 
+    own = "schema.proto"
+    while own in names:
+        own = f"_{own}"
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        paths = [name or "schema.proto" for name in names]
-        for path, text in zip(paths, texts, strict=True):
+        for path, text in {**TEXTS, **dict(zip((name or own for name in names), texts, strict=True))}.items():
             file = (root / path).resolve()
             if not file.is_relative_to(root.resolve()):
                 raise ConfigurationError(f"a Protobuf import leaves its folder: {path}", remedy="correct the import")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         output = root / "descriptors"
-        well_known = str(importlib.resources.files("grpc_tools") / "_proto")
-        arguments = ["protoc", f"-I{root}", f"-I{well_known}", "--include_imports", f"--descriptor_set_out={output}"]
-        if protoc.main([*arguments, str(root / paths[-1])]) != 0:
-            raise ConfigurationError("the Protobuf compiler does not accept the schema", remedy="correct the schema")
+        included = [f"-I{path}" for path in (root, *folders())]
+        arguments = [*included, "--include_imports", f"--descriptor_set_out={output}", str(root / own)]
+        if protoc.main(["protoc", *arguments]) != 0:
+            what = f"the Protobuf compiler does not accept the schema: {_reason(arguments).replace(f'{root}/', '')}"
+            raise ConfigurationError(what, remedy="correct the schema, and register what it imports as its references")
         return output.read_bytes()
+
+
+def _reason(arguments: list[str]) -> str:
+    """What the compiler says, which in this process it only writes to where errors go."""
+    said = subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], capture_output=True, check=False)
+    lines = said.stderr.decode(errors="replace").splitlines()
+    return "; ".join(line.strip() for line in lines if line.strip())[:_MOST_SAID] or "it says nothing"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas
+import pyarrow as pa
+import pytest
+
+from jobs.decode.protobuf import RegisteredProtobuf
+from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas, registered
 from jobs.landing.task_report import TaskReport
 from jobs.spec.source import Source
 from resources.schema_registry import SchemaRegistry, StoredSchema
-from tests.kit.arrow import kafka_records
+from tests.kit.arrow import kafka_records, raw_values
 
 
 class Known:
@@ -75,3 +79,26 @@ def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
     assert meeting(6, known=()) == [[6]], "the newest schema of a topic is tried where none is known"
     assert meeting(5, 6, known=()) == [[6], [5, 6]]
     assert meeting(6, known=(), topic="u") == [[], [6]]
+
+
+@pytest.mark.parametrize(
+    "name", ["confluent/meta.proto", "confluent/type/decimal.proto", "google/type/date.proto", "schema.proto"]
+)
+def test_protobuf_may_import_what_clients_bring_along(name: str) -> None:
+    imports = " ".join(f'import "{one}";' for one in sorted({name, "confluent/meta.proto"}))
+    own = f"""syntax = "proto3"; {imports}
+        message A {{ int64 id = 1 [(confluent.field_meta).doc = "x"]; }}"""
+    others = ('syntax = "proto3"; message Other { int64 x = 1; }',) if name == "schema.proto" else ()
+    stored = StoredSchema(1, "PROTOBUF", (*others, own), (*(name for _ in others), ""))
+    decoder = RegisteredProtobuf(pa.struct([("id", pa.int64())]), {1: registered(stored)})
+    decoded = decoder.decode(raw_values(encoded(1, b"\0\x08\x05")))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"id": 5}])
+
+
+def test_dead_letters_say_why_protobuf_does_not_compile() -> None:
+    text = 'syntax = "proto3"; import "nowhere.proto"; message A { int64 id = 1; }'
+    schema = registered(StoredSchema(1, "PROTOBUF", (text,), ("",)))
+    decoded = RegisteredProtobuf(pa.struct([("id", pa.int64())]), {1: schema}).decode(raw_values(encoded(1, b"\0")))
+    assert decoded.errors[0].message.startswith(
+        "schema id 1: the Protobuf compiler does not accept the schema: nowhere"
+    )
