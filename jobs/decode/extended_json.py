@@ -80,7 +80,7 @@ def _date(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     number = float(value)
-    return number if number - number == 0 else None  # JSON has no infinity and no NaN
+    return number if number - number == 0 else json.dumps(number)  # the texts that stand for what JSON has not
 
 
 def _binary(value: Any) -> Any:

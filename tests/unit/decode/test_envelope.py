@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -178,7 +179,7 @@ def test_mongo() -> None:
     document = {
         "_id": {"$oid": "5f"}, "n": {"$numberLong": "5"}, "price": {"$numberDecimal": "1.50"},
         "at": {"$date": {"$numberLong": "-1"}}, "raw": {"$binary": {"base64": "/w==", "subType": "00"}},
-        "tags": ["a", {"$numberInt": "1"}], "ratio": {"$numberDouble": "NaN"},
+        "tags": ["a", {"$numberInt": "1"}], "ratio": {"$numberDouble": "-Infinity"},
         "inner": {"x": {"$date": "2020-01-01T00:00:00Z"}},
     }  # fmt: skip
     columns = {
@@ -197,7 +198,7 @@ def test_mongo() -> None:
     first, _, third, *_ = decoded.values.to_pylist()
     assert first == {
         "_id": "5f", "n": 5, "price": Decimal("1.50"), "at": datetime(1969, 12, 31, 23, 59, 59, 999000, UTC),
-        "raw": b"\xff", "ratio": None, "inner": {"x": datetime(2020, 1, 1, tzinfo=UTC)}, "_op": "c",
+        "raw": b"\xff", "ratio": -math.inf, "inner": {"x": datetime(2020, 1, 1, tzinfo=UTC)}, "_op": "c",
     }  # fmt: skip
     assert (third["_op"], third["_id"]) == ("d", None)  # its key tells which document
     assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
