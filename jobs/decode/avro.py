@@ -166,8 +166,9 @@ def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> R
     """Made once per worker process; raises Unrepresentable."""
     wire = avro_wire((reader,) if reader else texts)
     wrapped = None
-    if pa.types.is_struct(kind) and wire.kind != "record" and kind.num_fields == 1:
-        # A key that is one value, as the only column.
+    one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1
+    if one_value and not (wire.kind == "union" and wire.field(kind.field(0).name)):
+        # A key that is one value, as the only column; not the column of one branch of a union.
         wrapped = kind.field(0).name
         wire = Wire("record", fields=((wrapped, wire),))
     convert = converter(wire, kind)

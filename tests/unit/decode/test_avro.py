@@ -138,6 +138,18 @@ def test_parts_of_a_union() -> None:
     assert one([POINT, ERROR], "struct<x: long>", raw).values.to_pylist() == [{"c": {"x": 3}}]
 
 
+@pytest.mark.parametrize("column", ["Point", "Error"])
+def test_a_branch_of_records_that_are_a_union(column: str) -> None:
+    union: Any = [POINT, record(("y", "string"), name="n.s.Error")]
+    raws = [encoded(union, ("n.s.Point", {"x": 2})), encoded(union, ("n.s.Error", {"y": "a"}))]
+    inner = {"Point": pa.field("x", pa.int64()), "Error": pa.field("y", pa.string())}[column]
+    decoder = Avro(pa.struct([(column, pa.struct([inner]))]), text(union))
+    assert_same(decoder, raws)
+    assert [value[column] for value in decoder.decode(raw_values(*raws)).values.to_pylist()] == [
+        {"x": 2} if column == "Point" else None, {"y": "a"} if column == "Error" else None
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", [["string", ENUM], ["bytes", FIXED], ["int", "string", "long"]])
 def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
     column = column_type(record(("c", [*kind, "boolean"])))
