@@ -13,6 +13,7 @@ from google.api_core.exceptions import NotFound
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import STATE_TABLE
+from jobs.destinations.bigquery.tables import intermediate_table
 from resources.bigquery import BigQuery
 from resources.errors import ConfigurationError, SchemaRefused, TransientError
 from tests.kit import specs
@@ -140,6 +141,31 @@ def test_table_of_a_person_is_taken_as_it_is(emulator: BigQuery, dataset: str) -
     found = emulator.find_table(f"{dataset}.dest")
     assert found is not None
     assert [f.name for f in found.schema] == ["ID", "own", "name", "at"]
+
+
+def test_intermediate_table_has_nested_fields_in_the_destinations_places(emulator: BigQuery, dataset: str) -> None:
+    emulator.create_dataset(dataset)
+    text = f"CREATE TABLE {dataset}.dest (id INT64, name STRUCT<last STRING, first STRING, title JSON>)"
+    emulator.change(text, {}, "test")
+    wanted = made(emulator, dataset, {"id": "long", "name": "struct<first: string, last: string>"}, create=False)
+    wanted.prepare()
+    assert _nested(wanted) == ["last", "first", "title"]
+    row = wanted.state.read()
+    assert row is not None
+    emulator.delete_table(row.intermediate)
+    emulator.create_table(intermediate_table(emulator.table_id(row.intermediate), "p", "dest", wanted.merging.staged))
+    assert _nested(wanted) == ["first", "last"], "as versions of before have made it"
+    assert wanted.prepare(dry_run=True) == [f"create an intermediate table for bigquery {dataset}.dest"]
+    wanted.prepare()
+    assert _nested(wanted) == ["last", "first", "title"]
+    assert wanted.prepare() == []
+
+
+def _nested(wanted: BigQueryDestination) -> list[str]:
+    row = wanted.state.read()
+    assert row is not None
+    (value,) = (f for f in wanted.merging.staged_table(row.intermediate).schema if f.name == "value")
+    return [f.name for f in value.fields[0].fields]
 
 
 def test_table_that_was_replaced_before_its_first_batch_is_no_matter(emulator: BigQuery, dataset: str) -> None:

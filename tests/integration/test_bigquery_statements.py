@@ -332,6 +332,22 @@ def test_columns_are_added_and_relaxed(emulator: BigQuery, name: str) -> None:
     assert third["at"] is None or set(third["at"].values()) == {None}
 
 
+def test_nested_field_that_only_the_table_has_is_null(emulator: BigQuery, name: str) -> None:
+    struct = "STRUCT<title JSON, last STRING, more STRUCT<x JSON>, first STRING>"
+    emulator.change(f"CREATE TABLE {name} (id INT64, op STRING, name {struct}, names ARRAY<{struct}>)", {}, "test")
+    declared = "struct<first: string, last: string>"
+    columns = {"id": "long", "name": declared, "names": f"array<{declared}>"}
+    table = Table(emulator, name, {"columns": columns, "table": {"mode": "upsert_delete"}})
+    table.prepare()
+    person = {"first": "a", "last": "b"}
+    table.load([put(1, name=person, names=[person, person]), put(2)])
+    table.merge(1, 1)
+    whole = {"title": None, "last": "b", "more": None, "first": "a"}
+    first, second = table.rows()
+    assert (first["name"], first["names"]) == (whole, [whole, whole])
+    assert (second["name"], second["names"]) == (None, [])
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [

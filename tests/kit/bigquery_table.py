@@ -16,6 +16,7 @@ from pyarrow.fs import FileSystem
 from jobs.changes.columns import landing_schema
 from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
+from jobs.destinations.bigquery.schema import placed
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statements import order_column, statement
@@ -69,15 +70,19 @@ class Table:
 
     def prepare(self) -> list[str]:
         columns, done = self.columns, []
-        staged = intermediate_fields(columns, order_column(self.spec, columns), says_op=self.says_op)
-        if self.emulator.find_table(self.name) is None:
-            table_id = self.emulator.table_id(self.name)
-            self.emulator.create_table(destination_table(table_id, self.spec_table, columns))
+        fields = intermediate_fields(columns, order_column(self.spec, columns), says_op=self.says_op)
+        present = self.emulator.find_table(self.name)
+        staged = placed(fields, present.schema if present else ())
+        if self.emulator.find_table(self.intermediate) is None:
             table_id = self.emulator.table_id(self.intermediate)
             self.emulator.create_table(intermediate_table(table_id, "p", self.name, staged))
+        if present is None:
+            table_id = self.emulator.table_id(self.name)
+            self.emulator.create_table(destination_table(table_id, self.spec_table, columns))
         else:
-            fields = [c.field for c in columns]
-            done = [str(c) for c in evolve(self.emulator, self.name, fields, self.spec_table.evolve)]
+            done = [
+                str(c) for c in evolve(self.emulator, self.name, [c.field for c in columns], self.spec_table.evolve)
+            ]
             evolve(self.emulator, self.intermediate, staged, Evolution())
         return done
 

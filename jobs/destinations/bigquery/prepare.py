@@ -13,6 +13,7 @@ from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.read import count_rows
+from jobs.destinations.bigquery.schema import can_follow, placed
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState, identity
 from jobs.destinations.bigquery.tables import (
@@ -40,7 +41,7 @@ class Preparation:
     """Makes everything that a merge needs, or brings it up to date. Safe to run at any time, by many at once.
 
     Attributes:
-        staged: the intermediate table's schema.
+        staged: the intermediate table's schema, before it is laid out like the destination table.
         merge_attempts: the sequence of what is applied on top of a state.
         keeps_deletes: the intermediate table keeps deletes that were merged.
     """
@@ -75,7 +76,7 @@ class Preparation:
             require_known_rows(count, self.table, self._where, _BRING_BACK)
         done = self._destination(found is not None, dry_run)
         if dry_run:
-            return [*done, *self._planned(row)]
+            return [*done, *self._planned(row, placed(self.staged, found.schema if found else ()))]
         found = found or self.bigquery.find_table(self.table.table)
         if found is None:
             raise TableReplaced("the table was dropped this very moment", where=self._where, remedy="run again")
@@ -87,7 +88,7 @@ class Preparation:
         if not knows_pipeline(found, self.pipeline):
             # Before its first row: so it is known that a table without a state row has lost it.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
-        return [*done, *self._intermediate(row)]
+        return [*done, *self._intermediate(row, placed(self.staged, found.schema))]
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]
@@ -110,20 +111,24 @@ class Preparation:
         clustered = f" clustered by {', '.join(table.cluster_by)}" if table.cluster_by else ""
         return by + of + clustered
 
-    def _planned(self, row: StateRow | None) -> list[str]:
-        if row is None or self.bigquery.find_table(row.intermediate) is None:
+    def _planned(self, row: StateRow | None, staged: Sequence[Field]) -> list[str]:
+        present = self.bigquery.find_table(row.intermediate) if row else None
+        if row is None or present is None or not can_follow(row.intermediate, present.schema, staged):
             return [f"create an intermediate table for {self._where}"]
-        changes = evolve(self.bigquery, row.intermediate, self.staged, Evolution(), dry_run=True)
+        changes = evolve(self.bigquery, row.intermediate, staged, Evolution(), dry_run=True)
         return [f"{row.intermediate}: {change}" for change in changes]
 
-    def _intermediate(self, row: StateRow) -> list[str]:
-        if self.bigquery.find_table(row.intermediate) is not None:
-            changes = evolve(self.bigquery, row.intermediate, self.staged, Evolution())
+    def _intermediate(self, row: StateRow, staged: Sequence[Field]) -> list[str]:
+        present = self.bigquery.find_table(row.intermediate)
+        if present is not None and can_follow(row.intermediate, present.schema, staged):
+            changes = evolve(self.bigquery, row.intermediate, staged, Evolution())
             return [f"{row.intermediate}: {change}" for change in changes]
+        # One that cannot follow holds nothing that is not landed: it is given up like one that is lost.
+        self.bigquery.delete_table(row.intermediate)
         row = self._replace_lost(row)
         table_id = self.bigquery.table_id(row.intermediate)
         lacks_deletes = self.keeps_deletes and row.committed is not None
-        wanted = intermediate_table(table_id, self.pipeline, self.table.table, self.staged, lacks_deletes)
+        wanted = intermediate_table(table_id, self.pipeline, self.table.table, staged, lacks_deletes)
         self.bigquery.create_table(wanted)
         return [f"create {row.intermediate}"]
 

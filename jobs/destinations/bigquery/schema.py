@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import ARROW_TYPES
-from jobs.destinations.bigquery.field import AnyField
+from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.takes import Takes
@@ -157,3 +158,43 @@ def lacking(present: Fields, wanted: Fields) -> list[AnyField]:
 def _lacks(present: Fields, wanted: Fields) -> bool:
     by_name = {f.name.lower(): f for f in present}
     return any(f.name.lower() not in by_name or _lacks(by_name[f.name.lower()].fields, f.fields) for f in wanted)
+
+
+def placed(staged: Sequence[Field], destination: Fields) -> list[Field]:
+    """The intermediate table's schema with nested fields where the destination table has them, and all that it has:
+    BigQuery assigns structs by position, whatever their fields are called."""
+    by_name = {f.name.lower(): f for f in destination}
+    return [replace(row, fields=tuple(_placed(f, by_name.get(f.name.lower())) for f in row.fields)) for row in staged]
+
+
+def _placed(field: Field, like: AnyField | None) -> Field:
+    if like is None or not field.fields:
+        return field
+    wanted = {f.name.lower(): f for f in field.fields}
+    known = [_placed(wanted.pop(f.name.lower(), _optional(f)), f) for f in like.fields]
+    # What the destination table does not have yet is added last there.
+    return replace(field, fields=(*known, *wanted.values()))
+
+
+def _optional(field: AnyField) -> Field:
+    mode = "REPEATED" if field.mode == "REPEATED" else "NULLABLE"
+    return Field(field.name, _kind(field), mode, tuple(map(_optional, field.fields)))
+
+
+def can_follow(table: str, present: Fields, staged: Fields) -> bool:
+    """Whether additions bring an intermediate table to this schema, with nested fields in their places."""
+    try:
+        plan_changes(table, present, staged, Evolution())
+    except SchemaRefused:
+        return False
+    columns = {(row.name, f.name.lower()): f for row in staged for f in row.fields}
+    pairs = [(f, columns.get((row.name, f.name.lower()))) for row in present for f in row.fields]
+    return all(_begins(f.fields, like.fields) for f, like in pairs if like)
+
+
+def _begins(present: Fields, wanted: Fields) -> bool:
+    """Whether the wanted fields begin with those that are present."""
+    return len(present) <= len(wanted) and all(
+        one.name.lower() == other.name.lower() and _begins(one.fields, other.fields)
+        for one, other in zip(present, wanted, strict=False)
+    )

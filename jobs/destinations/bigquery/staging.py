@@ -19,7 +19,8 @@ class Stager:
 
     Args:
         columns: the destination's columns, in the order of the select list.
-        present: the intermediate table's schema; columns that are no longer declared are filled with nulls.
+        present: the intermediate table's schema; columns that are no longer declared are filled with nulls, those of
+            types that no declared one has are left out.
         table: its options decide about names.
     """
 
@@ -35,13 +36,14 @@ class Stager:
         arrays, fields = [], []
         for field in self._present:
             if field.name in ("key", "value"):
+                inner = _loaded(field.fields)
                 children = [
                     self.shaped(given[where], f)
                     if (where := (field.name, f.name.lower())) in given
                     else pa.nulls(len(batch), arrow_type(f))
-                    for f in field.fields
+                    for f in inner
                 ]
-                names = [f.name for f in field.fields]
+                names = [f.name for f in inner]
                 array = pa.StructArray.from_arrays(children, names, mask=deleted if field.name == "value" else None)
             elif field.name == UNCHANGED.name and UNCHANGED.name not in batch.schema.names:
                 array = pa.nulls(len(batch), arrow_type(field))
@@ -68,11 +70,12 @@ class Stager:
             name = column_name(array.type.field(n).name, self._sanitize)
             if name is not None:
                 given[name.lower()] = array.field(n)
+        inner = _loaded(field.fields)
         children = [
             self.shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
-            for f in field.fields
+            for f in inner
         ]
-        return pa.StructArray.from_arrays(children, [f.name for f in field.fields], mask=array.is_null())
+        return pa.StructArray.from_arrays(children, [f.name for f in inner], mask=array.is_null())
 
     def _repeated(self, array: pa.Array, field: AnyField) -> pa.Array:
         if pa.types.is_map(array.type):
@@ -82,6 +85,11 @@ class Stager:
             array = _without_nulls(array)
         values = self.shaped(array.values, Field(field.name, field.field_type, fields=tuple(field.fields)))
         return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
+
+
+def _loaded(fields: Sequence[AnyField]) -> list[AnyField]:
+    """Those of them that are in a file: a load fills the others with nulls."""
+    return [f for f in fields if f.field_type in ("NUMERIC", "BIGNUMERIC", *ARROW_TYPES) or _loaded(f.fields)]
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
@@ -98,7 +106,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
 def arrow_type(field: AnyField) -> pa.DataType:
     """The Arrow type of a field of the intermediate table."""
     if field.field_type == "RECORD":
-        kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in field.fields])
+        kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in _loaded(field.fields)])
     elif field.field_type == "NUMERIC":
         kind = pa.decimal128(38, 9)
     elif field.field_type == "BIGNUMERIC":

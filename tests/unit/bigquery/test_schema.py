@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from google.cloud.bigquery import SchemaField as F
 
-from jobs.destinations.bigquery.schema import changed_fields, lacking, plan_changes
+from jobs.destinations.bigquery.field import AnyField, Field
+from jobs.destinations.bigquery.schema import can_follow, changed_fields, lacking, placed, plan_changes
 from jobs.spec.tables import Evolution
 from resources.errors import SchemaRefused
 
@@ -74,3 +75,43 @@ def test_nested_addition_that_the_service_left_out_is_seen() -> None:
     fields = wanted(at=F("at", "RECORD", fields=[*PRESENT[2].fields, F("z", "DATE")]))
     assert [f.name for f in lacking(PRESENT, fields)] == ["at"]
     assert lacking(fields, fields) == []
+
+
+def record(name: str, *fields: AnyField, mode: str = "NULLABLE") -> Field:
+    return Field(name, "RECORD", mode, tuple(map(Field.of, fields)))
+
+
+def named(fields: tuple[Field, ...]) -> list[object]:
+    return [[f.name, *named(f.fields)] if f.fields else f.name for f in fields]
+
+
+@pytest.mark.parametrize(
+    ("declared", "destination", "places"),
+    [
+        ("first last", "last first", ["last", "first"]),
+        ("first last", "first last title", ["first", "last", "title"]),
+        ("first middle last", "first last", ["first", "last", "middle"]),
+        ("First last", "last FIRST", ["last", "First"]),
+        ("first last", "", ["first", "last"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["NULLABLE", "REPEATED"])
+def test_nested_fields_are_staged_where_the_destination_has_them(
+    declared: str, destination: str, places: list[str], mode: str
+) -> None:
+    def name(text: str) -> Field:
+        return record("name", *(Field(one, "STRING") for one in text.split()), mode=mode)
+
+    staged = [record("value", Field("id", "INTEGER"), name(declared), record("in", name(declared)))]
+    has = [*([name(destination), record("IN", name(destination))] if destination else []), Field("id", "INTEGER")]
+    (found,) = placed(staged, has)
+    assert named(found.fields) == ["id", ["name", *places], ["in", ["name", *places]]]
+    follows = declared.lower().split() == [one.lower() for one in places[: len(declared.split())]]
+    assert can_follow("t", staged, [found]) is follows
+
+
+def test_intermediate_table_follows_by_additions_only() -> None:
+    staged = [record("value", Field("id", "INTEGER"), Field("name", "STRING")), Field("orderBy", "INTEGER")]
+    other_places = [record("value", Field("name", "STRING"), Field("gone", "DATE"), Field("id", "INTEGER")), staged[1]]
+    assert can_follow("t", other_places, staged), "columns go by their names"
+    assert not can_follow("t", [staged[0], Field("orderBy", "TIMESTAMP")], staged)
