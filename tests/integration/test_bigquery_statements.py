@@ -8,14 +8,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.bigquery import geographies
-from jobs.destinations.bigquery.geographies import Geographies
+from jobs.destinations.bigquery import asked_texts
+from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.held import held_columns
 from resources.bigquery import BigQuery
 from resources.errors import SchemaRefused
@@ -116,21 +117,35 @@ def test_types_arrive_as_they_were(mode: str, emulator: BigQuery, name: str) -> 
     assert all(second[n] == ([] if n in repeated else None) for n in expected)
 
 
-def test_texts_that_are_no_geography_are_found_before_they_are_sent(
-    emulator: BigQuery, name: str, monkeypatch: pytest.MonkeyPatch
+TEXTS: dict[str, tuple[list[str | None], list[str]]] = {
+    "GEOGRAPHY": ([None, "POINT(30 10)", "POINT(30 10)", "LINESTRING(1 1, 2 2)"], ["POINT(1", "", "here"]),
+    "DATE": (["2024-02-29"], ["", "2024-02-30", "today"]),
+    "TIME": (["23:59:59.999999"], ["25:00:00", "noon"]),
+    "DATETIME": (["2024-02-29T12:00:00.5"], ["2024-13-01 00:00:00", "2024-02-29T"]),
+    "TIMESTAMP": (["2024-02-29 12:00:00-08:30"], ["2024-02-30 12:00:00", "2024-01-01 00:00:00 Foo/Bar"]),
+    "NUMERIC": (["-1.5", "1.1000000000", "1e10"], ["1.0000000001", "1e29", "one", "１２"]),
+    "BIGNUMERIC": (["1.5"], ["x"]),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_texts_of_another_type_are_found_before_they_are_sent(
+    kind: str, emulator: BigQuery, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = [None, "POINT(30 10)", "POINT(1", "", "POINT(30 10)", "here", "LINESTRING(1 1, 2 2)"]
-    judge = Geographies(emulator, name)
-    assert judge(pa.array(texts, pa.string())).tolist() == [False, False, True, True, False, True, False]
-    monkeypatch.setattr(geographies, "_MOST_BYTES", 8)
-    assert judge(pa.array(texts, pa.string())).tolist() == [False, False, True, True, False, True, False]
+    good, bad = TEXTS[kind]
+    texts = [*good, *bad, *good]
+    judge = AskedTexts(emulator, name, kind)
+    for most in (5_000_000, 50):
+        monkeypatch.setattr(asked_texts, "_MOST_BYTES", most)
+        found = judge(pa.array(texts, pa.string())).tolist()
+        assert [text for text, refused in zip(texts, found, strict=True) if refused] == bad
     document = {
         "columns": {"id": "long", "place": "string"},
-        "table": {"mode": "append", "column_types": {"place": "GEOGRAPHY"}},
+        "table": {"mode": "append", "column_types": {"place": kind}},
     }
     table = Table(emulator, name, document)
-    held = held_columns(table.spec, table.spec_table, table.columns, judge)
-    assert [column.label for column in held if column.may_refuse] == ["place"]
+    held = held_columns(table.spec, table.spec_table, table.columns, partial(AskedTexts, emulator, name))
+    assert [(c.label, c.held.unreadable) for c in held if c.may_refuse] == [("place", judge)]
     assert not table.says_op, "files would not be judged"
 
 

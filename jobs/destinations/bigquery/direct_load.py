@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.held import may_refuse
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import order_column
-from jobs.destinations.bigquery.texts import is_asked, unreadable
 from jobs.spec.pipeline import PipelineSpec
 
 _READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMESTAMP", "NUMERIC"})
@@ -35,8 +35,8 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
         and any(not c.is_key for c in columns)
         and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
         and not table.sanitize_names
-        # Texts that have to become something else are judged one by one.
-        and not any(unreadable(c.conversion) or is_asked(c.conversion) for c in columns)
+        # Values that may not become what they have to are judged one by one.
+        and not any(may_refuse(c.conversion) for c in columns)
     )
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.json_texts import not_json
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.texts import is_asked, unreadable
 from jobs.destinations.held_values import DAY, Held, Mask, Range
 from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import row_columns
@@ -19,18 +19,33 @@ _OUTSIDE = "a date or time outside of the years 1 to 9999"
 _REMEDY = "set `null_elements: drop`, or declare the elements `not null`"
 _FIRST, _LAST = -719162, 2932896
 _RANGES = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
+_NO_TIME = "a number that is no time of day"
+# Of whole numbers that become something else.
+_NUMBERS = {
+    "int_to_DATE": (_RANGES["date"], _OUTSIDE),
+    "int_to_TIME": (Range(0, DAY // 1000 - 1), _NO_TIME),
+    "long_to_TIME": (Range(0, DAY - 1), _NO_TIME),
+}
+_OF_TEXT = "string_to_"
+
+Judge = Callable[[pa.Array], Mask]
+
+
+def may_refuse(conversion: str | None) -> bool:
+    """Whether there are values that this conversion cannot take."""
+    return conversion is not None and (conversion in _NUMBERS or conversion.startswith(_OF_TEXT))
 
 
 def held_columns(
     spec: PipelineSpec,
     table: BigQueryTable,
     columns: Sequence[Column],
-    asks: Callable[[pa.Array], Mask] | None = None,
+    asks: Callable[[str], Judge] | None = None,
 ) -> tuple[HeldColumn, ...]:
     """The columns of staged rows: ``c0``, ``c1``, … in the order of the table's columns.
 
     Args:
-        asks: finds texts that BigQuery cannot convert, where only it can tell; None: nothing is sent to it.
+        asks: by type, what finds texts that BigQuery cannot convert to it; None: nothing is sent to it.
     """
     declared = {c.path: c for c in row_columns(spec, table.metadata_columns)}
     held = Held(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
@@ -42,8 +57,19 @@ def held_columns(
             type=f"{'REPEATED ' if column.field.mode == 'REPEATED' else ''}{column.field.field_type}",
             nullable=declared[column.source].nullable,
             is_key=column.is_key,
-            held=replace(held, unreadable=asks if is_asked(column.conversion) else unreadable(column.conversion)),
+            held=_converted(held, column.conversion, asks),
             fixed=column.source == ("value", spec.changes.ordered_by),
         )
         for number, column in enumerate(columns)
     )
+
+
+def _converted(held: Held, conversion: str | None, asks: Callable[[str], Judge] | None) -> Held:
+    """What a column holds of values that are converted."""
+    if conversion in _NUMBERS:
+        bounds, outside = _NUMBERS[conversion]
+        return replace(held, ranges={"integer": bounds}, outside=outside)
+    if conversion is None or not conversion.startswith(_OF_TEXT):
+        return held
+    wanted = conversion.removeprefix(_OF_TEXT)
+    return replace(held, unreadable=not_json if wanted == "JSON" else asks(wanted) if asks else None)

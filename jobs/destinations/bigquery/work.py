@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from google.cloud.bigquery import Table
 
@@ -14,11 +14,11 @@ from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged
+from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush
-from jobs.destinations.bigquery.geographies import Geographies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.judged import Judged
@@ -139,7 +139,7 @@ class Work:
     def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
         return Refusal(
             where=self.where,
-            columns=held_columns(self.spec, self.table, self.columns, Geographies(self.bigquery, self.where)),
+            columns=held_columns(self.spec, self.table, self.columns, partial(AskedTexts, self.bigquery, self.where)),
             on_bad_record=self.spec.on_bad_record,
             out_of_range=self.table.out_of_range,
             attempt=uuid.uuid4().hex,

@@ -219,6 +219,12 @@ def test_state_statements_are_accepted(template: str, analyze: Callable[..., Non
     analyze(render("bigquery", template, table=STATE), {STATE: (_SCHEMA, False)}, declared)
 
 
+@pytest.mark.parametrize("kind", ["GEOGRAPHY", "TIMESTAMP", "NUMERIC"])
+def test_question_about_texts_is_accepted(kind: str, analyze: Callable[..., None]) -> None:
+    text = render("bigquery", "unreadable_texts", type=kind)
+    analyze(text.replace("UNNEST(@texts)", "UNNEST([@text])"), {}, {"text": "STRING"})
+
+
 @pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
 def test_statements_on_the_intermediate_table_are_accepted(case: str, analyze: Callable[..., None]) -> None:
     found, _, staged = made(CASES[case])

@@ -1,4 +1,7 @@
-"""Texts that are no GEOGRAPHY: what may be one only BigQuery can tell, so it is asked before the rows are sent."""
+"""Texts that BigQuery cannot convert to the type of a column (`column_types`): one of them would stop the whole merge.
+
+Only BigQuery can tell what it reads as a date, a number or a shape, so it is asked before the rows are sent.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,18 @@ from jobs.destinations.held_values import Mask
 from resources.bigquery import BigQuery
 from sql import render
 
-# Of one question: a request may have 10 MB.
+# Of one question: a request may have 10 MB. Around each text there is some syntax.
 _MOST_BYTES = 5_000_000
+_AROUND = 16
 
 
 @dataclass(frozen=True)
-class Geographies:
-    """Finds texts that the statement could not convert."""
+class AskedTexts:
+    """Finds texts that a statement could not convert to this type, or only to another value; travels to workers."""
 
     bigquery: BigQuery
     where: str
+    type: str
 
     def __call__(self, values: pa.Array) -> Mask:
         texts = pc.unique(values.drop_null())
@@ -33,14 +38,14 @@ class Geographies:
 
     def _refused(self, texts: list[str]) -> list[str]:
         asked = ArrayQueryParameter("texts", "STRING", texts)
-        found = self.bigquery.arrow(render("bigquery", "no_geographies"), self.where, [asked])
+        found = self.bigquery.arrow(render("bigquery", "unreadable_texts", type=self.type), self.where, [asked])
         return [str(text) for text in found["text"].to_pylist()]
 
 
 def _parts(texts: list[str]) -> Iterator[list[str]]:
     part, size = list[str](), 0
     for text in texts:
-        length = len(text.encode())
+        length = len(text.encode()) + _AROUND
         if part and size + length > _MOST_BYTES:
             yield part
             part, size = [], 0

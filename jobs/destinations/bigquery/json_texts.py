@@ -1,0 +1,50 @@
+"""Texts that are no JSON for BigQuery, so that one of them does not stop the whole merge. Pure.
+
+JSON may be long, so BigQuery is not asked as it is of other texts (`asked_texts`): what `PARSE_JSON` takes is JSON as
+its standard has it, nested at most 500 deep (vendor page "Working with JSON data"), its numbers those of FLOAT64.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.destinations.held_values import Mask
+
+_DEEPEST = 500
+
+
+def not_json(values: pa.Array) -> Mask:
+    """Which texts are none; a null is no text."""
+    return np.array([text is not None and not _is_json(text) for text in values.to_pylist()], dtype=bool)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        found = json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_number)
+        if "\\u" in text:
+            # Half of a pair of surrogates is no character.
+            json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return text.count("[") + text.count("{") <= _DEEPEST or _depth(found) <= _DEEPEST
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    return found if math.isfinite(found) else _refuse(text)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _depth(value: Any) -> int:
+    level, deep = [value], 0
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        level, deep = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)], deep + 1
+    return deep

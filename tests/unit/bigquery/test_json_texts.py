@@ -1,0 +1,29 @@
+"""Which texts BigQuery takes for JSON."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from jobs.destinations.bigquery.json_texts import not_json
+from jobs.destinations.held_values import Held
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
+from tests.kit.arrow import copied
+
+DEEPEST = "[" * 499 + "{}" + "]" * 499
+GOOD = ['{"a": [1, null]}', "1", '"x"', " [] ", "1e308", "-0", "9" * 300, '"\\ud83d\\ude00 \\\\ud83d"', DEEPEST]
+BAD = ["", "{", "NaN", "{'a': 1}", "[1,]", "[" * 100_000, "1e400", "9" * 400, '"\\ud83d"', f"[{DEEPEST}]", "{}\u00a0"]
+
+
+def test_texts_that_are_json() -> None:
+    texts = [None, *GOOD, *BAD, str([[]] * 600)]
+    found = copied(not_json)(pa.array(texts, pa.string()))
+    assert [text for text, bad in zip(texts, found, strict=True) if bad] == BAD
+
+
+def test_row_with_such_a_text_becomes_a_letter() -> None:
+    column = HeldColumn("c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, held=Held(unreadable=not_json))
+    rows = {"c0": ["{}", "x", None], TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
+    found = Refusal("bigquery a.b", (column,), "quarantine", "clamp", "me", {}).fit(pa.table(rows))
+    assert found.rows[OFFSET].to_pylist() == [0, 2]
+    (letter,) = found.dead_letters.to_pylist()
+    assert (letter["offset"], letter["reason"]) == (1, "a text that is none of the column's type")
