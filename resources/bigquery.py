@@ -9,6 +9,7 @@ errors of `bigquery_errors` are raised.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import time
@@ -34,6 +35,7 @@ _LOG = logging.getLogger("batchmerge")
 
 Job = bigquery.QueryJob | bigquery.LoadJob
 Value = str | int | float | None
+_LONGEST_LABEL = 63
 _Parameter = bigquery.ScalarQueryParameter | bigquery.ArrayQueryParameter
 
 
@@ -288,8 +290,13 @@ def _has_bytes(fields: Sequence[Any]) -> bool:
 
 
 def label(text: str) -> str:
-    """Text as a label's value: lower case letters, digits, ``_`` and ``-``, at most 63."""
-    return re.sub(r"[^a-z0-9_-]", "_", text.lower())[:63]
+    """Text as a label's value: lower case letters, digits, ``_`` and ``-``, at most 63. What would become the same as
+    another text, for its case or its length, ends in a hash."""
+    found = re.sub(r"[^a-z0-9_-]", "_", text.lower())
+    if text == text.lower() and len(text) <= _LONGEST_LABEL:
+        return found
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{found[: _LONGEST_LABEL - 13]}_{mark}"
 
 
 def _parameters(values: Mapping[str, Value]) -> list[bigquery.ScalarQueryParameter]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import requests
 from google.api_core import exceptions as google
@@ -115,5 +117,11 @@ def test_credentials_are_given_in_one_way() -> None:
         )
 
 
-def test_label_is_one_that_bigquery_takes() -> None:
-    assert label("Run: Ünïcode/UPPER" + "x" * 90) == ("run___n_code_upper" + "x" * 90)[:63]
+def test_labels_of_different_texts_differ() -> None:
+    """What is left behind is known by them."""
+    assert label("d.plain-name") == "d_plain-name"
+    long = "cdc.production_postgres_main_public_customer_subscription_invoice"
+    texts = ["Run", "run", "rUn", f"{long}s", f"{long}_lines", f"{long}_Lines", "x" * 63, "Ünï/" + "x" * 90]
+    found = [label(text) for text in texts]
+    assert len({*found}) == len(texts)
+    assert all(re.fullmatch(r"[a-z0-9_-]{1,63}", one) for one in found)
