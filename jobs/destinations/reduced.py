@@ -42,6 +42,11 @@ class Step:
         """Rows of a smaller order have to go; None: no row has to."""
         return self.after.truncates(self.before) if self.destination.table.loses_rows else None
 
+    @property
+    def means_other(self) -> bool:
+        """Its changes have another key or order than those before: the order of their deletes says nothing here."""
+        return self.before is not None and self.before.spec_hash != self.after.spec_hash
+
     def changes(self) -> pa.Table:
         """The changes in this process's memory: the table's columns, and ``__op, __order, __kafka`` beside them."""
         from resources.spark import spark_errors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobs import offset_reset
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
@@ -150,3 +151,33 @@ def test_order_that_is_read_again_with_a_smaller_value(target: Target, mended: d
     assert table.rows() == by_version(corrected([*MISTAKEN, *LATER]), target.mode)
     verdict = table.verify()
     assert verdict.wrong == []
+
+
+@pytest.mark.parametrize("order_by", ["seconds", "at"])
+@on_targets("upsert_delete", "delete", can="orders_by_text", always="upsert_delete")
+def test_delete_of_before_says_nothing_in_another_order(order_by: str, target: Target, new_story: MakeStory) -> None:
+    """A reset accepts another `order_by`, of the same type or another one. (In ClickHouse rows have their version.)"""
+    keyed = {"key": {"columns": ["id"]}, "op": {"field": "op"}}
+    columns = {**COLUMNS, "lsn": "long", "seconds": "long", "at": "timestamp"}
+    before = new_story(columns=columns, changes={**keyed, "order_by": "lsn"})
+
+    def happens(story: Story, table: TableUnderTest, key: int, op: str, seconds: int) -> None:
+        at = f"2024-01-01T00:00:{seconds:02}Z"
+        order = {"lsn": seconds * 1_000_000, "seconds": seconds, "at": at}
+        story.tell(Record(0, key, {"id": key, "name": op, "amount": float(seconds), "op": op, **order}))
+        story.land()
+        table.merge()
+
+    old = before.table(target)
+    for op, seconds in (("c", 1), ("d", 2)):
+        happens(before, old, 1, op, seconds)
+    after = before.edited(changes={**keyed, "order_by": order_by})
+    new = old.under(after)
+    pipeline = new.engine.pipeline
+    known = offset_reset.read_state(pipeline)
+    base = known.base()
+    reset = offset_reset.plan_reset(known, base, {}, (), pipeline.spec.meaning_hash)
+    offset_reset.commit(pipeline, known, base, reset)
+    for key, op, seconds in ((1, "u", 3), (2, "c", 4), (2, "d", 6), (2, "u", 5)):
+        happens(after, new, key, op, seconds)
+    assert new.rows() == [(1, "u", 3.0)]

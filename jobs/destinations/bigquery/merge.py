@@ -73,7 +73,10 @@ class Merging(Work):
         job = attempts.closed(applies)
         if job is None:
             loader = self.loader(context, row.intermediate, replayed)
-            self.remember_deletes(self.loader(context, row.intermediate), row)
+            if row.committed and row.committed.spec_hash != wanted.last.batch.spec_hash:
+                self.forget_deletes(row)
+            else:
+                self.remember_deletes(self.loader(context, row.intermediate), row)
             outdated = OutdatedDeadLetters.of(context, replayed, self.side_table) if replayed else None
             filled = clock.time("load", lambda: self._load(loader, row, wanted))
             flush, judged = filled.flush, filled.judged

@@ -41,6 +41,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, TableReplaced
+from sql import render
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -153,6 +154,13 @@ class Work:
                 f"the intermediate table {intermediate} is gone", where=self.where, remedy="run again: another is made"
             )
         return found
+
+    def forget_deletes(self, row: StateRow) -> None:
+        """Forgets the deletes that were merged before, where the key or the order was another one."""
+        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=False)
+        self.bigquery.change(text, {"last": row.next_batch - 1}, self.where)
+        if lacks_deletes(found := self.staged_table(row.intermediate)):
+            self.bigquery.update_table(*with_deletes(found))
 
     def remember_deletes(self, loader: Loader, row: StateRow) -> None:
         """Refills an intermediate table that replaces a lost one with the deletes that were merged before.

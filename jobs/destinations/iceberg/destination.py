@@ -88,6 +88,8 @@ class IcebergDestination(ReducedDestination):
         return arrow_schema(found) if found else None
 
     def apply(self, step: Step) -> Merged:
+        if step.means_other:
+            Preparation(self.catalog, self.table, self).renew_tombstones()
         changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)

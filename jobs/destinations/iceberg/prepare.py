@@ -109,7 +109,6 @@ class Preparation:
         if not name:
             return []
         uuid = str(table.metadata.table_uuid) if table else ""
-        kept = self.destination.tombstone_schema
         found = self.catalog.load(name)
         if found is not None and found.properties.get(_OF_TABLE, uuid) != uuid:
             # The table was dropped and made again: they would hide keys that it has to get once more.
@@ -117,10 +116,26 @@ class Preparation:
                 self.catalog.drop(name)
             found = None
         if found is not None:
-            changes = plan_evolution(name, arrow_schema(found), kept, self.table.evolve, spec.ignore_case)
+            committed = self.destination.committed()
+            if committed and committed.spec_hash != spec.meaning_hash:
+                # The merge that accepts the change makes them anew.
+                return []
+            changes = plan_evolution(
+                name, arrow_schema(found), self.destination.tombstone_schema, self.table.evolve, spec.ignore_case
+            )
             if not dry_run:
                 apply_changes(found, changes)
             return [f"{name}: {change}" for change in changes]
         if not dry_run:
-            self.catalog.create(name, iceberg_schema(kept), properties={**_PROPERTIES, _OF_TABLE: uuid})
+            self._create_tombstones(name, uuid)
         return [f"create {name} for the order of deletes"]
+
+    def renew_tombstones(self) -> None:
+        """Forgets the deletes of before, which had another key or order."""
+        if name := self.destination.tombstones:
+            self.catalog.drop(name)
+            self._create_tombstones(name, str(self.catalog.require(self.table.table).metadata.table_uuid))
+
+    def _create_tombstones(self, name: str, uuid: str) -> None:
+        schema = iceberg_schema(self.destination.tombstone_schema)
+        self.catalog.create(name, schema, properties={**_PROPERTIES, _OF_TABLE: uuid})

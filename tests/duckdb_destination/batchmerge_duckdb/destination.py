@@ -72,6 +72,9 @@ class DuckDbDestination(ReducedDestination):
     def _commit(self, step: Step, changes: pa.Table) -> MergeCounts:
         with self.file() as db:
             db.register("changes", changes)
+            if self.tombstones and step.means_other:
+                run(db, "drop", self.tombstones)
+                create(db, self.tombstones, self.tombstone_schema)
             counts = self._append(db, step) if self.table.mode == "append" else self._merge(db, len(changes))
             if step.truncated_below is not None:
                 ((gone,),) = self._run(db, "truncate", below=step.truncated_below)
