@@ -28,7 +28,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from sqlalchemy.engine import URL, make_url
 
-from resources import iceberg_avro  # noqa: F401  # changes how pyiceberg reads and writes manifests
+from resources import iceberg_arrow, iceberg_avro  # noqa: F401  # change how pyiceberg reads rows and manifests
 from resources.connections import IcebergConnection
 from resources.errors import (
     CommitStateUnknown,

@@ -25,6 +25,7 @@ from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.spark_tasks import Batches, numbers, report_row
+from resources import iceberg_arrow  # noqa: F401  # null lists stay null
 from resources.iceberg_errors import catalog_errors
 
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -62,34 +63,53 @@ def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list
 
 
 @dataclass(frozen=True)
+class Group:
+    """Files that become one.
+
+    Attributes:
+        partition: of all of them: files that were imported do not say it themselves.
+        files: each with the delete files that it has after this batch.
+    """
+
+    partition: Record
+    files: Sequence[BaseFile]
+
+
+@dataclass(frozen=True)
 class FoldTask:
     """The function of a task: numbers of groups in, a report of the files that were written out.
 
     Attributes:
         where: the table, for errors.
         metadata: of the table; no snapshots are needed.
-        groups: the files that become one, each with the delete files that it has after this batch.
     """
 
     where: str
     files: NewFiles
     metadata: TableMetadata
-    groups: Sequence[Sequence[BaseFile]]
+    groups: Sequence[Group]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
             for number in numbers(batches):
                 yield report_row(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
 
-    def _fold(self, group: Sequence[BaseFile]) -> list[dict[str, Any]]:
+    def _fold(self, group: Group) -> list[dict[str, Any]]:
         scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())
         with FileWriter(self.files) as writer:
-            for file in group:
-                deletes = {_file(path, DataFileContent.POSITION_DELETES) for path in file.deletes}
-                for rows in scan.to_record_batches([FileScanTask(_file(file.path, DataFileContent.DATA), deletes)]):
+            for file in group.files:
+                deletes = {self._file(path, group, DataFileContent.POSITION_DELETES) for path in file.deletes}
+                data = self._file(file.path, group, DataFileContent.DATA)
+                for rows in scan.to_record_batches([FileScanTask(data, deletes)]):
                     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
                     writer.write(conformed(columns, self.files.arrow_schema))
         return [written.to_json(self.files) for written in writer.written]
+
+    def _file(self, path: str, group: Group, content: DataFileContent) -> DataFile:
+        parquet = FileFormat.PARQUET
+        found = DataFile.from_args(content=content, file_path=path, file_format=parquet, partition=group.partition)
+        found.spec_id = self.files.spec.spec_id
+        return found
 
 
 def readable(metadata: TableMetadata) -> TableMetadata:
@@ -97,9 +117,3 @@ def readable(metadata: TableMetadata) -> TableMetadata:
     mapping = {_NAME_MAPPING: create_mapping_from_schema(metadata.schema()).model_dump_json()}
     left_out: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
     return metadata.model_copy(update={**left_out, "properties": {**mapping, **metadata.properties}})
-
-
-def _file(path: str, content: DataFileContent) -> DataFile:
-    found = DataFile.from_args(content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record())
-    found.spec_id = 0
-    return found

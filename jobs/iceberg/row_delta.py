@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.folding import FoldTask, foldable, readable
+from jobs.iceberg.folding import FoldTask, Group, foldable, readable
 from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
 from jobs.iceberg.new_files import writes_parquet
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
@@ -132,8 +132,11 @@ class RowDelta(Append):
         if not groups:
             return None
         self._folded.extend(file.file_path for group in groups for file in group)
-        files = [[self._after(self.base_files[file.file_path], gone) for file in group] for group in groups]
-        return FoldTask(self.identifier, self.files, readable(self._table.metadata), files)
+        after = [
+            Group(group[0].partition, [self._after(self.base_files[file.file_path], gone) for file in group])
+            for group in groups
+        ]
+        return FoldTask(self.identifier, self.files, readable(self._table.metadata), after)
 
     def _after(self, file: BaseFile, gone: Mapping[str, NewDeletes]) -> BaseFile:
         deletes = gone.get(file.path)

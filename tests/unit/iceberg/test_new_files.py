@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
         ("place", pa.struct([("topic", pa.string()), ("offset", pa.int64()), ("o.d-d", pa.string())])),
         ("tags", pa.list_(pa.field("element", pa.string()))),
         ("more", pa.map_(pa.string(), pa.struct([("x", pa.int32())]))),
+        ("order", pa.struct([("items", pa.list_(pa.field("element", pa.struct([("x", pa.int32())]))))])),
     ]
 )
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,7 +53,8 @@ ROWS = pa.Table.from_pylist(
             "raw": bytes([255] * 20) if n % 2 else b"\x00",
             "place": {"topic": "t", "offset": 5000 + n, "o.d-d": "x"} if n % 4 else None,
             "tags": ["a", None, str(n)] if n % 2 else None,
-            "more": [("k", {"x": n})],
+            "more": [("k", {"x": n})] if n % 5 else None,
+            "order": {"items": [{"x": n}, None] if n % 3 else [] if n % 2 else None},
         }
         for n in range(60)
     ],

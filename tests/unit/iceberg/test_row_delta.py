@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType
 from pyspark import cloudpickle
@@ -20,11 +22,13 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_search import SHARE, SearchTask
+from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
+from jobs.iceberg.statistics import ColumnStatistics
 from jobs.maintenance.compaction import drop_dangling_deletes
 from jobs.maintenance.maintained_table import MaintainedTable
 from resources.errors import CommitFailed
@@ -196,6 +200,30 @@ def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, b
     assert len(found) == len(kept)
     assert totals(lake) == {"total-records": len(kept), "total-delete-files": 0, "total-position-deletes": 0}
     assert (summary(lake)["total-data-files"], summary(lake)["deleted-data-files"]) == ("1", "16")
+
+
+def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergCatalog, tmp_path: Path) -> None:
+    """Files of Hive, as `migrate` and `add_files` take them: no field ids, and no column for what is in their path."""
+    items = pa.list_(pa.field("element", pa.struct([("x", pa.int64())])))
+    schema = iceberg_schema(SCHEMA.append(pa.field("items", items)))
+    mapping = create_mapping_from_schema(schema).model_dump_json()
+    properties = {**MERGE_ON_READ, "schema.name-mapping.default": mapping}
+    lake.create(NAME, schema, partition_spec(schema, ["name"]), properties)
+    first = begin(lake, 0)
+    for n in range(16):
+        rows = pa.table({"id": [n], "items": pa.array([None if n % 2 else [{"x": n}]], items)})
+        pq.write_table(rows, path := tmp_path / f"{n}.parquet")
+        made = NewFile(f"file://{path}", 1, path.stat().st_size, ("a",), ColumnStatistics(), ())
+        first.add([made.to_json(first.files)])
+    publish(first, 1)
+    delta = begin(lake, 1)
+    fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
+    told = list(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    delta.add(RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()]).files)
+    publish(delta, 2)
+    found = lake.require(NAME).scan().to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": n, "name": "a", "items": None if n % 2 else [{"x": n}]} for n in range(16)]
+    assert summary(lake)["total-data-files"] == "1"
 
 
 @pytest.mark.parametrize(
