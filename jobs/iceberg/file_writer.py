@@ -179,8 +179,30 @@ def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
         given = named.get(field.name.lower())
         if given is None:
             given = pa.nulls(rows, field.type)
-        arrays.append(given if given.type.equals(field.type) else given.cast(field.type))
+        arrays.append(given if given.type.equals(field.type) else _cast(given, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Arrow's own finds the fields of a struct by their exact names, and makes those null that it does not find."""
+    kind = _named_as(values.type, wanted)
+    return (values if kind.equals(values.type) else values.view(kind)).cast(wanted)
+
+
+def _named_as(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """The type with the spellings of the other one inside of it."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        named = {field.name.lower(): field for field in wanted}
+        return pa.struct([_renamed(field, named.get(field.name.lower(), field)) for field in kind])
+    if pa.types.is_list(kind) and pa.types.is_list(wanted):
+        return pa.list_(_renamed(kind.value_field, wanted.value_field))
+    if pa.types.is_map(kind) and pa.types.is_map(wanted):
+        return pa.map_(kind.key_field, _renamed(kind.item_field, wanted.item_field))
+    return kind
+
+
+def _renamed(field: pa.Field, wanted: pa.Field) -> pa.Field:
+    return field.with_name(wanted.name).with_type(_named_as(field.type, wanted.type))
 
 
 def _begin(chunk: Any) -> int:

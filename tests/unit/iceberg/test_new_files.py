@@ -214,6 +214,28 @@ def test_small_files_are_quick_to_open(lake: IcebergCatalog, named: dict[str, st
     assert footer.row_group(0).column(0).compression == codec
 
 
+GIVEN = pa.struct([("street", pa.string()), ("City", pa.string())])
+WANTED = pa.struct([("city", pa.string()), ("Street", pa.string()), ("more", pa.int64())])
+PLACE, AS_WANTED = {"street": "a", "City": "b"}, {"city": "b", "Street": "a", "more": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "value", "expected"),
+    [
+        (GIVEN, WANTED, PLACE, AS_WANTED),
+        (pa.struct([("At", GIVEN)]), pa.struct([("at", WANTED)]), {"At": PLACE}, {"at": AS_WANTED}),
+        (pa.list_(GIVEN), pa.list_(WANTED), [PLACE, None], [AS_WANTED, None]),
+        (pa.map_(pa.string(), GIVEN), pa.map_(pa.string(), WANTED), [("k", PLACE)], [("k", AS_WANTED)]),
+    ],
+    ids=["struct", "struct in it", "list", "map"],
+)
+def test_names_in_columns_are_the_same_in_upper_and_lower_case(
+    given: pa.DataType, wanted: pa.DataType, value: Any, expected: Any
+) -> None:
+    rows = conformed({"C": pa.array([None, None, value], given)[1:]}, pa.schema([("c", wanted)]))
+    assert rows.to_pydict() == {"c": [None, expected]}
+
+
 def test_other_formats_are_refused(lake: IcebergCatalog) -> None:
     table = create(lake, properties={"write.format.default": "avro"})
     with pytest.raises(ConfigurationError, match="avro"):
