@@ -209,13 +209,12 @@ def _published(table: Table, pipeline: str, branch: str) -> CommittedState | Non
 
 
 def _state(table: Table, snapshot: Snapshot, branch: str) -> CommittedState:
-    """Of the newest snapshot the table properties say the same, without a file to read."""
+    """Of the newest snapshot the table properties say what is in the file; what it lacks they have of older ones."""
     summary = _summary(snapshot)
-    if STATE_FILE not in summary:
-        return CommittedState.from_properties(summary)
     mirrored = _mirrored(table, summary[PREFIX + "pipeline"], branch)
-    is_newest = mirrored.get(_COMMIT_ID) == summary[_COMMIT_ID]
-    return CommittedState.from_properties(mirrored if is_newest else Carried(summary, table.io))
+    if mirrored.get(_COMMIT_ID) == summary[_COMMIT_ID]:
+        summary = {name: mirrored.get(name, value) for name, value in summary.items()}
+    return CommittedState.from_properties(Carried(summary, table.io))
 
 
 def _mirrored(table: Table, pipeline: str, branch: str) -> dict[str, str]:

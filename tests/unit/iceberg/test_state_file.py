@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -95,6 +96,17 @@ def test_newest_state_needs_no_file_and_an_older_one_says_which_is_gone(
     assert (first.number, first.batch.follows(None)) == (1, True), "what is short is in the summary"
     with pytest.raises(StorageError, match=r"batchmerge-.*\.puffin"):
         len(first.batch.ranges)
+
+
+def test_a_state_has_nothing_of_the_one_before(catalog: IcebergCatalog) -> None:
+    first, second = landed(2)
+    first = replace(first, batch=replace(first.batch, leader_epochs=dict.fromkeys(EVERY, 3)))
+    first = replace(first, watermark=first.watermark.truncated(7))
+    publish(catalog, None, first)
+    publish(catalog, first, second)
+    committed = read_history(catalog.require(NAME), "p", "main").committed
+    assert committed == CommittedState.after(second)
+    assert (dict(committed.leader_epochs), committed.watermark.truncated_below) == ({}, None)
 
 
 def test_each_file_is_its_snapshots_own(catalog: IcebergCatalog, batches: list[LandedBatch]) -> None:
