@@ -89,7 +89,10 @@ def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:
     """Changes the table's schema in one commit; nothing to do for an empty list."""
     if not changes:
         return
+    optional = {".".join(change.path) for change in changes if isinstance(change, RelaxRequired)}
     with catalog_errors(".".join(table.name())), table.update_schema() as update:
+        # A column that may be null is none of them.
+        update.set_identifier_fields(*(table.schema().identifier_field_names() - optional))
         for change in changes:
             if isinstance(change, AddColumn):
                 update.add_column(change.path, _iceberg_type(change.type))

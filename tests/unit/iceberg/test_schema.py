@@ -72,6 +72,22 @@ def test_no_change_is_no_commit(lake: IcebergCatalog) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        ({"a": "int", "b": "int not null"}, {"b"}),
+        ({"c": "int"}, set[str]()),
+        ({"a": "int not null", "b": "int not null", "c": "int"}, {"a", "b"}),
+    ],
+    ids=["a key may be null", "another key", "another column"],
+)
+def test_what_may_be_null_identifies_no_row(lake: IcebergCatalog, wanted: dict[str, str], left: set[str]) -> None:
+    """Iceberg has required columns only as identifier fields."""
+    table = lake.create("n.t", iceberg_schema(parse_columns({"a": "int not null", "b": "int not null"}), ["a", "b"]))
+    apply_changes(table, plan_evolution("t", arrow_schema(table), parse_columns(wanted), Evolution()))
+    assert lake.require("n.t").schema().identifier_field_names() == left
+
+
+@pytest.mark.parametrize(
     ("text", "printed"),
     [
         ("s", "s: identity"),
