@@ -1,8 +1,8 @@
 """What an Iceberg table says about itself: the committed state, read from its snapshots.
 
 The nearest ancestor of the branch's head that carries the state of this pipeline rules: so a rollback is noticed.
-The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry,
-never past the table's root (`docs/internals.md`).
+The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry: not
+past the table's root, and not for a snapshot of before that batch (`docs/internals.md`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
 
 def read_history(table: Table, pipeline: str, branch: str) -> History:
     """The committed state of one pipeline on one branch."""
-    published = _published(table, pipeline, branch)
+    tagged = _tagged(table, pipeline, branch)
+    published = _state(table, tagged, branch) if tagged else _last_mirrored(table, pipeline, branch)
     last: Snapshot | None = None
     for snapshot in ancestors(table.metadata, branch):
         last = snapshot
@@ -82,8 +83,26 @@ def read_history(table: Table, pipeline: str, branch: str) -> History:
             found = _state(table, snapshot, branch)
             undone = published if published and published.batch_number > found.batch_number else None
             return History(found, undone)
-    reached_root = last is None or last.parent_snapshot_id is None
-    return History(None, published) if reached_root else History(published, None)
+    return History(published, None) if _is_cut(last, tagged) else History(None, published)
+
+
+def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
+    """Whether older ancestors have expired, the newest batch among them or before them.
+
+    Args:
+        last: the oldest ancestor that is known. It names a parent that has expired, or none: pyiceberg's expiry makes
+            it one that looks like the first.
+        tagged: the snapshot of the newest batch, where that is known.
+    """
+    if last is None or tagged is None:
+        return last is not None and last.parent_snapshot_id is not None
+    # An ancestor of the branch's head, as old as it is, would have been met.
+    return _place(last) > _place(tagged)
+
+
+def _place(snapshot: Snapshot) -> tuple[int, int]:
+    """Snapshots go up in it from each to the next; those of tables of version 1 by time alone."""
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def other_writers(properties: Mapping[str, str], pipeline: str, branch: str) -> set[str]:
@@ -197,13 +216,15 @@ def _recreated_property(pipeline: str, branch: str) -> str:
     return property_prefix(pipeline, branch) + "recreated-topics"
 
 
-def _published(table: Table, pipeline: str, branch: str) -> CommittedState | None:
-    """The newest state that was ever published, from the tag, else from the properties."""
+def _tagged(table: Table, pipeline: str, branch: str) -> Snapshot | None:
+    """The snapshot of the newest batch that was ever published."""
     tag = table.metadata.refs.get(tag_name(pipeline, branch))
-    if tag:
-        for snapshot in table.metadata.snapshots:
-            if snapshot.snapshot_id == tag.snapshot_id and _summary(snapshot).get(PREFIX + "pipeline") == pipeline:
-                return _state(table, snapshot, branch)
+    found = table.metadata.snapshot_by_id(tag.snapshot_id) if tag else None
+    return found if found and _summary(found).get(PREFIX + "pipeline") == pipeline else None
+
+
+def _last_mirrored(table: Table, pipeline: str, branch: str) -> CommittedState | None:
+    """The newest state that was ever published."""
     mirrored = _mirrored(table, pipeline, branch)
     return CommittedState.from_properties(mirrored) if _COMMIT_ID in mirrored else None
 

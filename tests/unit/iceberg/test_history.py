@@ -51,6 +51,14 @@ def mirrored(number: int, branch: str = "main") -> dict[str, str]:
             [(2, 1, state(2)), *CUT], {"main": 9, TAG: 2}, {}, 2, None,
             id="the tag stands in where expiry has cut the ancestry",
         ),
+        pytest.param(
+            [(2, 1, state(2)), (8, None, OTHERS), CUT[1]], {"main": 9, TAG: 2}, {}, 2, None,
+            id="the tag stands in where pyiceberg has, which names no parent that is gone",
+        ),
+        pytest.param(
+            [(3, 2, OTHERS), (4, 3, state(4)), (5, 4, state(5))], {"main": 3, TAG: 5}, {}, None, 5,
+            id="a rollback to where the state has expired",
+        ),
         pytest.param(CUT, {"main": 9}, mirrored(2), 2, None, id="the property stands in where the tag has expired too"),
         # All ancestors are known and none is ours: the table was recreated or rolled back.
         pytest.param(
