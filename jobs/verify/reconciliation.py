@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
+from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
@@ -19,8 +21,6 @@ from resources.errors import CommitFailed
 from resources.spark import spark_errors
 from sql import render
 
-_EXPECTED, _FOUND, _SPANS = "batchmerge_expected", "batchmerge_found", "batchmerge_spans"
-_REFUSED = "batchmerge_refused"
 _TRIES = 3
 _COORDINATES = ("topic", "partition", "offset")
 
@@ -69,6 +69,15 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
     raise CommitFailed("the table moved on while it was compared", where=destination.name, remedy="try again later")
 
 
+class _Views(NamedTuple):
+    """Names of Spark's views, of this comparison alone."""
+
+    expected: str
+    found: str
+    spans: str
+    refused: str
+
+
 class _Comparison:
     def __init__(self, pipeline: Pipeline, destination: Destination, state: CommittedState) -> None:
         # A session of its own: that of the merges may be at work in another process.
@@ -94,17 +103,17 @@ class _Comparison:
         # Of records that were not landed, a row may be right.
         whole = landed.complete and from_the_first(merged)
         skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
-        with spark_errors(self._destination.name):
+        with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
+            self._views = _Views(*names)
             self._expect(merged)
             if landed.complete:
-                expected = self._spark.table(_EXPECTED)
+                expected = self._spark.table(self._views.expected)
                 should, may = expected.where("__expected").count(), expected.where("__may").count()
                 # Of rows that were refused and skipped nothing is kept: so many may be missing.
                 missed = (rows < should and not skips) or (rows > should + may and whole)
                 wrong += [f"{rows} rows, landed changes make {_between(should, should + may)}"] if missed else []
                 beside = max(0, rows - should) if may or not whole else 0
             compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
-            self._spark.catalog.uncacheTable(_EXPECTED)
         left_out = [] if self._keys else ["all but the number of rows: nothing in a row says which record it is of"]
         left_out += ["rows that are missing: refused ones are skipped (`on_bad_record: skip`)"] if skips else []
         if self._stays_as_read:
@@ -124,15 +133,13 @@ class _Comparison:
             self._unchanged = reduction.unchanged
         text, refused = reduction.landed, self._refused
         if refused is not None:
-            refused.createOrReplaceTempView(_REFUSED)
-            text = render("spark", "without_refused", rows=text, refused=[_REFUSED])
+            refused.createOrReplaceTempView(self._views.refused)
+            text = render("spark", "without_refused", rows=text, refused=[self._views.refused])
         text = reduction.of(text)
         names = [c.name for c in self._columns]
         text = render("spark", "expected_rows", rows=text, columns=names, unchanged=bool(self._unchanged))
-        rows = self._spark.sql(text, args=dict(reduction.parameters))
-        self._spark.catalog.dropTempView(_EXPECTED)
-        rows.createOrReplaceTempView(_EXPECTED)
-        self._spark.catalog.cacheTable(_EXPECTED)
+        self._spark.sql(text, args=dict(reduction.parameters)).createOrReplaceTempView(self._views.expected)
+        self._spark.catalog.cacheTable(self._views.expected)
 
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
         """Compares rows by value; says in `wrong` what is not right, and gives their number."""
@@ -140,8 +147,8 @@ class _Comparison:
         text = render(
             "spark",
             "compared_rows",
-            found=[_FOUND],
-            expected=[_EXPECTED],
+            found=[self._views.found],
+            expected=[self._views.expected],
             spans=spans,
             columns=[c.name for c in values.columns],
             compared_in_python=[c.name for c in values.compared_in_python],
@@ -149,7 +156,7 @@ class _Comparison:
             unchanged=[c.name for c in self._unchanged],
         )
         with self._reader.rows(self._spark, limit) as rows:
-            rows.createOrReplaceTempView(_FOUND)
+            rows.createOrReplaceTempView(self._views.found)
             found = judged(self._spark.sql(text), values)
         if found.unknown and (spans or whole):
             wrong += [f"{found.unknown} rows that no landed change explains"]
@@ -164,8 +171,8 @@ class _Comparison:
             return None
         rows = [(*tp, span.start, span.end) for tp, found in landed_spans(merged).items() for span in found]
         columns = "topic string, partition int, first long, end long"
-        self._spark.createDataFrame(rows, columns).createOrReplaceTempView(_SPANS)
-        return [_SPANS]
+        self._spark.createDataFrame(rows, columns).createOrReplaceTempView(self._views.spans)
+        return [self._views.spans]
 
 
 def _between(least: int, most: int) -> str:

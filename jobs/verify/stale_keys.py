@@ -10,11 +10,10 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
+from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
 from sql import render
-
-_REFUSED = "batchmerge_refused_places"
 
 
 def stale_keys(
@@ -38,9 +37,9 @@ def stale_keys(
     places = destination.refused_places(spark)
     if not landed or not (places or any(b.counts.quarantined for b in landed)):
         return 0
-    with spark_errors(destination.name):
+    with spark_errors(destination.name), own_views(spark, "refused") as refused:
         if places is not None:
-            places.createOrReplaceTempView(_REFUSED)
+            places.createOrReplaceTempView(*refused)
         route = route_filter(pipeline.spec, destination.table)
         text = render(
             "spark",
@@ -49,7 +48,7 @@ def stale_keys(
             snapshot=pipeline.intermediate.snapshot_with(landed[-1]).id,
             until=landed[-1].number,
             revised=any(b.batch.revises is not None for b in landed),
-            refused=[_REFUSED] if places is not None else None,
+            refused=refused if places is not None else None,
             mode=destination.table.mode,
             route=route,
             leaves_unchanged=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),

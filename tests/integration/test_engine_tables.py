@@ -10,12 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
+from jobs.destinations.iceberg.merge import Changes
+from jobs.destinations.row_values import RowValues
 from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.task_report import TaskReport
+from jobs.verify.judged_rows import Judged, judged
+from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
 from resources.errors import InvariantBroken
 from tests.kit.engine import Engine, catalog
@@ -134,6 +138,52 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
     assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]
+
+
+def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer run in the same session has more batches, and has not committed yet."""
+    one = engine("upsert_delete")
+    one.tell(put(1), put(2))
+    one.advance()
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
+    asleep: list[object] = []
+
+    def keep_tombstones(self: Changes) -> None:
+        asleep.append(self)
+        if len(asleep) == 2:
+            raise EOFError("the newer run dies here")
+        one.tell(put(1, "c"), put(2, "c"))
+        one.land()
+        with pytest.raises(EOFError):
+            one.merge("upsert_delete")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Changes, "_keep_tombstones", keep_tombstones)
+        one.tell(put(1, "b"), put(2, "b"))
+        one.advance()
+    assert one.read("upsert_delete") == [(1, "b", 1.0), (2, "b", 1.0)]
+    assert [t.name for t in one.spark.catalog.listTables() if t.name.startswith("batchmerge_changes")] == []
+
+
+def test_verification_compares_its_own_rows_while_another_one_begins(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = engine("upsert", "upsert_delete")
+    one.tell(put(1), Record(0, 1, None))
+    one.advance()
+    compared: list[int] = []
+
+    def meanwhile(rows: DataFrame, values: RowValues) -> Judged:
+        if not compared:
+            compared.append(0)
+            compared.append(reconcile(one.pipeline, one.destination("upsert_delete"), 0).compared)
+        return judged(rows, values)
+
+    monkeypatch.setattr("jobs.verify.reconciliation.judged", meanwhile)
+    assert reconcile(one.pipeline, one.destination("upsert"), 0).compared == 1
+    assert compared == [0, 0]
 
 
 def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(

@@ -179,9 +179,9 @@ class IcebergDestination(ReducedDestination):
             attempt = self._commit(Attempt, step.before, context.transaction, table)
             failpoint("merge.begun")
             summary = attempt.carried(summary | attempt.summary)
-            with spark_errors(self.name):
-                counts = clock.time("plan", lambda: changes.effect_on(attempt))
-                clock.time("write", lambda: changes.merge_into(attempt, summary))
+            with spark_errors(self.name), changes.at_hand(attempt.path) as kept:
+                counts = clock.time("plan", lambda: kept.effect_on(attempt))
+                clock.time("write", lambda: kept.merge_into(attempt, summary))
             failpoint("merge.written")
             snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
         if context.transaction is None:

@@ -9,7 +9,8 @@ log was cut into batches (`docs/internals.md`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -30,14 +31,13 @@ from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns
 from jobs.lineage import bound_topics
+from jobs.own_views import own_views
 from jobs.schema.types import type_name
 from jobs.spark_tasks import OneTask, in_tasks, numbered, task_numbers, task_reports, to_each
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
 
-_VIEW = "batchmerge_changes"
-_FOUND = "batchmerge_found"
 _COORDINATES = ("_topic", "__partition", "_offset")
 # The files are looked through for the keys of so few changes; those of more are joined with the table by Spark.
 _SCANNED_KEYS = 200_000
@@ -63,6 +63,7 @@ class Changes:
         truncated_below: the table has rows of a smaller order, which go; None: it has none.
         few: gives the same changes where they are so few and plain that tasks can read and apply them themselves.
         recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
+        view, found: of changes that are `at_hand` the view that has them, and the one for rows that they replace.
     """
 
     session: Callable[[], SparkSession]
@@ -75,6 +76,8 @@ class Changes:
     truncated_below: int | None = None
     few: Callable[[], LastChanges | None] | None = None
     recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    view: str = ""
+    found: str = ""
 
     @property
     def spark(self) -> SparkSession:
@@ -93,10 +96,18 @@ class Changes:
         spark_writes.append(rows, attempt.path, attempt.summary)
         return attempt.added_rows()
 
-    def effect_on(self, attempt: Attempt) -> MergeCounts:
-        """Keeps the reduced changes at hand for the merge, and counts what it is going to do."""
+    @contextmanager
+    def at_hand(self, target: tuple[str, ...] | None) -> Iterator[Changes]:
+        """The same changes, reduced once for all that is asked of them; a run that sleeps finds its own again."""
         self.one_task.is_not_enough()
-        self._keep_at_hand(attempt.path)
+        with own_views(self.spark, "changes", "found") as (view, found):
+            kept = replace(self, view=view, found=found)
+            kept._sql(kept._text(target)).createOrReplaceTempView(view)
+            self.spark.catalog.cacheTable(view)
+            yield kept
+
+    def effect_on(self, attempt: Attempt) -> MergeCounts:
+        """Counts what the merge is going to do; of changes that are at hand, as `merge_into`."""
         effect = self.spark.sql(
             self._render("merge_effect", attempt.path, bounded=self._bounded), args=self._bound_values
         ).first()
@@ -109,11 +120,13 @@ class Changes:
         # The session is this table's own, and the attempt's id in the summary is checked before publishing.
         with spark_writes.with_summary(self.spark, summary):
             self.spark.sql(self._render("merge", attempt.path, bounded=self._bounded), args=self._bound_values)
-        self.spark.catalog.uncacheTable(_VIEW)
 
     def write_to(self, delta: RowDelta) -> Effect:
         """Has Spark's tasks write the reduced changes, and where the rows are that they replace, for one commit."""
-        report = self._written_by_few(delta) or self._written_by_all(delta)
+        report = self._written_by_few(delta)
+        if report is None:
+            with self.at_hand(delta.path) as kept:
+                report = kept._written_by_all(delta)
         delta.add(report.files)
         delta.remove(report.deletes)
         self._fold(delta)
@@ -134,15 +147,12 @@ class Changes:
         return write_in_shares(self.spark, task)
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
-        self.one_task.is_not_enough()
-        self._keep_at_hand(delta.path)
         rows, changes = self._with_places(delta)
         self._keep_tombstones()
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
         report = RowDeltaReport.sum_of(task_reports(rows.repartition(place), self._writing(delta)))
-        self.spark.catalog.uncacheTable(_VIEW)
         if report.effect.changes != changes:
             raise InvariantBroken(
                 f"{report.effect.changes} changes were written of {changes}; nothing was published",
@@ -195,16 +205,11 @@ class Changes:
         if not shares:
             return None
         names = [F.col(quote("spark", key)) for key in self.wanted.keys]
-        keys = to_each(self.spark.table(_VIEW).select(names), len(shares), SHARE)
+        keys = to_each(self.spark.table(self.view).select(names), len(shares), SHARE)
         task = SearchTask(dict(zip(task_numbers(len(shares)), shares, strict=True)))
         kind = from_arrow_schema(search.found, prefer_timestamp_ntz=True)
-        keys.mapInArrow(in_tasks(task), kind).createOrReplaceTempView(_FOUND)
-        return (_FOUND,)
-
-    def _keep_at_hand(self, path: tuple[str, ...] | None) -> None:
-        self.spark.catalog.dropTempView(_VIEW)
-        self._sql(self._text(path)).createOrReplaceTempView(_VIEW)
-        self.spark.catalog.cacheTable(_VIEW)
+        keys.mapInArrow(in_tasks(task), kind).createOrReplaceTempView(self.found)
+        return (self.found,)
 
     def _keep_tombstones(self) -> None:
         if self.tombstones:
@@ -257,7 +262,7 @@ class Changes:
 
     @cached_property
     def _bounds(self) -> Row:
-        found = self.spark.sql(render("spark", "key_bounds", keys=self.wanted.keys, changes=[_VIEW])).first()
+        found = self.spark.sql(render("spark", "key_bounds", keys=self.wanted.keys, changes=[self.view])).first()
         assert found is not None, "an aggregate has one row"
         return found
 
@@ -280,7 +285,7 @@ class Changes:
             "spark",
             template,
             target=target,
-            changes=[_VIEW],
+            changes=[self.view],
             tombstones=self.tombstones,
             keys=self.wanted.keys,
             columns=[c.name for c in self.wanted.columns],
