@@ -1,0 +1,54 @@
+"""What statements of `sql/spark` do with rows that a whole run brings about only in the rarest of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.own_views import own_views
+from sql import render
+
+View = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def view(spark: SparkSession, request: pytest.FixtureRequest) -> View:
+    """Makes a view of such rows; its name as templates take it."""
+
+    def make(rows: str) -> list[str]:
+        context = own_views(spark, "of_a_test")
+        (name,) = context.__enter__()
+        request.addfinalizer(lambda: context.__exit__(None, None, None))
+        spark.sql(rows).createOrReplaceTempView(name)
+        return [name]
+
+    return make
+
+
+def test_two_keys_of_one_record_replace_a_row_each(spark: SparkSession, view: View) -> None:
+    """Its newest reading has another key than the one before: a delete and an upsert have the same place."""
+    changes = view(
+        """SELECT * FROM VALUES
+        (1, 'gone', 'delete', named_struct('c0', false), 7L, 0L), (2, null, 'upsert', named_struct('c0', true), 7L, 0L)
+        AS t(`id`, `name`, `__op`, `__kept`, `__batch`, `__i`)"""
+    )
+    target = view("SELECT * FROM VALUES (1, 'one', 'f', 0L), (2, 'two', 'f', 1L) AS t(`id`, `name`, `_file`, `_pos`)")
+    arguments: dict[str, Any] = {"keys": ["id"], "columns": ["id", "name"], "mode": "upsert_delete", "named": False}
+    text = render(
+        "spark",
+        "row_delta",
+        target=target,
+        changes=changes,
+        target_columns=frozenset({"id", "name"}),
+        broadcast=False,
+        null_safe=False,
+        bounded={},
+        order_by=None,
+        unchanged=["name"],
+        **arguments,
+    )
+    found = spark.sql(text).orderBy("id").select("id", "name", "__hit", "__pos", "__writes", "__removes").collect()
+    assert [tuple(row) for row in found] == [(1, "gone", 1, 0, False, True), (2, "two", 1, 1, True, True)]
