@@ -52,3 +52,29 @@ def test_two_keys_of_one_record_replace_a_row_each(spark: SparkSession, view: Vi
     )
     found = spark.sql(text).orderBy("id").select("id", "name", "__hit", "__pos", "__writes", "__removes").collect()
     assert [tuple(row) for row in found] == [(1, "gone", 1, 0, False, True), (2, "two", 1, 1, True, True)]
+
+
+@pytest.mark.parametrize("mode", ["append", "delete"])
+def test_row_without_a_batch_may_be_of_any_topic_of_its_name(mode: str, spark: SparkSession, view: View) -> None:
+    """The table has got the column after its topic was recreated: offset 0 of both topics is there, 1 of the second."""
+    target = view(
+        """SELECT * FROM VALUES ('t', 0, 0L, null, 5), ('t', 0, 1L, null, 5), ('t', 0, 2L, 1L, 5)
+        AS t(`_topic`, `__partition`, `_offset`, `_batch`, `id`)"""
+    )
+    rows = """SELECT batch AS `__batch`, at AS `__i`, op AS `__op`, 5 AS `id`, 't' AS `_topic`, 0 AS `__partition`,
+        at AS `_offset`, named_struct('topic', 't', 'partition', 0, 'offset', at) AS `__kafka`
+        FROM VALUES (1L, 0L, 'upsert'), (2L, 0L, 'upsert'), (2L, 1L, 'upsert'), (2L, 2L, 'upsert') AS r(batch, at, op)"""
+    text = render(
+        "spark",
+        "missing_rows",
+        rows=rows,
+        target=target,
+        mode=mode,
+        recreated=[[2]],
+        columns=["id", "_topic", "__partition", "_offset"],
+        keys=["id"],
+        null_safe=False,
+        order_by=None,
+    )
+    found = spark.sql(text, args={"recreated_0": "t"}).select("__batch", "_offset").collect()
+    assert [tuple(row) for row in found] == [(2, 2)]
