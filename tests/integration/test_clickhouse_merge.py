@@ -14,7 +14,7 @@ from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.steps import cut
 from resources.connections import Connections
-from resources.errors import ConfigurationError, Interrupted
+from resources.errors import ConfigurationError, Interrupted, SchemaRefused
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.records import bootstrap, produce, random_changes
@@ -92,3 +92,30 @@ def test_run_that_lost_its_lease_cannot_insert(
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0
+
+
+@pytest.mark.parametrize(
+    ("engine", "order", "refused"),
+    [
+        ("ReplicatedReplacingMergeTree('/tests/{uuid}', 'r1', _version, _deleted)", "id", None),
+        ("ReplacingMergeTree(_version, _deleted)", "(id, name)", r"it is sorted by id, name in place of id"),
+        ("MergeTree", "id", r"its engine is MergeTree in place of ReplacingMergeTree\(_version, _deleted\)"),
+        ("ReplacingMergeTree(amount)", "id", r"its engine is ReplacingMergeTree\(amount\) in place of"),
+    ],
+)
+def test_table_of_others_that_does_not_keep_the_newest_row_is_refused(
+    connections: Connections, topic: Callable[..., str], engine: str, order: str, refused: str | None
+) -> None:
+    flow = clickhouse_flow(topic(), ["upsert_delete"])
+    name, (server,) = flow.table("upsert_delete"), servers(connections)
+    engine = engine.replace("{uuid}", flow.name)
+    columns = "id Int64, name String, amount UInt64, _version UInt64, _deleted UInt8"
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {name.split('.')[0]}")
+    server.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY {order}")
+    flow.overrides["tables"][0]["column_types"] = {"name": "String", "amount": "UInt64"}  # type: ignore[index]
+    (table,) = flow.pipeline(connections).destinations()
+    if refused is None:
+        table.prepare()
+        return
+    with pytest.raises(SchemaRefused, match=refused):
+        table.prepare()

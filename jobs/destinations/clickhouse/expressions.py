@@ -1,4 +1,4 @@
-"""The columns that ClickHouse's expressions in a pipeline file name: of its partitions and its TTL.
+"""The columns that ClickHouse's expressions name: of partitions and TTL in a pipeline file, of a table's sorting key.
 
 What sqlglot cannot read is left to ClickHouse, which says so when the table is made (`batchmerge check` asks it).
 """
@@ -23,6 +23,15 @@ def partition_columns(expression: str) -> list[str]:
 def ttl_columns(expression: str) -> list[str]:
     """``at + INTERVAL 1 YEAR DELETE WHERE kind = 1, …`` names ``at`` and ``kind``."""
     return _columns(f"ORDER BY tuple() TTL {expression}") if expression.strip() else []
+
+
+def sorted_by(sorting_key: str) -> list[str]:
+    """``a, lower(b)`` sorts by the column ``a``, and by something else; none where it cannot be read."""
+    try:
+        found = sqlglot.parse_one(f"tuple({sorting_key})", dialect="clickhouse")
+    except SqlglotError:
+        return []
+    return [part.name for part in found.iter_expressions() if isinstance(part, exp.Column)]
 
 
 def _columns(clause: str) -> list[str]:

@@ -7,6 +7,7 @@ import logging
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.checks import check_endpoints, check_table
+from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.requirements import require_create
@@ -58,6 +59,7 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
             where=shard.where,
             remedy="partition by key columns only, or use the mode append",
         )
+    check_replaces(shard.layout, present)
     changes = tables.plan_changes(shard.server, shard.layout, present)
     if not dry_run:
         tables.apply_changes(shard.server, shard.layout, present, changes)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from jobs.destinations.clickhouse.replacing import replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.schema.types import type_name
@@ -42,9 +43,13 @@ def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
         if moving:
             what = f"{', '.join(moving)} may change while the key stays, and the versions of a row would be apart"
             yield Mistake((option,), what, f"use key columns only: {', '.join(keys)}")
-    if "Replacing" not in layout.engine:
-        remedy = "use ReplacingMergeTree or ReplicatedReplacingMergeTree, or the mode append"
-        yield Mistake(("engine",), f"{table.engine} cannot replace rows", remedy)
+    if not replaces(layout, layout.engine):
+        by = ", ".join(layout.added)
+        remedy = (
+            f"use ReplacingMergeTree or ReplicatedReplacingMergeTree, whose arguments, if you give any, end with {by}; "
+            "or the mode append"
+        )
+        yield Mistake(("engine",), f"{table.engine} does not replace rows by {by}", remedy)
     order = next((c for c in layout.columns if c.name == spec.changes.ordered_by), None)
     if order and not _has_integer_order(order.arrow):
         what = f"`changes.order_by` names {order.name}, and a version in ClickHouse is an integer"

@@ -33,6 +33,7 @@ class Present:
     Attributes:
         id: its UUID; a recreated table has another.
         types: by column name, as the server spells them.
+        sorting_columns: that its sorting key is made of.
         views: materialized views that read its inserts, as (database, name).
     """
 
@@ -44,6 +45,7 @@ class Present:
     types: dict[str, str]
     partition_columns: frozenset[str]
     sorting_columns: frozenset[str]
+    sorting_key: str
     partitioned: bool
     views: tuple[tuple[str, str], ...]
 
@@ -152,6 +154,7 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
         types={name: kind for name, kind, _, _ in row["columns"]},
         partition_columns=frozenset(name for name, _, partitions, _ in row["columns"] if partitions),
         sorting_columns=frozenset(name for name, _, _, sorts in row["columns"] if sorts),
+        sorting_key=row["sorting_key"],
         partitioned=bool(row["partition_key"]),
         views=tuple((database, name) for database, name in row["views"]),
     )
@@ -190,13 +193,6 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
     wanted_types = {c.name: c.type for c in layout.columns}
     if any(present.types.get(name) != kind for name, kind in wanted_types.items()):
         wanted_types = _spelled(server, wanted_types)
-    missing = [name for name in layout.added if name not in present.types]
-    if missing:
-        raise SchemaRefused(
-            f"the table has no {', '.join(missing)}, which mode {layout.table.mode} needs",
-            where=where,
-            remedy="let Batchmerge create the table, or add what `batchmerge plan` shows for it",
-        )
     there: list[pa.Field] = []
     for column in layout.columns:
         found = present.types.get(column.name)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import arrow_type
+from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, creation
+from jobs.destinations.clickhouse.tables import Layout, Present, creation
 from jobs.destinations.clickhouse.window import for_new_table, needed
 from jobs.evolution import evolved
 from jobs.schema.types import parse_type
+from resources.errors import SchemaRefused
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
 INSTANT = "Nullable(DateTime64(6, 'UTC'))"
@@ -97,3 +101,70 @@ def test_window_counts_parts() -> None:
     assert needed(3, partitioned=False) == 6
     assert needed(3, partitioned=True) == 600
     assert for_new_table(10_000_000, 10_000, partitioned=False) > needed(1000, partitioned=False)
+
+
+def _there(engine: str, order: str = "id", version: str | None = "UInt64", sorting: str | None = None) -> Present:
+    """A table of `_layout("upsert_delete")` that is there, as the server describes it."""
+    return Present(
+        id="u",
+        engine=engine.partition("(")[0],
+        engine_full=f"{engine} ORDER BY {order} SETTINGS index_granularity = 8192",
+        statement="",
+        rows=5,
+        types={"id": "Int64", "at": INSTANT, **({"_version": version} if version else {}), "_deleted": "UInt8"},
+        partition_columns=frozenset(),
+        sorting_columns=frozenset((sorting or order).split(", ")),
+        sorting_key=order,
+        partitioned=False,
+        views=(),
+    )
+
+
+OURS = "ReplacingMergeTree(_version, _deleted)"
+
+
+@pytest.mark.parametrize(
+    ("mode", "there"),
+    [
+        ("upsert_delete", _there(OURS)),
+        ("upsert_delete", _there("ReplicatedReplacingMergeTree('/t/(a), b', '{replica}', _version, _deleted)")),
+        ("upsert_delete", _there("SharedReplacingMergeTree('/t', 'r\\'1', _version, _deleted)")),
+        ("upsert", _there("ReplacingMergeTree(_version)")),
+        ("upsert", _there(OURS)),
+        ("upsert_delete", _there(OURS, "intDiv(id, 100), `id`", sorting="id")),
+        ("upsert_delete", _there("Distributed('cluster', 'air', 'flights_local')", "", sorting="none")),
+        ("append", _there("MergeTree", "at", version=None)),
+    ],
+)
+def test_tables_that_replace_rows_by_our_versions(mode: str, there: Present) -> None:
+    check_replaces(_layout(mode), there)
+
+
+@pytest.mark.parametrize(
+    ("ordered", "there", "what"),
+    [
+        (False, _there(OURS, version="UInt128"), "column _version is UInt128 in place of UInt64"),
+        (True, _there(OURS), "column _version is UInt64 in place of UInt128"),
+        (True, _there("Distributed('c', 'd', 't')"), "column _version is UInt64 in place of UInt128"),
+        (False, _there(OURS, version=None), "it has no column _version (UInt64)"),
+        (False, _there(OURS, "tenant"), "it is sorted by tenant in place of id"),
+        (False, _there(OURS, "id, tenant"), "it is sorted by id, tenant in place of id"),
+        (False, _there(OURS, "intDiv(id, 100)", sorting="id"), "it is sorted by intDiv(id, 100) in place of id"),
+        (False, _there("MergeTree"), "its engine is MergeTree in place of ReplacingMergeTree(_version, _deleted)"),
+        (False, _there("ReplacingMergeTree(at)"), "its engine is ReplacingMergeTree(at) in place of "),
+        (False, _there("ReplicatedReplacingMergeTree('/t/_version, _deleted', 'r', _version)"), "its engine is "),
+    ],
+)
+def test_tables_that_keep_other_rows_are_refused(ordered: bool, there: Present, what: str) -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        check_replaces(_layout("upsert_delete", ordered=ordered), there)
+    assert what in refused.value.what
+    assert refused.value.where == "clickhouse air.flights"
+    assert "name a new table in `tables`" in refused.value.remedy
+
+
+def test_a_key_of_more_columns_needs_another_table() -> None:
+    layout = _layout("upsert_delete")
+    wider = replace(layout, columns=(*layout.columns, replace(ID, name="tenant")))
+    with pytest.raises(SchemaRefused, match="it is sorted by id in place of id, tenant"):
+        check_replaces(wider, _there(OURS))

@@ -1,0 +1,67 @@
+"""Whether a table keeps the newest version of each row and hides deleted ones, by the columns that we add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from jobs.destinations.clickhouse.tables import DELETED, VERSION, Layout, Present
+from resources.errors import SchemaRefused
+
+_TEXT = r"'(?:[^'\\]|\\.)*'"
+_ENGINE = re.compile(rf"(\w+)(?:\(((?:{_TEXT}|[^'()])*)\))?")
+
+
+def check_replaces(layout: Layout, present: Present) -> None:
+    """Compares a table that is there with what the versions in the pipeline file need; of rows that are inserted
+    nobody would hear that they are hidden, or hide others.
+
+    Raises:
+        SchemaRefused: its versions, engine or sorting key are others.
+    """
+    wrong = list(_wrong(layout, present)) if layout.versioned else []
+    if wrong:
+        raise SchemaRefused(
+            f"the table cannot keep the newest row of each key by this file: {'; '.join(wrong)}",
+            where=f"clickhouse {layout.table.table}",
+            remedy="name a new table in `tables`, which is created and filled from the landed batches (an existing one "
+            "cannot be given this by ALTER), or undo the change of the file",
+        )
+
+
+def replaces(layout: Layout, engine: str) -> bool:
+    """Whether an engine with its arguments decides by our version, and by our deletion mark where there are deletes."""
+    found = _ENGINE.match(engine)
+    if found is None or "Replacing" not in found[1]:
+        return False
+    # Before its own columns a replicated engine has a path and a name as texts.
+    columns = re.findall(r"\w+", re.sub(_TEXT, "", found[2] or ""))
+    return columns[: len(layout.added)] == list(layout.added) and set(columns) <= {VERSION, DELETED}
+
+
+def _wrong(layout: Layout, present: Present) -> Iterator[str]:
+    for name, kind in layout.added.items():
+        found = present.types.get(name)
+        if found is None:
+            yield f"it has no column {name} ({kind})"
+        elif found != kind:
+            yield f"column {name} is {found} in place of {kind}"
+    if "MergeTree" not in present.engine:
+        # Of the tables behind a distributed one this server knows nothing.
+        return
+    if not replaces(layout, present.engine_full):
+        engine = _ENGINE.match(present.engine_full)
+        yield f"its engine is {engine[0] if engine else present.engine} in place of {layout.engine}"
+    if not _is_sorted(layout, present):
+        yield f"it is sorted by {present.sorting_key} in place of {', '.join(layout.keys)}"
+
+
+def _is_sorted(layout: Layout, present: Present) -> bool:
+    """By the key columns. Expressions of them may be there as well, but by themselves do not set all keys apart."""
+    keys = set(layout.keys)
+    if present.sorting_key.replace("`", "").split(", ") == layout.keys:
+        return True
+    # A parser of SQL, which most tables do not need.
+    from jobs.destinations.clickhouse.expressions import sorted_by
+
+    return present.sorting_columns <= keys <= set(sorted_by(present.sorting_key))
