@@ -225,7 +225,7 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = ConfigurationError(
             f"one insert would touch more table partitions than ClickHouse allows ({label})",
             where=where,
-            remedy="use a coarser partition_by, or raise max_partitions_per_insert_block in the connection's settings",
+            remedy="make chunk_rows smaller, or raise max_partitions_per_insert_block in the connection's `settings`",
         )
     elif code in RETRIABLE_CODES:
         found = Unavailable(f"ClickHouse asks to try again ({label})", where=where)

@@ -13,10 +13,11 @@ from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.steps import cut
-from resources.connections import Connections
+from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Interrupted, SchemaRefused
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.network import with_connection
 from tests.kit.records import bootstrap, produce, random_changes
 
 
@@ -119,3 +120,28 @@ def test_table_of_others_that_does_not_keep_the_newest_row_is_refused(
         return
     with pytest.raises(SchemaRefused, match=refused):
         table.prepare()
+
+
+@pytest.mark.parametrize("way", ["raised", "smaller"])
+def test_insert_into_too_many_partitions_goes_on_by_the_remedy(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, way: str
+) -> None:
+    flow = clickhouse_flow(topic(), ["append"], partition_by="id")
+    options = flow.overrides["tables"][0]  # type: ignore[index]
+    records = random_changes(8, 220, 100_000, 1, bad=0)
+    produce(bootstrap(connections), flow.topic, records)
+    options["chunk_rows"] = 250
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    with pytest.raises(ConfigurationError, match=r"more table partitions than ClickHouse allows") as refused:
+        protocol.merge(pipeline, pipeline.destinations()[0])
+    assert "make chunk_rows smaller, or raise max_partitions_per_insert_block" in refused.value.remedy
+    if way == "raised":
+        known = connections.get("clickhouse", ClickHouseConnection)
+        raised = known.model_copy(update={"settings": {"max_partitions_per_insert_block": "220"}})
+        connections = with_connection(connections, "clickhouse", raised)
+    else:
+        options["chunk_rows"] = 60
+    pipeline = flow.pipeline(connections, spark)
+    protocol.merge(pipeline, pipeline.destinations()[0])
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")

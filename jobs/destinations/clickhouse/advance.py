@@ -61,7 +61,8 @@ class Advance:
             LineageBroken: offsets were moved by somebody else.
         """
         retries = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
-        held = self.take(seen, None if retries else steps[0])
+        is_same = retries and seen is not None and seen.chunk_rows == steps[0].chunk_rows
+        held = self.take(seen, None if is_same else steps[0])
         done = Inserted()
         for number, step in enumerate(steps):
             held, inserted = self._apply(held, step, retries)

@@ -119,7 +119,7 @@ def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[s
 def _more(window: Window) -> str:
     """What lets the table remember a batch; empty where it does."""
     bounds, options = BatchBounds(), ClickHouseTable.model_fields
-    wanted = for_new_table(bounds.max_records, options["chunk_rows"].default, window.partitioned)
+    wanted = for_new_table(bounds.max_records, options["chunk_rows"].default, window.partitions)
     if window.parts is None or window.parts >= wanted:
         return ""
     name = quote("clickhouse", ClickHouseTable.path_of(window.table.partition(",")[0]))

@@ -157,8 +157,8 @@ class ClickHouseDestination(Destination):
 
     @cached_property
     def layout(self) -> Layout:
-        partitioned = self.table.partition_by is not None
-        needed = window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitioned)
+        partitions = window.most_partitions(self.connection) if self.table.partition_by else 1
+        needed = window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitions)
         return layout_of(self.spec, self.table, needed, self.connection.cluster)
 
     @property

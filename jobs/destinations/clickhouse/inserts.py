@@ -13,7 +13,6 @@ from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.routing import route_filter
-from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
@@ -23,6 +22,7 @@ from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.clickhouse.window import most_partitions
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
@@ -33,7 +33,6 @@ from resources.clickhouse import retried
 _STATEMENT = {
     "async_insert": 0,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
-    "max_partitions_per_insert_block": window.MOST_PARTITIONS,
     "input_format_null_as_default": 1,
     "short_circuit_function_evaluation": "force_enable",
     "wait_end_of_query": 1,
@@ -153,9 +152,11 @@ class Inserts:
 
     @property
     def _settings(self) -> dict[str, object]:
+        connection = self.shard.server.connection
         return {
             **_STATEMENT,
-            "max_execution_time": self.shard.server.connection.statement_timeout_seconds,
+            "max_partitions_per_insert_block": most_partitions(connection),
+            "max_execution_time": connection.statement_timeout_seconds,
             "log_comment": json.dumps({"pipeline": self.shard.pipeline, "run": self.context.run_id}),
         }
 

@@ -67,7 +67,8 @@ def _steps(
 ) -> list[Step]:
     """What is to be done: first what another run has left behind, as it was begun, then the rest."""
     try:
-        begun = left_behind(lease, newer, shard.where)
+        # What views have of a chunk only its token tells.
+        begun = left_behind(lease, newer, shard.where, None if present.views else shard.table.chunk_rows)
     except LineageBroken:
         if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed().batches):
             raise CommitFailed(f"batch {lease.batch} is under way in another run", where=shard.where) from None

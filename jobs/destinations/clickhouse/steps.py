@@ -1,7 +1,8 @@
 """Steps: landed batches that go into a table together; chunks: what one statement inserts. Pure, the same at every try.
 
 The lease fixes a step when it is begun: its first and last batch, and how many offsets a chunk has. Landed batches are
-immutable, so a retry cuts the same batches into the same chunks.
+immutable, so a retry cuts the same batches into the same chunks. Where the file has a smaller `chunk_rows` by then, the
+same batches are begun again as another step.
 
     batches   ┌1┬2┬3┬4┐ ┌────5────┐ ┌6┬7┐     small ones share a chunk, a large one is cut by topic-partition
     chunks    └───a───┘ └b┴──c──┴d┘ └─e─┘     and offsets: large partitions are split, small ones share a chunk
@@ -127,8 +128,13 @@ def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> li
     return steps
 
 
-def left_behind(lease: Lease | None, newer: Sequence[LandedBatch], where: str) -> Step | None:
-    """The step that another run has begun and not finished, as it was begun.
+def left_behind(
+    lease: Lease | None, newer: Sequence[LandedBatch], where: str, most_rows: int | None = None
+) -> Step | None:
+    """The step that another run has begun and not finished, as it was begun; its chunks have at most `most_rows`.
+
+    Rows are found by the step or have the same version again, however it is cut; but a step of an older version, whose
+    rows say nothing of it, and what only tokens keep from being doubled need the chunks as they were.
 
     None where there is none, or where it never will be finished: its batches are not landed any more, and those that
     are continue from before it, with numbers above its own. What it has inserted, `found.py` finds.
@@ -140,7 +146,8 @@ def left_behind(lease: Lease | None, newer: Sequence[LandedBatch], where: str) -
         return None
     for n, landed in enumerate(newer):
         if landed.batch.commit_id == lease.commit_id:
-            return Step(tuple(newer[: n + 1]), lease.chunk_rows, by_partition=lease.first_batch == 0)
+            rows = min(lease.chunk_rows, most_rows or lease.chunk_rows) if lease.step else lease.chunk_rows
+            return Step(tuple(newer[: n + 1]), rows, by_partition=lease.first_batch == 0)
     if newer[-1].number > lease.batch and (lease.state or newer[0].number > lease.batch):
         return None
     remedy = choices(newer[0].batch.pipeline)

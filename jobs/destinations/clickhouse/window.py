@@ -13,24 +13,31 @@ from dataclasses import dataclass
 
 from jobs.destinations.clickhouse.tables import Present, describe
 from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError
 from sql import render
 
-# What ClickHouse allows one insert to touch by default (max_partitions_per_insert_block).
-MOST_PARTITIONS = 100
+_MOST_PARTITIONS = "max_partitions_per_insert_block"
 _UNLIMITED = 1_000_000
 # Topic-partitions that a table we create is prepared for: each may make one smaller chunk a batch.
 _TOPIC_PARTITIONS = 64
 
 
-def needed(chunks: int, partitioned: bool) -> int:
-    """The smallest window for steps of so many chunks."""
-    return 2 * chunks * (MOST_PARTITIONS if partitioned else 1)
+def most_partitions(connection: ClickHouseConnection) -> int:
+    """How many partitions of a table one insert may touch: ClickHouse's own limit, or that of the connection."""
+    asked = connection.settings.get(_MOST_PARTITIONS, "")
+    # Anything else ClickHouse itself refuses.
+    return int(asked) or _UNLIMITED if asked.isdigit() else 100
 
 
-def for_new_table(max_records: int, chunk_rows: int, partitioned: bool) -> int:
+def needed(chunks: int, partitions: int) -> int:
+    """The smallest window for steps of so many chunks, each of which may touch so many partitions."""
+    return 2 * chunks * partitions
+
+
+def for_new_table(max_records: int, chunk_rows: int, partitions: int) -> int:
     """The window of a table that we create: enough for its largest batches, and some room."""
-    return max(1000, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitioned))
+    return max(1000, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitions))
 
 
 @dataclass(frozen=True)
@@ -40,18 +47,18 @@ class Window:
     Attributes:
         table: its name, for people.
         parts: how many it remembers; None: it deduplicates nothing.
-        partitioned: an insert may touch many of its partitions.
+        partitions: of it, how many an insert may touch.
     """
 
     table: str
     setting: str
     parts: int | None
-    partitioned: bool
+    partitions: int
 
     @property
     def chunks(self) -> int:
         """The most chunks that a step may have."""
-        return _UNLIMITED if self.parts is None else self.parts // needed(1, self.partitioned)
+        return _UNLIMITED if self.parts is None else self.parts // needed(1, self.partitions)
 
     def check(self, chunks: int) -> None:
         """Refuses more chunks than the window has room for.
@@ -59,7 +66,7 @@ class Window:
         Raises:
             ConfigurationError: names the table and the number needed.
         """
-        wanted = needed(chunks, self.partitioned)
+        wanted = needed(chunks, self.partitions)
         if self.parts is not None and self.parts < wanted:
             raise ConfigurationError(
                 f"table {self.table} remembers {self.parts} parts for deduplication, and a batch needs {wanted}: an "
@@ -82,10 +89,11 @@ def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> 
 
 def _window(server: ClickHouseServer, name: str, present: Present, partitioned: bool) -> Window:
     setting = "replicated_deduplication_window" if _is_replicated(present) else "non_replicated_deduplication_window"
+    partitions = most_partitions(server.connection) if partitioned else 1
     if "MergeTree" not in present.engine:
-        return Window(name, setting, None, partitioned)
+        return Window(name, setting, None, partitions)
     found = re.search(rf"\b{setting} = (\d+)", present.engine_full)
-    return Window(name, setting, int(found[1]) if found else _default(server, setting), partitioned)
+    return Window(name, setting, int(found[1]) if found else _default(server, setting), partitions)
 
 
 def _default(server: ClickHouseServer, setting: str) -> int:

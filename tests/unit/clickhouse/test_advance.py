@@ -99,7 +99,7 @@ def run(store: MemoryStore, table: FakeTable, landed: list[LandedBatch], chunk_r
     done = lease.committed.batch_number if lease and lease.committed else 0
     newer = [b for b in landed if b.number > done]
     if newer:
-        begun = left_behind(lease, newer, "t")
+        begun = left_behind(lease, newer, "t", chunk_rows)
         rest = newer[len(begun.batches) :] if begun else newer
         advance(store, table).run(lease, [*([begun] if begun else []), *cut(rest, chunk_rows, most)])
 
@@ -123,7 +123,8 @@ def test_any_kills_lose_and_double_nothing(kills: list[tuple[int, bool, bool, in
     shared, table = MemoryStore(), FakeTable()
     for landed, (at, after, forgets, chunk_rows, most) in enumerate(kills, start=2):
         try:
-            # More is landed while a step is under way, and the file changes: a retry is the same step.
+            # More is landed while a step is under way, and the file changes: a retry is the same step, cut anew only
+            # where the file wants smaller chunks.
             run(MemoryStore(shared, Fuse(at, after)), table, batches(landed), chunk_rows, most)
         except Killed:
             # Other writers may have used up the window; a step that is under way is looked up by coordinates.
@@ -140,6 +141,18 @@ def test_small_batches_go_in_one_step() -> None:
     assert sorted(table.rows) == expected(batches(40, size=1))
     assert table.statements == 1
     assert state(shared) == (40, 0, "")
+
+
+def test_a_retry_is_cut_into_smaller_chunks_where_the_file_wants_them() -> None:
+    shared, table, landed = MemoryStore(), FakeTable(), batches(2)
+    with pytest.raises(Killed):
+        run(MemoryStore(shared, Fuse(3, True)), table, landed, chunk_rows=20)
+    assert (table.statements, len(table.rows)) == (1, 20)
+    table.tokens.clear()
+    run(shared, table, landed, chunk_rows=7)
+    assert sorted(table.rows) == expected(landed)
+    assert table.statements == 1 + 8
+    assert state(shared) == (2, 0, "")
 
 
 def test_lease_of_an_older_version_is_finished_as_it_was_begun() -> None:

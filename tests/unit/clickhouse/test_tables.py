@@ -12,9 +12,10 @@ from jobs.destinations.clickhouse.present_types import arrow_type
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, Present, creation
-from jobs.destinations.clickhouse.window import for_new_table, needed
+from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.evolution import evolved
 from jobs.schema.types import parse_type
+from resources.connections import ClickHouseConnection
 from resources.errors import SchemaRefused
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
@@ -98,9 +99,18 @@ def test_what_a_nested_column_becomes(old: str, new: str, expected: str) -> None
 
 
 def test_window_counts_parts() -> None:
-    assert needed(3, partitioned=False) == 6
-    assert needed(3, partitioned=True) == 600
-    assert for_new_table(10_000_000, 10_000, partitioned=False) > needed(1000, partitioned=False)
+    assert needed(3, partitions=1) == 6
+    assert needed(3, partitions=100) == 600
+    assert for_new_table(10_000_000, 10_000, partitions=1) > needed(1000, partitions=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, 100), ({"max_partitions_per_insert_block": "300"}, 300), ({"max_partitions_per_insert_block": "0"}, 1000000)],
+)
+def test_partitions_of_an_insert_are_those_that_the_connection_allows(settings: dict[str, str], expected: int) -> None:
+    connection = ClickHouseConnection(kind="clickhouse", endpoints=["h:1"], settings=settings)
+    assert most_partitions(connection) == expected
 
 
 def _there(engine: str, order: str = "id", version: str | None = "UInt64", sorting: str | None = None) -> Present:
