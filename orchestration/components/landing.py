@@ -77,7 +77,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
 def _within_limit(pipeline: Pipeline, work: Callable[[], T], done: Sized = ()) -> T:
     """The file's limit for a batch; `done` are batches that are landed."""
     limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
-    return with_timeout(limit, where, work, lambda: pipeline.interrupt("landing"), done)
+    return with_timeout(limit, where, work, pipeline.stop, done)
 
 
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
