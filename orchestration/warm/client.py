@@ -54,8 +54,13 @@ class WarmProcess:
     def is_ready(self) -> bool:
         return self._ready.is_set() and self._process.poll() is None
 
-    def start_run(self, run_id: str) -> int:
-        """The process id of the run.
+    @property
+    def died_with(self) -> int | None:
+        """The exit code of one that was ready, and that nobody has asked to end; None where it lives, or loads."""
+        return self._process.poll() if self._ready.is_set() else None
+
+    def start_run(self, run_id: str) -> int | None:
+        """The process id of the run; None where it cannot fork now.
 
         Raises:
             Unavailable: it does not answer any more; the run may be started in another way.
@@ -63,10 +68,14 @@ class WarmProcess:
         try:
             self._socket.settimeout(_PATIENCE)
             self._socket.sendall(json.dumps({"run": run_id}).encode() + b"\n")
-            return int(json.loads(self._answers.readline())["pid"])
+            answer = json.loads(self._answers.readline())
         except (OSError, ValueError) as problem:
             self.retire()
             raise Unavailable(f"the warm process does not answer ({problem})") from None
+        if refused := answer.get("problem"):
+            _LOG.warning("the warm process cannot fork a run (%s): it starts in its code server", refused)
+            return None
+        return int(answer["pid"])
 
     def retire(self) -> None:
         """It ends with the last of its runs."""
@@ -106,6 +115,9 @@ class WarmProcesses:
         key = serialize_value(origin)
         with self._lock:
             loaded, warm = self._known.get(key, ("", None))
+            if warm and (code := warm.died_with) is not None:
+                _LOG.warning("the warm process has ended with %d: another one is started", code)
+                warm = None
             if warm is None or loaded != server_id:
                 if warm:
                     warm.retire()

@@ -143,7 +143,12 @@ def _serve(control: socket.socket, runs: _Runs, ref: str) -> bool:
         if not (request := json.loads(line)):
             return True
         warm = os.getpid()
-        if (pid := os.fork()) == 0:
+        try:
+            pid = os.fork()
+        except OSError as problem:  # the machine has no memory or process left now; runs that are under way go on
+            control.sendall(json.dumps({"problem": str(problem)}).encode() + b"\n")
+            continue
+        if pid == 0:
             requests.close()
             control.close()
             _run(request["run"], ref, warm)
