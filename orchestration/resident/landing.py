@@ -28,7 +28,7 @@ def land_continuously(step: ContinuousStep) -> None:
         for _ in ticks:
             pipeline = pipeline or step.open()
             # The first time also without changes: a run that died may have left events unpublished.
-            if first or protocol.plan(pipeline).batch:
+            if first or _has_changes(step, pipeline):
                 try:
                     with step.turn():
                         _land(step, pipeline, done)
@@ -42,6 +42,11 @@ def land_continuously(step: ContinuousStep) -> None:
                 _materialize(step, pipeline, done)
         if pipeline and done.batches:
             _materialize(step, pipeline, done)
+
+
+def _has_changes(step: ContinuousStep, pipeline: Pipeline) -> bool:
+    limit = pipeline.spec.batch.time_limit_seconds
+    return step.limited(limit, pipeline, ["landing"], lambda: protocol.plan(pipeline)).batch is not None
 
 
 class _Landed:

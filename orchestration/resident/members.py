@@ -80,8 +80,9 @@ def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
     with step.at_work() as ticks:
         members, topics, done = step.members(), Topics(), _LandedTopics()
+        limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
-            seen, now = members.look(), time.time()
+            seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.time()
             due = [m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)]
             if due:
                 with step.turn():
@@ -165,8 +166,9 @@ def merge_members_continuously(step: ContinuousStep) -> None:
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
         members, topics, merges = step.members(), Topics(), dict[str, MergedBatches]()
+        where, limit = f"landed batches of {members.name}", step.table.time_limit_seconds
         for _ in ticks:
-            due, now = _due(members, topics), time.time()
+            due, now = with_timeout(limit, where, lambda: _due(members, topics)), time.time()
             if due:
                 with step.turn():
                     outcomes = _merge(step, members, number, [member for member, _ in due], merges)

@@ -41,7 +41,7 @@ def merge_continuously(step: ContinuousStep) -> None:
                 pipeline = step.open()
                 tables = [_TableProgress(step.of(table), pipeline.destination_of(table)) for table in step.tables]
             # The first time also without changes: a run that died may have left events unpublished.
-            if first or _are_behind(pipeline, tables):
+            if first or _are_behind(step, pipeline, tables):
                 _merge(step, pipeline, tables)
             first = False
             if step.is_due(any(one.merged for one in tables)):
@@ -50,10 +50,14 @@ def merge_continuously(step: ContinuousStep) -> None:
             _materialize(step, pipeline, tables)
 
 
-def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
+def _are_behind(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
     """A look at committed states."""
-    landed = pipeline.intermediate.committed()
-    return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
+
+    def look() -> bool:
+        landed = pipeline.intermediate.committed()
+        return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
+
+    return step.limited(_time_limit(tables), pipeline, _roles(tables), look)
 
 
 def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
 
+from jobs import protocol
 from orchestration.components import landing
 from orchestration.components.window import Window
+from orchestration.resident import landing as landing_step
+from orchestration.resident import members, merging
+from orchestration.resident.continuous_step import ContinuousStep
 from orchestration.sensors import lag
 from resources.errors import TimeLimitReached
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
 
-FLOW = Flow("t", ["append"], name="p", overrides={"trigger": {"records": 1}, "batch": {"time_limit_seconds": 1}})
+FLOW = Flow(
+    "t",
+    ["append"],
+    name="p",
+    overrides={"trigger": {"records": 1}, "batch": {"time_limit_seconds": 1}},
+    table_options={"time_limit_seconds": 1},
+)
 HOURS = dg.HourlyPartitionsDefinition(start_date=FLOW.spec.since, end_offset=1)
 
 
@@ -51,3 +62,56 @@ def test_reading_from_kafka_again_in_a_backfill_is_interrupted(
     with pytest.raises(TimeLimitReached, match=r"landing of p: no answer within the time limit of 1 s"):
         landing._report(pipeline, Window(before, before + timedelta(hours=1)))
     assert interrupted == ["landing"]
+
+
+class Step:
+    """A continuous step at its first two ticks; the first one works, the second one looks before it does."""
+
+    launch = SimpleNamespace(spec=FLOW.spec)
+    tables, table = FLOW.spec.tables, FLOW.spec.tables[0]
+    is_due = staticmethod(lambda _: False)
+    turn = staticmethod(nullcontext)
+
+    def __init__(self, looks: Callable[..., Any]) -> None:
+        self._looks = looks
+
+    @contextmanager
+    def at_work(self) -> Iterator[Iterator[int]]:
+        yield iter(range(2))
+
+    def open(self) -> Any:
+        destination = SimpleNamespace(name="d", table=FLOW.spec.tables[0])
+        place = SimpleNamespace(committed=self._looks)
+        return SimpleNamespace(
+            name="p", spec=FLOW.spec, intermediate=place, destination_of=lambda _: destination, interrupt=lambda _: None
+        )
+
+    def members(self) -> Any:
+        return SimpleNamespace(name="p", look=self._looks, known=self._looks, each=None)
+
+    def of(self, table: object) -> Step:
+        del table
+        return self
+
+    def limited(self, seconds: float, pipeline: Any, roles: Any, work: Callable[[], Any]) -> Any:
+        return ContinuousStep.limited(cast(ContinuousStep, self), seconds, pipeline, roles, work)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        landing_step.land_continuously,
+        merging.merge_continuously,
+        members.land_members_continuously,
+        members.merge_members_continuously,
+    ],
+)
+def test_a_continuous_step_fails_by_it(
+    work: Callable[[ContinuousStep], None], hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing_step, "_land", lambda *_: None)
+    monkeypatch.setattr(merging, "_merge", lambda *_: None)
+    monkeypatch.setattr(protocol, "plan", hangs)
+    step: Any = Step(hangs)
+    with pytest.raises(TimeLimitReached, match="no answer within the time limit of 1 s"):
+        work(step)
