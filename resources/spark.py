@@ -15,6 +15,8 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import Lock
+from typing import Any
 
 import grpc
 from pyspark.errors import PySparkException
@@ -29,6 +31,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from resources.carried_errors import carried_by
 from resources.connections import SparkConnection
@@ -56,6 +59,7 @@ _USER = "batchmerge"
 _MOST_CLOSED = 1000
 _REACHABLE_SECONDS = 10
 _LOG = logging.getLogger("batchmerge")
+_STARTING = Lock()
 # A minute in all, and what has waited for so long is reported again, both in seconds.
 _TRIES, _LONGEST_WAIT, _SAY_EVERY = 15, 5, 20
 
@@ -83,7 +87,7 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with spark_errors(role):
-        spark = _attach(SparkAddress.parse(connection.remote), role) if connection.remote else _start_local(connection)
+        spark = _attach(SparkAddress.parse(connection.remote) if connection.remote else _local(connection.master), role)
         pool = {"spark.scheduler.pool": role}
         wanted = {**_ALWAYS, **pool, **connection.settings, **settings}
         spark.conf._set_all(wanted, silent=False)  # type: ignore[attr-defined]  # in one round trip
@@ -157,11 +161,17 @@ def _check_reachable(address: SparkAddress) -> None:
         ) from None
 
 
-def _start_local(connection: SparkConnection) -> SparkSession:
-    spark: SparkSession = (
-        SparkSession.builder.config("spark.api.mode", "connect").master(connection.master or "local[*]").getOrCreate()
-    )
-    return spark
+def _local(master: str | None) -> SparkAddress:
+    """Where Spark of this process listens, which is started for its first role.
+
+    Roles may be threads, and each has a session of its own. The port is any that is free: steps may be processes.
+    """
+    with _STARTING:
+        if SparkSession._instantiatedSession is None:
+            RemoteSession._start_connect_server(master or "local[*]", {"spark.connect.grpc.binding.port": "0"})
+        started: Any = SparkSession._instantiatedSession
+    service = getattr(started._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
+    return SparkAddress("localhost", getattr(service, "MODULE$").localPort())
 
 
 @contextmanager
