@@ -29,6 +29,7 @@ from resources.connections import (
 )
 from resources.errors import ConfigurationError
 
+CONNECTIONS = "BATCHMERGE_CONNECTIONS"
 _SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryConnection)
 
 
@@ -41,7 +42,7 @@ def _file() -> type[BaseModel]:
 
 
 def connections_path() -> Path:
-    named = os.environ.get("BATCHMERGE_CONNECTIONS")
+    named = os.environ.get(CONNECTIONS)
     return Path(named) if named else data_folder() / "connections.yaml"
 
 

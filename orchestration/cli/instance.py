@@ -21,7 +21,7 @@ SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 def dagster_home() -> Path:
     """`DAGSTER_HOME` if you have one, else `<data folder>/dagster`, made at its first use."""
     named = os.environ.get("DAGSTER_HOME")
-    home = Path(named) if named else data_folder() / "dagster"
+    home = Path(named).absolute() if named else data_folder() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         shutil.copyfile(SETTINGS, home / "dagster.yaml")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 import click
 
+from jobs.connections_file import CONNECTIONS
 from orchestration.cli import ends_when_asked, output
 from orchestration.cli.instance import dagster_home, dagster_instance
-from orchestration.files import FOLDER, require_pipelines
+from orchestration.files import FOLDER, VARIABLE, require_pipelines
 from resources.connections import data_folder
 from resources.local import processes
 from resources.local.ports import is_free
@@ -39,8 +41,11 @@ def ui(port: int) -> None:
     where = ["--module-name", "batchmerge.orchestration.definitions"]
     if (project := project_folder()) and (workspace := project / "workspace.yaml").exists():
         where = ["--workspace", str(workspace)]
-    # The daemon's runs start elsewhere: a data folder named by a relative path has to stay the same one.
+    # The code server and the daemon's runs start elsewhere: what relative paths name has to stay the same.
     os.environ["BATCHMERGE_HOME"] = str(data_folder())
+    for variable in (CONNECTIONS, VARIABLE):
+        if named := os.environ.get(variable):
+            os.environ[variable] = str(Path(named).absolute())
     ends_when_asked(signal.SIG_DFL)
     add_ui(data_folder(), port, processes.take_mark())
     os.execv(sys.executable, [*command, *where])  # this process becomes Dagster, so that signals reach it

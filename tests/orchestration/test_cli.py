@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from orchestration import cli
 from resources.connections import Connections
+from resources.local.ports import free_port
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
@@ -175,6 +177,26 @@ def test_metrics_that_cannot_be_served_say_why(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     code, _, error = call("metrics", *options)
     assert (code, options[1] in error, options[0] in error, "Traceback" in error) == (2, True, True, False)
+
+
+def test_dagster_has_the_same_folders_wherever_it_starts_what(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code server and its runs have other working directories."""
+    specs.write(tmp_path / "pipelines", "orders", specs.document())
+    make_empty_instance(tmp_path / "dagster")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestration.cli.ui.FOLDER", tmp_path / "pipelines")
+    monkeypatch.setattr("orchestration.cli.ui.ends_when_asked", lambda _: None)
+    named = {"BATCHMERGE_HOME": "home", "BATCHMERGE_PIPELINES": "pipelines", "BATCHMERGE_CONNECTIONS": "c.yaml",
+             "DAGSTER_HOME": "dagster"}  # fmt: skip
+    for name, path in named.items():
+        monkeypatch.setenv(name, path)
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr("os.execv", lambda *_: started.append({name: os.environ[name] for name in named}))
+    code, _, error = call("ui", "--port", str(free_port(())))
+    assert (code, error) == (0, "")
+    assert started == [{name: str(tmp_path / path) for name, path in named.items()}]
 
 
 def test_a_connector_is_imported_into_a_folder_that_is_there(
