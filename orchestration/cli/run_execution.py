@@ -1,7 +1,6 @@
 """How runs in this process execute: their steps side by side, and as cancelled when the process is asked to end.
 
-Dagster takes a run that ends by INT or TERM for a failed one, which alerts somebody, unless the run was cancelled in
-Dagster.
+Dagster shows a run that ends by INT or TERM as failed, unless the run was cancelled in Dagster.
 """
 
 from __future__ import annotations
