@@ -18,29 +18,63 @@ from jobs.schema.wire import Wire, natural_type
 
 _KINDS = {"boolean": "boolean", "integer": "long", "number": "double", "string": "string"}
 _FORMATS = {"date": "date-text", "date-time": "timestamp-text", "uuid": "uuid", "time": "time-text"}
+_MOST_REFERENCES = 10_000
 _NARROW = ("int8", "int16", "int32")
 _CONNECT = "org.apache.kafka.connect.data."
 _TITLES = {"integer": (f"{_CONNECT}Timestamp", f"{_CONNECT}Date"), "number": (f"{_CONNECT}Decimal",)}
 
 
-def json_schema_wire(schema: Any, root: Mapping[str, Any] | None = None, above: tuple[str, ...] = ()) -> Wire:
+def json_schema_wire(schema: Any) -> Wire:
     """The wire type; what it leaves open (no type, several types) is `any`, which has no column type."""
-    if not isinstance(schema, Mapping):
-        return Wire("any")
-    root = schema if root is None else root
-    if "$ref" in schema:
-        reference = str(schema["$ref"])
-        # What is in itself has no end.
-        return (
-            Wire("any") if reference in above else json_schema_wire(_target(root, reference), root, (*above, reference))
-        )
-    for choice in ("oneOf", "anyOf"):
-        if choice in schema:
-            return _choice(schema[choice], root, above)
-    kinds = schema.get("type", "any")
-    names = [k for k in (kinds if isinstance(kinds, list) else [kinds]) if k != "null"]
-    found = _one(names[0], schema, root, above) if len(names) == 1 else Wire("any")
-    return found.optional() if isinstance(kinds, list) and "null" in kinds else found
+    return _Reader(schema).read(schema, ())
+
+
+class _Reader:
+    def __init__(self, root: Any) -> None:
+        self._root, self._left = root, _MOST_REFERENCES
+
+    def read(self, schema: Any, above: tuple[str, ...]) -> Wire:
+        if not isinstance(schema, Mapping):
+            return Wire("any")
+        if "$ref" in schema:
+            return self._reference(str(schema["$ref"]), above)
+        for choice in ("oneOf", "anyOf"):
+            if choice in schema:
+                return self._choice(schema[choice], above)
+        kinds = schema.get("type", "any")
+        names = [k for k in (kinds if isinstance(kinds, list) else [kinds]) if k != "null"]
+        found = self._one(names[0], schema, above) if len(names) == 1 else Wire("any")
+        return found.optional() if isinstance(kinds, list) and "null" in kinds else found
+
+    def _reference(self, reference: str, above: tuple[str, ...]) -> Wire:
+        """What is in itself has no end, and what is in each other has one that is too far away."""
+        self._left -= 1
+        if reference in above or self._left < 0:
+            return Wire("any")
+        return self.read(_target(self._root, reference), (*above, reference))
+
+    def _one(self, kind: str, schema: Mapping[str, Any], above: tuple[str, ...]) -> Wire:
+        match kind:
+            case "object" if schema.get("properties"):
+                required = schema.get("required", [])
+                fields = []
+                for name, part in schema["properties"].items():
+                    wire = self.read(part, above)
+                    fields.append((name, wire if name in required else wire.optional()))
+                return Wire("record", fields=tuple(fields))
+            case "object":
+                value = schema.get("additionalProperties")
+                if not isinstance(value, Mapping):
+                    return Wire("any")
+                return Wire("map", items=(Wire("string"), self.read(value, above).optional()))
+            case "array":
+                return Wire("array", items=(self.read(schema.get("items", {}), above),))
+        return _scalar(kind, schema)
+
+    def _choice(self, branches: list[Any], above: tuple[str, ...]) -> Wire:
+        real = [one for one in branches if not (isinstance(one, Mapping) and one.get("type") == "null")]
+        found = self.read(real[0], above) if len(real) == 1 else Wire("any")
+        return found.optional() if len(real) < len(branches) else found
 
 
 def column_type(wire: Wire, seen: pa.DataType | None) -> pa.DataType | None:
@@ -70,34 +104,13 @@ def _fields(kind: pa.DataType | None) -> dict[str, pa.DataType]:
     return {f.name: f.type for f in kind} if kind is not None and pa.types.is_struct(kind) else {}
 
 
-def _one(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> Wire:
-    match kind:
-        case "object" if schema.get("properties"):
-            required = schema.get("required", [])
-            fields = []
-            for name, part in schema["properties"].items():
-                wire = json_schema_wire(part, root, above)
-                fields.append((name, wire if name in required else wire.optional()))
-            return Wire("record", fields=tuple(fields))
-        case "object":
-            value = schema.get("additionalProperties")
-            if not isinstance(value, Mapping):
-                return Wire("any")
-            return Wire("map", items=(Wire("string"), json_schema_wire(value, root, above).optional()))
-        case "array":
-            return Wire("array", items=(json_schema_wire(schema.get("items", {}), root, above),))
+def _scalar(kind: str, schema: Mapping[str, Any]) -> Wire:
     if kind == "string":
         return Wire("string", _FORMATS.get(str(schema.get("format")), ""))
     narrow = kind == "integer" and schema.get("connect.type") in _NARROW
     found = Wire("int" if narrow else _KINDS.get(kind, "any"))
     named = str(schema.get("title")) in _TITLES.get(kind, ())
     return with_name(found, schema["title"], schema.get("connect.parameters")) if named else found
-
-
-def _choice(branches: list[Any], root: Mapping[str, Any], above: tuple[str, ...]) -> Wire:
-    real = [branch for branch in branches if branch.get("type") != "null"]
-    found = json_schema_wire(real[0], root, above) if len(real) == 1 else Wire("any")
-    return found.optional() if len(real) < len(branches) else found
 
 
 def _target(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:

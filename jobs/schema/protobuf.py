@@ -44,6 +44,8 @@ WRAPPERS = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _MOST_SAID = 500
+# Messages that hold each other are written out in each place that they can be in: of a few, there may be millions.
+_MOST_MESSAGES = 10_000
 TIMESTAMP = "google.protobuf.Timestamp"
 
 
@@ -94,36 +96,52 @@ def message_class(message: Descriptor) -> Any:
     return message_factory.GetMessageClass(message)
 
 
-def message_wire(message: Descriptor, above: tuple[str, ...] = ()) -> Wire:
-    """The wire type of a message."""
-    if message.full_name in above:
-        return Wire("recursive record", name=message.full_name)
-    inside = (*above, message.full_name)
-    fields = tuple((field.name, field_wire(field, inside)) for field in message.fields)
-    return Wire("record", fields=fields, name=message.full_name)
+def message_wire(message: Descriptor) -> Wire:
+    """The wire type of a message.
+
+    Raises:
+        ConfigurationError: messages that hold each other, in more ways than can be written out.
+    """
+    return _Reader(message).wire(message, ())
 
 
-def field_wire(field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
-    """The wire type of a field; a field that knows whether it was set may be null."""
-    if field.is_repeated:
-        entry = field.message_type
-        if entry is not None and entry.GetOptions().map_entry:
-            key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-            return Wire("map", items=(_single(key, above), _single(value, above)))
-        return Wire("array", items=(_single(field, above),))
-    found = _single(field, above)
-    return found.optional() if field.has_presence else found
+class _Reader:
+    def __init__(self, root: Descriptor) -> None:
+        self._root, self._left = root.full_name, _MOST_MESSAGES
 
+    def wire(self, message: Descriptor, above: tuple[str, ...]) -> Wire:
+        if message.full_name in above:
+            return Wire("recursive record", name=message.full_name)
+        self._left -= 1
+        if self._left < 0:
+            raise ConfigurationError(
+                f"{self._root} holds more than {_MOST_MESSAGES} messages in each other, all ways counted",
+                remedy="send a message whose fields do not lead to each other in so many ways",
+            )
+        inside = (*above, message.full_name)
+        fields = tuple((field.name, self._field(field, inside)) for field in message.fields)
+        return Wire("record", fields=fields, name=message.full_name)
 
-def _single(field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
-    message = field.message_type
-    if message is None:
-        return Wire("string", "enum") if field.type == FieldDescriptor.TYPE_ENUM else Wire(_SCALARS[field.type])
-    if message.full_name == TIMESTAMP:
-        return Wire("long", "timestamp-ns")
-    if message.full_name in WRAPPERS:
-        return _single(message.fields_by_name["value"], above).optional()
-    return message_wire(message, above)
+    def _field(self, field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
+        """A field that knows whether it was set may be null."""
+        if field.is_repeated:
+            entry = field.message_type
+            if entry is not None and entry.GetOptions().map_entry:
+                key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
+                return Wire("map", items=(self._single(key, above), self._single(value, above)))
+            return Wire("array", items=(self._single(field, above),))
+        found = self._single(field, above)
+        return found.optional() if field.has_presence else found
+
+    def _single(self, field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
+        message = field.message_type
+        if message is None:
+            return Wire("string", "enum") if field.type == FieldDescriptor.TYPE_ENUM else Wire(_SCALARS[field.type])
+        if message.full_name == TIMESTAMP:
+            return Wire("long", "timestamp-ns")
+        if message.full_name in WRAPPERS:
+            return self._single(message.fields_by_name["value"], above).optional()
+        return self.wire(message, above)
 
 
 @lru_cache(64)

@@ -187,3 +187,13 @@ def test_schema_ids_and_message_indexes() -> None:
     ]
     kinds = {row: error.kind for row, error in decoded.errors.items()}
     assert kinds == {3: "schema", 4: "schema", 5: "schema", 6: "schema", 7: "undecodable"}
+
+
+def test_messages_that_hold_each_other_in_too_many_ways_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.schema.protobuf._MOST_MESSAGES", 100)
+    fields = " ".join(f"M{n} f{n} = {n + 1};" for n in range(10))
+    text = 'syntax = "proto3"; ' + " ".join(f"message M{n} {{ {fields} }}" for n in range(10))
+    schema = RegisteredSchema(1, "PROTOBUF", (text,), ("",), compiled((text,), ("",)))
+    decoder = RegisteredProtobuf(pa.struct([("id", pa.int64())]), {1: schema})
+    error = decoder.decode(raw_values(b"\0\0\0\0\1\0")).errors[0]
+    assert (error.kind, "more than 100 messages in each other" in error.message) == ("schema", True)

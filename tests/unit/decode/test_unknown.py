@@ -225,6 +225,19 @@ def test_json_schema_of_a_registry_says_the_types_and_values_those_that_it_leave
     assert not refused.errors, "it has no value in any of them"
 
 
+def test_json_schema_that_says_little_or_leads_to_itself_in_many_ways() -> None:
+    parts = {f"f{n}": {"$ref": f"#/definitions/M{n}"} for n in range(10)}
+    schema = {
+        "type": "object",
+        "properties": {"open": {"anyOf": [True, {"type": "string"}]}, "id": {"type": "integer"}, **parts},
+        "definitions": {f"M{n}": {"type": "object", "properties": {"v": {"type": "integer"}, **parts}}
+                        for n in range(10)},
+    }  # fmt: skip
+    decoded = registered({1: schema}, Watch()).decode(raw_values(framed(1, {"id": 1, "open": "a", "n": 1})))
+    told = found(decoded)
+    assert (decoded.errors, told["open"], told["n"]) == ({}, ("string", 1), ("long", 1))
+
+
 def test_json_schemas_of_several_ids_and_columns_that_become_wider() -> None:
     schemas = {
         n: {"type": "object", "properties": {"x": {"type": kind}, "n": {"type": "integer", "connect.type": size}}}
