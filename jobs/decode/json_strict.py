@@ -106,6 +106,8 @@ def parse_json(record: bytes, numbers: bool = False) -> Any:
         # Some of json's messages go on with the offending text, and some end in "at".
         what = error.msg.split(":")[0].lower().removesuffix(" at").removesuffix(" starting")
         raise Refused("undecodable", f"no JSON: {what} at character {error.pos}") from None
+    except ValueError:  # Python makes no whole number of over 4,300 digits
+        raise Refused("undecodable", "no JSON that is read: a number of too many digits") from None
     if _SURROGATE.search(text):
         try:
             json.dumps(value, ensure_ascii=False).encode("utf-8")

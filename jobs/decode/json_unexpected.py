@@ -8,11 +8,8 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.unknown import Watch
+from jobs.decode.unknown import LARGEST_WHOLE, Watch
 from jobs.schema.found_fields import FoundField, FoundFields, Path, known_type, struct_of
-
-# Whole numbers from here on are read as floats, which lose their digits: a column of text keeps them.
-_LARGEST_WHOLE = 2.0**63
 
 
 def unexpected(read: pa.Table, declared: pa.StructType, watch: Watch) -> list[tuple[Path, pa.Array, pa.Array | None]]:
@@ -80,5 +77,6 @@ def _column_type(values: pa.Array) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _column_type(values.flatten())))
     if pa.types.is_floating(kind):
-        return pa.string() if pc.any(pc.greater_equal(pc.abs(values), _LARGEST_WHOLE)).as_py() else kind
+        # Whole numbers from there on are read as floats, which lose their digits: a column of text keeps them.
+        return pa.string() if pc.any(pc.greater_equal(pc.abs(values), float(LARGEST_WHOLE))).as_py() else kind
     return kind if kind in (pa.null(), pa.bool_(), pa.int64()) else pa.string()

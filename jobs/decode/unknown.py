@@ -21,6 +21,7 @@ Rest = Callable[[Any], Any]
 """From a parsed value to the part of it that no column takes, in the same shape; None where there is none."""
 
 _MOST_SHOWN = 3
+LARGEST_WHOLE = 2**63
 
 
 @dataclass(frozen=True)
@@ -191,16 +192,17 @@ def type_of(value: Any) -> pa.DataType:
 
 
 def _number_type(value: Any) -> pa.DataType:
+    """From 2**63 on `text`, which keeps all digits, of any number: Arrow's reader does not say how one was written."""
     if isinstance(value, int):
-        return pa.int64() if -(2**63) <= value < 2**63 else pa.string()
-    return pa.float64() if isinstance(value, float) else pa.string()
+        return pa.int64() if -LARGEST_WHOLE <= value < LARGEST_WHOLE else pa.string()
+    return pa.float64() if isinstance(value, float) and abs(value) < LARGEST_WHOLE else pa.string()
 
 
 _TYPES: dict[type, Callable[[Any], pa.DataType]] = {
     type(None): lambda _: pa.null(),
     bool: lambda _: pa.bool_(),
     Integer: lambda value: _number_type(int(value) if len(value) <= 20 else 2**64),
-    Real: lambda _: pa.float64(),
+    Real: lambda value: _number_type(float(value)),
     bytes: lambda _: pa.binary(),
 }
 

@@ -155,7 +155,7 @@ def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tu
         )
     document = {"format": _FORMATS[stored.type], "registry": registry.name}
     remarks = [f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"]
-    fields = described_fields(wire_of(stored), remarks)
+    fields = described_fields(wire_of(stored, (one for one in records if split(one)[0] == newest)), remarks)
     kind = _envelope(fields)
     described = _described(kind, _row(kind, fields))
     return Proposal({**document, **described}, remarks), {i: registered(one) for i, one in found.items() if one}

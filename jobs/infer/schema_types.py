@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobs.decode.json_strict import parse_json
+from jobs.decode.protobuf import message_indexes
+from jobs.decode.registered import split
 from jobs.schema.avro import avro_wire
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.protobuf import Messages, compiled, message_wire
@@ -38,10 +42,11 @@ def string_instead(column: str) -> str | None:
     return column.replace(unfixed, type_name(pa.string())) if unfixed in column else None
 
 
-def wire_of(stored: StoredSchema) -> Wire:
-    """What a registry's schema says of its records."""
+def wire_of(stored: StoredSchema, records: Iterable[bytes]) -> Wire:
+    """What a registry's schema says of these records of it; of Protobuf, of the message that most of them are."""
     if stored.type == "PROTOBUF":
-        return message_wire(Messages(compiled(stored.texts, stored.names)).at((0,)))
+        indexes = Counter(message_indexes(split(record)[1])[0] for record in records)
+        return message_wire(Messages(compiled(stored.texts, stored.names)).at(indexes.most_common(1)[0][0]))
     if stored.type == "JSON":
         return json_schema_wire(dict(parse_json(stored.texts[-1].encode(), numbers=True)))
     return avro_wire(stored.texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.types import type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
+from resources.schema_registry import SchemaRegistry, StoredSchema
 
 CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
 
@@ -180,6 +181,30 @@ def test_nothing_to_see_and_a_registry_that_is_not_named() -> None:
     assert propose([], None) is None
     with pytest.raises(ConfigurationError, match="--registry"):
         propose([b"\x00\x00\x00\x00\x01\x02"], None)
+
+
+def test_protobuf_is_of_the_message_that_most_records_are() -> None:
+    text = 'syntax = "proto3"; message A { int64 id = 1; } message B { string name = 1; message C { bool on = 1; } }'
+
+    class Registry:
+        name = "r"
+
+        def by_id(self, schema_id: int) -> StoredSchema:
+            return StoredSchema(schema_id, "PROTOBUF", (text,), ("",))
+
+    records = [b"\0\0\0\0\1" + rest for rest in (b"\0\x08\1", *[b"\2\2\x0a\1x"] * 2)]
+    for given, columns in ((records, {"name": "string not null"}), (records[:1], {"id": "long not null"})):
+        proposal = propose(given, cast(SchemaRegistry, Registry()))
+        assert proposal is not None
+        assert proposal.document["columns"] == columns
+
+
+def test_number_of_too_many_digits_is_left_out() -> None:
+    whole = {"schema": CONNECT, "payload": {"a": 1}}
+    long = b'{"schema":null,"payload":' + b"1" * 5000 + b"}"
+    proposal = propose([json.dumps(whole).encode(), long], None)
+    assert proposal is not None
+    assert proposal.document == {"format": "connect_json", "columns": {"a": "int not null"}}
 
 
 def test_json_schema() -> None:
