@@ -60,7 +60,7 @@ class Avro(RowDecoder):
     def value(self, record: bytes) -> Any:
         reading, unknown = self._read
         parsed = reading.parsed(record, 0)
-        return self.watched(parsed, reading.converted, unknown)
+        return self.watched(parsed, reading.converted, unknown, reading.wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         empty = tombstones(raw, self._type)
@@ -98,7 +98,7 @@ class RegisteredAvro(RowDecoder):
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(record, PREFIX_BYTES)
-        return self.watched(parsed, reading[0].converted, reading[1])
+        return self.watched(parsed, reading[0].converted, reading[1], reading[0].wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]

@@ -35,6 +35,7 @@ from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
 _MOST_STRANGE = 8  # records that begin like few others, until the rest are read one by one
+_NOTHING = Wire("null")
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
 
 
@@ -53,11 +54,13 @@ class Reading:
     Attributes:
         convert: None: they are right as they are.
         columns: None: each alone.
+        wire: what their schema says.
     """
 
     convert: Convert | None
     unknown: FoundFields = NOTHING_FOUND
     columns: Columns | None = None
+    wire: Wire = _NOTHING
 
 
 class ConnectJson(RowDecoder):
@@ -79,7 +82,7 @@ class ConnectJson(RowDecoder):
             return None
         if isinstance(reading, Refused):
             raise reading
-        return self.watched(payload, reading.convert, reading.unknown)
+        return self.watched(payload, reading.convert, reading.unknown, reading.wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
@@ -141,7 +144,7 @@ class ConnectJson(RowDecoder):
             convert = converter(wire, self._fields)
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
-        return Reading(convert, undeclared(wire, self._fields, self._watch), _columns(wire, self._fields))
+        return Reading(convert, undeclared(wire, self._fields, self._watch), _columns(wire, self._fields), wire)
 
     def _wrapped(self, wire: Wire) -> Reading | Refused:
         """A key that is one value, as the only column."""

@@ -1,4 +1,4 @@
-"""A value of a record's own schema as text that says what it means: `text` for what no other column takes.
+"""A value of a record's own schema as text that says what it means: for what no other column takes.
 
 In an array of dates there are numbers, in one of decimals bytes. As they are in the record they would say nothing.
 """
@@ -24,8 +24,13 @@ Meaning = Callable[[Any], Any]
 def text_converter(wire: Wire) -> Convert:
     """To the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO's form, bytes
     in base64."""
-    meaning = _meaning(wire, {})
+    meaning = meaning_of(wire)
     return as_text if meaning is None else lambda value: as_text(meaning(value))
+
+
+def meaning_of(wire: Wire) -> Meaning | None:
+    """From a value to one that says in JSON what it means; None where they are the same. It may raise Refused."""
+    return _meaning(wire, {})
 
 
 def _meaning(wire: Wire, above: Mapping[str, list[Meaning]]) -> Meaning | None:

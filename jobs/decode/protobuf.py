@@ -59,7 +59,7 @@ class Protobuf(RowDecoder):
     def value(self, record: bytes) -> Any:
         reading, unknown = self._read
         parsed = reading.parsed(record)
-        return self.watched(parsed, reading.converted, unknown)
+        return self.watched(parsed, reading.converted, unknown, reading.wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         empty = tombstones(raw, self._type)
@@ -89,7 +89,7 @@ class RegisteredProtobuf(RowDecoder):
         if isinstance(reading, Refused):
             raise reading
         parsed = reading[0].parsed(rest[start:])
-        return self.watched(parsed, reading[0].converted, reading[1])
+        return self.watched(parsed, reading[0].converted, reading[1], reading[0].wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]

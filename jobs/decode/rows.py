@@ -11,10 +11,13 @@ import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
 from jobs.decode.columns.reading import InStep
+from jobs.decode.meant import Meaning, meaning_of
 from jobs.decode.parts import SMALL, Part, Rows, joined, judged, pieces
 from jobs.decode.scalars import Convert
+from jobs.decode.undeclared import undeclared_part
 from jobs.decode.unknown import Finding, Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.wire import Wire
 from jobs.schema.with_fields import with_fields
 
 _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
@@ -45,6 +48,7 @@ class RowDecoder(ABC):
         self._fields = watch.without_column(kind) if watch else kind
         self._rest = watch.rest(kind) if watch and watch.then != "report" else None
         self._reported: dict[int, tuple[FoundFields, int]] = {}
+        self._meanings: dict[int, tuple[Wire, Meaning | None]] = {}
 
     @property
     def type(self) -> pa.DataType:
@@ -54,7 +58,7 @@ class RowDecoder(ABC):
     def value(self, record: bytes) -> Any:
         """What `pa.array` takes for the type. Raises Refused; any other exception means: not of this format."""
 
-    def watched(self, parsed: Any, convert: Convert | None, undeclared: FoundFields) -> Any:
+    def watched(self, parsed: Any, convert: Convert | None, undeclared: FoundFields, wire: Wire) -> Any:
         """The converted value of a record, with its fields that no column takes dealt with; raises Refused.
 
         They are reported of a record that its columns cannot hold, too: with wider ones it might be held.
@@ -65,8 +69,18 @@ class RowDecoder(ABC):
         value = parsed if convert is None or parsed is None else convert(parsed)
         if not looks or self._rest is None or self._watch is None:
             return value
-        rest = self._rest(parsed)
+        rest = self._rest(self._meant(parsed, wire, self._watch))
         return value if rest is None else self._watch.apply(rest, value, Finding())
+
+    def _meant(self, parsed: Any, wire: Wire, watch: Watch) -> Any:
+        """The record whose fields that no column takes say in JSON what they mean, where they mean anything."""
+        if id(wire) not in self._meanings:
+            self._meanings[id(wire)] = wire, meaning_of(undeclared_part(wire, self._fields, watch))
+        meaning = self._meanings[id(wire)][1]
+        try:
+            return parsed if meaning is None else meaning(parsed)
+        except Refused:
+            return parsed
 
     @abstractmethod
     def bulk_parts(self, raw: pa.Array) -> list[Part]:

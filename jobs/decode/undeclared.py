@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -33,6 +34,26 @@ def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iter
     elif watch.passing:
         found = ((path, inner) for path, inner in found if not path[0].startswith(watch.passing))
     return found
+
+
+def undeclared_part(wire: Wire, kind: pa.DataType, watch: Watch) -> Wire:
+    """The record's type with nothing in it but fields that no column takes, and that the watch looks at."""
+    part = _part(wire, kind)
+    if watch.within:
+        return replace(part, fields=tuple(f for f in part.fields if f[0] in watch.within))
+    return replace(part, fields=tuple(f for f in part.fields if not (watch.passing and f[0].startswith(watch.passing))))
+
+
+def _part(wire: Wire, kind: pa.DataType) -> Wire:
+    if wire.kind == "record" and pa.types.is_struct(kind):
+        known = {f.name: f.type for f in kind}
+        fields = ((name, _part(inner, known[name]) if name in known else inner) for name, inner in wire.fields)
+        return replace(wire, fields=tuple(fields))
+    if wire.kind == "array" and pa.types.is_list(kind):
+        return replace(wire, items=(_part(wire.items[0], kind.value_type),))
+    if wire.kind == "map" and pa.types.is_map(kind):
+        return replace(wire, items=(wire.items[0], _part(wire.items[1], kind.item_type)))
+    return Wire("null")
 
 
 def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:

@@ -131,14 +131,14 @@ AVRO = record(
 
 def test_unknown_fields_of_avro_have_the_types_of_their_schema() -> None:
     kind, schema = row_type({"id": "long", "s": "struct<x: long>"}), text(AVRO).encode()
-    records = raw_values(*(encoded(AVRO, {"id": n, "s": {"x": n, "at": 0}, "price": None}) for n in (1, 2)))
+    records = raw_values(*(encoded(AVRO, {"id": n, "s": {"x": n, "at": 0}, "price": Decimal("1.50")}) for n in (1, 2)))
     decoded = copied(decoder_for("avro", kind, schema, watch=Watch())).decode(records)
     assert found(decoded) == {"price": ("decimal(9,2)", 2), "s.at": ("timestamp", 2)}
     refused = decoder_for("avro", kind, schema, watch=Watch("refuse")).decode(records)
-    assert refused.errors[0].message == "no column takes the field s.at"
+    assert refused.errors[0].message == "no column takes the fields price, s.at"
     wider = row_type({"id": "long", "s": "struct<x: long>", "_rescued": "string"})
     rescued = decoder_for("avro", wider, schema, watch=RESCUE).decode(records)
-    assert rescued.values.field("_rescued")[0].as_py() == '{"s":{"at":0}}'
+    assert rescued.values.field("_rescued")[0].as_py() == '{"price":1.50,"s":{"at":"1970-01-01T00:00:00Z"}}'
 
 
 def test_avro_that_contains_itself_is_text() -> None:
