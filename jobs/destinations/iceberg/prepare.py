@@ -118,7 +118,7 @@ class Preparation:
         if found is not None:
             committed = self.destination.committed()
             if committed and committed.spec_hash != spec.meaning_hash:
-                # The merge that accepts the change makes them anew.
+                # The merge that accepts the change makes other ones.
                 return []
             changes = plan_evolution(
                 name, arrow_schema(found), self.destination.tombstone_schema, self.table.evolve, spec.ignore_case
