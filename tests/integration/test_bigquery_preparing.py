@@ -15,7 +15,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import STATE_TABLE
 from jobs.destinations.bigquery.tables import intermediate_table
 from resources.bigquery import BigQuery
-from resources.errors import ConfigurationError, SchemaRefused, TransientError
+from resources.errors import CommitFailed, ConfigurationError, SchemaRefused, TransientError
 from tests.kit import specs
 from tests.kit.bigquery import alone
 
@@ -188,3 +188,17 @@ def test_table_that_two_pipelines_have_a_state_of_goes_on_with_a_warning(
         wanted.prepare()
     (said,) = [message for message in caplog.messages if "so does" in message]
     assert said.startswith(f"bigquery {dataset}.dest: pipeline p writes this table, and so does pipeline q: ")
+
+
+@pytest.mark.parametrize("step", ["drop_state", "hand_over"])
+def test_state_is_not_given_away_beside_a_merge(step: str, emulator: BigQuery, dataset: str) -> None:
+    """A run has submitted it after everything was looked at."""
+    wanted = made(emulator, dataset)
+    wanted.prepare()
+    row = wanted.state.read()
+    assert row is not None
+    job_id = f"{wanted.merging.attempts_on(row).prefix}-1"
+    emulator.submit_query(job_id, "SELECT 1", {}, {"batchmerge-kind": "merge"})
+    with pytest.raises(CommitFailed, match="has merged"):
+        wanted.drop_state() if step == "drop_state" else wanted.hand_over("q", None)
+    assert wanted.state.read() == row

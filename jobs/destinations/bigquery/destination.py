@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.columns import Column, destination_columns
+from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
@@ -20,7 +21,7 @@ from jobs.destinations.bigquery.replay import Replaying
 from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import TableState
+from jobs.destinations.bigquery.state import StateRow, TableState
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
 from jobs.destinations.takes import Takes
@@ -28,7 +29,7 @@ from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
-from resources.errors import ConfigurationError
+from resources.errors import CommitFailed, ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,7 @@ class BigQueryDestination(Destination):
             return False
         present = self.bigquery.find_table(self.table.table) is not None
         require_empty(count_rows(self.bigquery, self.table, self.columns) if present else None, self.name)
-        # Without it no merge of a run that only sleeps can happen any more.
-        self.bigquery.delete_table(row.intermediate)
+        self._stop_merges(row)
         self.state.forget(row)
         return True
 
@@ -129,11 +129,20 @@ class BigQueryDestination(Destination):
                 where=self.name,
                 remedy="keep the pipeline's name, or begin a new table",
             )
-        # Without it no merge of a run that only sleeps can happen any more.
-        self.bigquery.delete_table(row.intermediate)
+        self._stop_merges(row)
         failpoint("take-over.given")
         self.state.hand_over(row, to)
         return True
+
+    def _stop_merges(self, row: StateRow) -> None:
+        """Without its intermediate table no merge of a run that only sleeps can happen any more.
+
+        Raises:
+            CommitFailed: one had begun before, and has taken effect.
+        """
+        self.bigquery.delete_table(row.intermediate)
+        if self.merging.attempts_on(row).closed(applies) is not None:
+            raise CommitFailed("a run has merged at this very moment", where=self.name, remedy="try again")
 
     def drop(self) -> bool:
         found = self.bigquery.find_table(self.table.table) is not None
