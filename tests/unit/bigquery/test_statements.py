@@ -123,6 +123,8 @@ REPLAYS |= RECREATED
 
 # From landed files, which keep what a delete took away.
 LANDED = {f"{mode}_landed": pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")}
+# An order that was named later: the intermediate table still says operations.
+LANDED["upsert_delete_truncating_landed"] = pipeline("upsert_delete", order_by="amount")
 
 
 TRUNCATING = {
@@ -130,6 +132,7 @@ TRUNCATING = {
         "upsert_delete", order_by="amount", time_partitioning="DAY", require_partition_filter=True
     ),
     "delete_truncating": pipeline("delete", order_by="amount"),
+    "upsert_delete_truncating_landed": LANDED["upsert_delete_truncating_landed"],
 }
 ALL = {**CASES, **KEEPING, **REPLAYS, **LANDED, **TRUNCATING}
 
@@ -184,6 +187,7 @@ def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[
     assert isinstance(table, BigQueryTable)
     tables = {TARGET: (target, table.by_ingestion_time), INTERMEDIATE: (staged, True)}
     analyze(found.text(), tables, parameters(found))
+    assert ("`orderBy` >= @below" in found.text()) is found.truncated
     if found.bounds:
         analyze(found.bounds_text(), tables, parameters(found))
     if found.unchanged:
