@@ -29,13 +29,17 @@ from google.cloud.bigquery.table import RowIterator
 from resources.bigquery_credentials import credentials_of
 from resources.bigquery_errors import NETWORK, bigquery_errors, job_failure
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitStateUnknown, Unavailable
+from resources.errors import BatchmergeError, CommitStateUnknown, ConfigurationError, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 
 Job = bigquery.QueryJob | bigquery.LoadJob
 Value = str | int | float | None
 _LONGEST_LABEL = 63
+_NOT_OUR_JOB = (
+    "grant `bigquery.jobs.get` on the project: the job may be of another account that has written this table, by whose "
+    "jobs a run knows what was done"
+)
 _Parameter = bigquery.ScalarQueryParameter | bigquery.ArrayQueryParameter
 
 
@@ -78,10 +82,6 @@ class BigQuery:
         """``dataset.table`` with its project."""
         return f"{self.connection.project}.{table}"
 
-    def path(self, table: str) -> tuple[str, ...]:
-        """``dataset.table`` as a path for `sql.render`."""
-        return (self.connection.project, *table.split("."))
-
     def find_table(self, table: str) -> bigquery.Table | None:
         """The table's metadata, None where it does not exist (or its dataset does not)."""
         with bigquery_errors(table):
@@ -91,11 +91,34 @@ class BigQuery:
                 return None
 
     def create_dataset(self, dataset: str) -> None:
-        """Creates the dataset; fine if somebody else just did."""
+        """Creates the dataset where there is none, which takes a permission that is not needed otherwise."""
+        if self._find_dataset(dataset) is not None:
+            return
         with bigquery_errors(dataset):
             wanted = bigquery.Dataset(f"{self.connection.project}.{dataset}")
             wanted.location = self.connection.location
             self.client.create_dataset(wanted, exists_ok=True, **self._options)
+
+    def check_location(self, dataset: str) -> None:
+        """For a dataset in which a query finds nothing: it may look elsewhere.
+
+        Raises:
+            ConfigurationError: the dataset is not where the connection says.
+        """
+        found = self._find_dataset(dataset)
+        if found is not None and found.location.lower() != self.connection.location.lower():
+            raise ConfigurationError(
+                f"the dataset is in {found.location}, the connection {self.name} says {self.connection.location}",
+                where=f"dataset {dataset}",
+                remedy=f"write `location: {found.location}` in the connection, or use another dataset",
+            )
+
+    def _find_dataset(self, dataset: str) -> bigquery.Dataset | None:
+        with bigquery_errors(dataset):
+            try:
+                return self.client.get_dataset(f"{self.connection.project}.{dataset}", **self._options)
+            except google_errors.NotFound:
+                return None
 
     def create_table(self, table: bigquery.Table) -> bigquery.Table:
         """Creates the table, or returns the one that somebody else just created."""
@@ -103,6 +126,17 @@ class BigQuery:
         with bigquery_errors(where):
             self.client.create_table(table, exists_ok=True, **self._options)
             return self.client.get_table(table.reference, **self._options)
+
+    def create_lasting_table(self, table: bigquery.Table) -> bigquery.Table:
+        """As `create_table`, without the expiry that the dataset gives to new tables and their partitions."""
+        found = self.create_table(table)
+        by = found.time_partitioning
+        if found.expires is None and (by is None or by.expiration_ms is None):
+            return found
+        found.expires = None
+        if by is not None:
+            found.time_partitioning = bigquery.TimePartitioning(type_=by.type_, field=by.field)
+        return self.update_table(found, ["expires", "time_partitioning"] if by else ["expires"])
 
     def update_table(self, table: bigquery.Table, fields: Sequence[str]) -> bigquery.Table:
         """Writes these fields back, only if nobody changed the table since it was read.
@@ -146,7 +180,7 @@ class BigQuery:
 
     def _answer(self, text: str, parameters: Sequence[_Parameter]) -> RowIterator:
         """What a SELECT answers."""
-        config = bigquery.QueryJobConfig(query_parameters=list(parameters))
+        config = _query_config(parameters)
 
         def ask() -> RowIterator:
             return self.client.query_and_wait(
@@ -166,9 +200,8 @@ class BigQuery:
             CommitStateUnknown: the answer was lost.
         """
         with bigquery_errors(where):
-            job_config = bigquery.QueryJobConfig(query_parameters=_parameters(values))
             try:
-                job = self.client.query(text, job_config=job_config, retry=self._retry)
+                job = self.client.query(text, job_config=_query_config(_parameters(values)), retry=self._retry)
                 job.result(retry=self._retry, timeout=self.connection.retry_seconds)
             except NETWORK as problem:
                 raise CommitStateUnknown(
@@ -178,7 +211,7 @@ class BigQuery:
 
     def find_job(self, job_id: str) -> Job | None:
         """The job of that id, None where nobody ever submitted it."""
-        with bigquery_errors(job_id):
+        with bigquery_errors(job_id, denied=_NOT_OUR_JOB):
             try:
                 return cast(Job, self.client.get_job(job_id, **self._options))
             except google_errors.NotFound:
@@ -186,7 +219,8 @@ class BigQuery:
 
     def submit_query(self, job_id: str, text: str, values: Mapping[str, Value], labels: Mapping[str, str]) -> Job:
         """Submits the statement under this id, or returns the job that already has it."""
-        config = bigquery.QueryJobConfig(query_parameters=_parameters(values), labels=dict(labels))
+        config = _query_config(_parameters(values))
+        config.labels = dict(labels)
         return self._submit(
             job_id, lambda: self.client.query(text, job_id=job_id, job_config=config, job_retry=None, **self._options)
         )
@@ -254,7 +288,8 @@ class BigQuery:
                     timeout=self.connection.retry_seconds,
                 )
                 timeout = self.connection.timeout_seconds
-                return cast(Job, self.client.get_job(job_id, retry=again, timeout=timeout))
+                with bigquery_errors(job_id, denied=_NOT_OUR_JOB):
+                    return cast(Job, self.client.get_job(job_id, retry=again, timeout=timeout))
 
     def wait(self, job: Job, seconds: float) -> BatchmergeError | None:
         """Waits until the job is over. Returns None where it did its work, else why it failed (then it did nothing).
@@ -297,6 +332,12 @@ def label(text: str) -> str:
         return found
     mark = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{found[: _LONGEST_LABEL - 13]}_{mark}"
+
+
+def _query_config(parameters: Sequence[_Parameter]) -> bigquery.QueryJobConfig:
+    """Of every query: the project may have another time zone for what is written without one."""
+    utc = bigquery.ConnectionProperty("time_zone", "UTC")
+    return bigquery.QueryJobConfig(query_parameters=list(parameters), connection_properties=[utc])
 
 
 def _parameters(values: Mapping[str, Value]) -> list[bigquery.ScalarQueryParameter]:

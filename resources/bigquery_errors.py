@@ -31,6 +31,7 @@ _LATER = frozenset({"backendError", "internalError", "jobBackendError", "jobInte
 _CONFLICT = re.compile(
     r"could not serialize|concurrent update|too many DML|failed to commit|conflict on update", re.IGNORECASE
 )
+_PARTITIONS = re.compile(r"too many partitions", re.IGNORECASE)
 NETWORK = (requests.exceptions.RequestException, ConnectionError, TimeoutError, google_errors.RetryError)
 
 _CREDENTIALS = "set `credentials_file` or `credentials_json` of the connection, or application default credentials"
@@ -40,17 +41,22 @@ _LIMIT = (
     "nothing is lost: the batches stay landed and the next run merges them together; merge less often "
     "(`merge_interval_seconds`) or raise the quota",
 )
+_GRANT = (
+    "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset to the account of "
+    "`credentials_file` or `credentials_json`"
+)
 _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     **dict.fromkeys(_QUOTAS, _LIMIT),
     "conditionNotMet": (CommitFailed, "somebody else changed it at the same time", "try again"),
     "stopped": (TransientError, "the job was cancelled", "run again"),
     "notFound": (TableReplaced, "something that was there is gone", "restore it, or start again with another table"),
     "unauthenticated": (ConfigurationError, "BigQuery refuses the credentials", _CREDENTIALS),
-    "accessDenied": (
-        ConfigurationError,
-        "BigQuery denies access",
-        "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset to the account of "
-        "`credentials_file` or `credentials_json`",
+    "accessDenied": (ConfigurationError, "BigQuery denies access", _GRANT),
+    "tooManyPartitions": (
+        TerminalError,
+        "one statement may change so many partitions only",
+        "make another table with `time_partitioning: MONTH` or YEAR, or, where `start` lies far back, without "
+        "partitions",
     ),
 }
 
@@ -64,14 +70,18 @@ def job_failure(job: bigquery.QueryJob | bigquery.LoadJob) -> BatchmergeError | 
 
 
 @contextmanager
-def bigquery_errors(where: str) -> Iterator[None]:
-    """Turns the client's exceptions into our error tree."""
+def bigquery_errors(where: str, denied: str = _GRANT) -> Iterator[None]:
+    """Turns the client's exceptions into our error tree.
+
+    Args:
+        denied: the remedy where access is denied.
+    """
     try:
         yield
     except BatchmergeError:
         raise
     except google_errors.GoogleAPICallError as problem:
-        raise _translated(problem, where) from None  # its text may hold a record's value
+        raise _translated(problem, where, denied) from None  # its text may hold a record's value
     except auth_errors.TransportError as problem:
         raise _unavailable(type(problem).__name__, where) from problem
     except auth_errors.GoogleAuthError as problem:
@@ -84,7 +94,7 @@ def bigquery_errors(where: str) -> Iterator[None]:
         raise _unavailable(type(problem).__name__, where) from problem
 
 
-def _translated(problem: google_errors.GoogleAPICallError, where: str) -> BatchmergeError:
+def _translated(problem: google_errors.GoogleAPICallError, where: str, denied: str) -> BatchmergeError:
     first = problem.errors[0] if problem.errors else {}
     reason = first.get("reason", "") if isinstance(first, dict) else ""
     message = str(problem.message or "")
@@ -100,17 +110,19 @@ def _translated(problem: google_errors.GoogleAPICallError, where: str) -> Batchm
         reason = "unauthenticated"
     elif isinstance(problem, google_errors.Forbidden) and reason not in _QUOTAS:
         reason = "accessDenied"
-    return _classified(reason, message, where)
+    return _classified(reason, message, where, denied)
 
 
-def _classified(reason: str, message: str, where: str) -> BatchmergeError:
+def _classified(reason: str, message: str, where: str, denied: str = _GRANT) -> BatchmergeError:
     said = without_values(message)
+    if _PARTITIONS.search(message):
+        reason = "tooManyPartitions"
     if _CONFLICT.search(message):
         reason = "conditionNotMet"
     if reason in _LATER:
         return _unavailable(reason, where)
     kind, what, remedy = _KNOWN.get(reason, (TerminalError, f"BigQuery refused the work ({reason or 'unknown'})", ""))
-    return kind(f"{what}: {said}", where=where, remedy=remedy, reason=reason)
+    return kind(f"{what}: {said}", where=where, remedy=denied if remedy is _GRANT else remedy, reason=reason)
 
 
 def _unavailable(what: str, where: str) -> Unavailable:

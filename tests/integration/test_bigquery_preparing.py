@@ -202,3 +202,20 @@ def test_state_is_not_given_away_beside_a_merge(step: str, emulator: BigQuery, d
     with pytest.raises(CommitFailed, match="has merged"):
         wanted.drop_state() if step == "drop_state" else wanted.hand_over("q", None)
     assert wanted.state.read() == row
+
+
+def test_what_is_ours_does_not_expire(emulator: BigQuery, dataset: str) -> None:
+    """The destination table does, as its dataset has it."""
+    emulator.create_dataset(dataset)
+    found = emulator.client.get_dataset(dataset)
+    found.default_table_expiration_ms = found.default_partition_expiration_ms = 24 * 3600 * 1000
+    emulator.client.update_dataset(found, ["default_table_expiration_ms", "default_partition_expiration_ms"])
+    made(emulator, dataset).prepare()
+    tables = [emulator.find_table(name) for name, _ in emulator.tables(dataset)]
+    assert {t.table_id.split("_")[0]: t.expires is None for t in tables if t} == {
+        "": True,
+        "batchmerge": True,
+        "dest": False,
+    }
+    (by,) = (t.time_partitioning for t in tables if t and t.time_partitioning)
+    assert by.expiration_ms is None

@@ -129,7 +129,7 @@ class Preparation:
         table_id = self.bigquery.table_id(row.intermediate)
         lacks_deletes = self.keeps_deletes and row.committed is not None
         wanted = intermediate_table(table_id, self.pipeline, self.table.table, staged, lacks_deletes)
-        self.bigquery.create_table(wanted)
+        self.bigquery.create_lasting_table(wanted)
         return [f"create {row.intermediate}"]
 
     def _replace_lost(self, row: StateRow) -> StateRow:

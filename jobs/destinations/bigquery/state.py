@@ -28,6 +28,7 @@ from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, 
 from sql import render
 
 STATE_TABLE = "batchmerge_state"
+_ATTEMPTS = 5
 _RECREATED = PREFIX + "recreated-topics"
 _SCHEMA = [
     SchemaField("pipeline", "STRING", mode="REQUIRED"),
@@ -157,6 +158,7 @@ class TableState:
             rows = self._bigquery.read(self._text("state_read"), {"table_name": self._table}, self._where)
         except TableReplaced:
             # There is no state table yet, or no dataset. Asking first would cost a request of every read.
+            self._bigquery.check_location(self._table.split(".")[0])
             return found
         for row in rows:
             found.setdefault(row["pipeline"], []).append(row)
@@ -216,13 +218,18 @@ class TableState:
     def _compare_and_set(self, template: str, row: StateRow, values: dict[str, Any]) -> None:
         token = _token()
         expected = {"generation": row.generation, "committed": row.commit_id, "moved_by": token}
-        try:
-            changed = self._bigquery.change(self._text(template), {**self._key, **values, **expected}, self._where)
-        except (CommitStateUnknown, CommitFailed):
-            changed = 0
-        if changed == 1:
-            return
-        found = self.read()
+        for _ in range(_ATTEMPTS):
+            try:
+                if self._bigquery.change(self._text(template), {**self._key, **values, **expected}, self._where) == 1:
+                    return
+            except (CommitStateUnknown, CommitFailed):
+                pass
+            found = self.read()
+            if found != row:
+                break
+            # Nothing has moved it: the state of other tables, in the same table, is changed at the same time.
+        if found == row:
+            raise CommitFailed("BigQuery does not change its state", where=self._where, remedy="try again")
         if found is None or found.moved_by != token:
             at = f"batch {found.committed.batch_number}" if found and found.committed else "another state"
             raise CommitFailed(
@@ -232,7 +239,7 @@ class TableState:
     def _create_table(self) -> bigquery.Table:
         wanted = bigquery.Table(self._bigquery.table_id(self.state_table), schema=_SCHEMA)
         wanted.description = "Committed state of the tables that Batchmerge keeps. Do not edit."
-        return self._bigquery.find_table(self.state_table) or self._bigquery.create_table(wanted)
+        return self._bigquery.find_table(self.state_table) or self._bigquery.create_lasting_table(wanted)
 
     def _new_generation(self) -> dict[str, str]:
         generation = uuid.uuid4().hex[:12]

@@ -53,6 +53,7 @@ def reason(kind: type[google.GoogleAPICallError], text: str, message: str = "no"
         (reason(google.BadRequest, "invalidQuery"), TerminalError),
         (reason(google.BadRequest, "invalid"), TerminalError),
         (reason(google.BadRequest, "resourcesExceeded"), TerminalError),
+        (reason(google.BadRequest, "invalidQuery", "Too many partitions produced by query"), TerminalError),
     ],
     ids=repr,
 )

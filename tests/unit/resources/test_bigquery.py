@@ -1,0 +1,69 @@
+"""What is asked of BigQuery's client, and what its answers mean."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from google.api_core import exceptions as google
+from google.cloud import bigquery as client
+
+from resources.bigquery import BigQuery
+from resources.connections import BigQueryConnection
+from resources.errors import ConfigurationError
+
+CONNECTION = BigQueryConnection(kind="bigquery", project="p", location="EU")
+
+
+@pytest.fixture
+def service() -> BigQuery:
+    found = BigQuery("bq", CONNECTION)
+    found.__dict__["client"] = Mock(spec=client.Client)
+    return found
+
+
+def test_every_query_is_read_in_utc(service: BigQuery) -> None:
+    """Whatever `default_time_zone` the project has."""
+    asked: Any = service.client
+    asked.query_and_wait.return_value = []
+    asked.query.return_value.num_dml_affected_rows = 1
+    service.read("SELECT 1", {}, "t")
+    service.change("UPDATE", {}, "t")
+    service.submit_query("id", "MERGE", {}, {"a": "b"})
+    calls = [*asked.query.call_args_list, *asked.query_and_wait.call_args_list]
+    configs = [call.kwargs["job_config"] for call in calls]
+    assert [(p.key, p.value) for c in configs for p in c.connection_properties] == [("time_zone", "UTC")] * 3
+    assert [c.labels for c in configs if c.labels] == [{"a": "b"}]
+
+
+def test_dataset_that_exists_is_not_created(service: BigQuery) -> None:
+    asked: Any = service.client
+    service.create_dataset("d")
+    asked.create_dataset.assert_not_called()
+    asked.get_dataset.side_effect = google.NotFound("no")
+    service.create_dataset("d")
+    asked.create_dataset.assert_called_once()
+
+
+def test_job_that_cannot_be_read_may_be_of_another_account(service: BigQuery) -> None:
+    asked: Any = service.client
+    asked.get_job.side_effect = google.Forbidden("no", errors=[{"reason": "accessDenied"}])
+    with pytest.raises(ConfigurationError, match=r"`bigquery\.jobs\.get`.*another account"):
+        service.find_job("j-1")
+    asked.query.side_effect = google.Conflict("taken")
+    with pytest.raises(ConfigurationError, match=r"`bigquery\.jobs\.get`.*another account"):
+        service.submit_query("j-1", "SELECT 1", {}, {})
+
+
+@pytest.mark.parametrize(("location", "says"), [("eu", None), ("US", "location: US"), (None, None)])
+def test_dataset_in_another_place(service: BigQuery, location: str | None, says: str | None) -> None:
+    asked: Any = service.client
+    asked.get_dataset.side_effect = None if location else google.NotFound("no")
+    asked.get_dataset.return_value = SimpleNamespace(location=location)
+    if says is None:
+        service.check_location("d")
+    else:
+        with pytest.raises(ConfigurationError, match=says):
+            service.check_location("d")
