@@ -36,7 +36,10 @@ class BigQueryTable(Table):
         examples=["tmp"],
     )
     merge_interval_seconds: int | None = Field(
-        0, ge=0, description="merge when the oldest waiting batch is so old; 0: at every run; null: off"
+        0,
+        ge=0,
+        description="merge when the oldest waiting batch is so old; 0: at every run, with `interval` "
+        "at every batch, each time by a load and a MERGE; null: off",
     )
     merge_records_threshold: int | None = Field(None, gt=0, description="merge when so many records wait; null: off")
     time_partitioning: Literal["HOUR", "DAY", "MONTH", "YEAR"] | None = Field(
