@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from jobs import protocol
 from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.merge import advance_of
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import cut
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Interrupted, SchemaRefused
@@ -19,6 +22,7 @@ from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +97,31 @@ def test_run_that_lost_its_lease_cannot_insert(
     assert rows(connections, flow.table("append")) == []
     protocol.merge(pipeline, table)
     assert len(rows(connections, flow.table("append"))) > 0
+
+
+def test_taking_over_stops_older_owners_only(connections: Connections, topic: Callable[..., str]) -> None:
+    """A run that was taken over itself before it came to it leaves the newer one alone."""
+    flow = clickhouse_flow(topic(), ["append"])
+    shard, (server,) = destination(flow.pipeline(connections), flow.table("append")).shards[0], servers(connections)
+    ids = [f"{shard.query_prefix}{epoch}-x" for epoch in (9, 10, 11)]
+
+    def running() -> list[str]:
+        found = server.rows("SELECT query_id FROM system.processes WHERE query_id IN {ids:Array(String)}", {"ids": ids})
+        return sorted(row["query_id"] for row in found)
+
+    def sleep(query: str) -> None:
+        with suppress(Interrupted):
+            server.execute("SELECT sleepEachRow(1) FROM numbers(600)", settings={"query_id": query, "max_block_size": 1})
+
+    with ThreadPoolExecutor(3) as threads:
+        for query in ids:
+            threads.submit(sleep, query)
+        try:
+            until(lambda: len(running()) == 3)
+            shard.stop_older(Lease(epoch=10))
+            assert running() == sorted(ids[1:])
+        finally:
+            server.execute("KILL QUERY WHERE query_id IN {ids:Array(String)} SYNC", {"ids": ids})
 
 
 @pytest.mark.parametrize(

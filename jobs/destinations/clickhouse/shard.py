@@ -77,13 +77,13 @@ class Shard:
         return f"batchmerge-{hashlib.sha256(self.store.name.encode()).hexdigest()[:16]}-"
 
     def stop_older(self, held: Lease) -> None:
-        """Stops inserts that passed the fence before the lease was taken over."""
+        """Stops inserts that passed the fence before the lease was taken over; a newer owner's go on."""
         sql = render(
             "clickhouse",
             "queries_kill",
             cluster=self.layout.cluster,
             prefix=self.query_prefix,
-            own=f"{self.query_prefix}{held.epoch}-",
+            epoch=held.epoch,
         )
         retried(lambda: self.server.execute(sql))
 
