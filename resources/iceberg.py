@@ -201,13 +201,17 @@ class IcebergCatalog:
             with catalog_errors(where):
                 for turn in range(1, _COMMIT_TURNS + 1):
                     try:
-                        self._catalog.commit_table(table, (same_table(table), *requirements), tuple(updates))
-                        return
+                        made = self._catalog.commit_table(table, (same_table(table), *requirements), tuple(updates))
+                        break
                     except CommitFailedException:
                         if turn == _COMMIT_TURNS:
                             raise
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the table first") from lost
+        # Servers do it themselves. The commit stands whatever comes of it.
+        if self._connection.type != "rest":
+            with suppress(Exception):
+                self._catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
 
     def require_transactions(self) -> None:
         """

@@ -11,12 +11,13 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from jobs.iceberg.schema import iceberg_schema
 from resources.iceberg import IcebergCatalog
-from tests.kit.lake import lake, lake_connection
+from tests.kit.lake import files_in, lake, lake_connection
 
 ROWS = pa.table({"n": pa.array([1, 2, 3], pa.int64()), "text": ["a", "b", None]})
 
@@ -100,3 +101,14 @@ def test_metadata_of_hundreds_of_tables_is_read_once(tmp_path: Path, monkeypatch
         for number in range(60):
             assert catalog.require(f"n.t{number}").name() == ("n", f"t{number}")
     assert len(reads) == 60
+
+
+@pytest.mark.parametrize(("deletes", "left"), [("true", 3), ("false", 7)])
+def test_as_many_metadata_files_stay_as_the_table_says(tmp_path: Path, deletes: str, left: int) -> None:
+    catalog, named = lake(tmp_path), "write.metadata"
+    properties = {f"{named}.delete-after-commit.enabled": deletes, f"{named}.previous-versions-max": "2"}
+    catalog.create("n.t", iceberg_schema(ROWS.schema), properties=properties)
+    for turn in range(6):
+        update = SetPropertiesUpdate(updates={"turn": str(turn)})
+        catalog.commit(catalog.require("n.t"), [], [update])
+    assert len([path for path in files_in(catalog.require("n.t"), "metadata") if path.endswith(".json")]) == left
