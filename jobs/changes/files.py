@@ -18,7 +18,6 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import FileFormat
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import DataScan, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -26,6 +25,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
+from jobs.iceberg.readable import readable
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg_errors import catalog_errors
 
@@ -47,32 +47,31 @@ class LandedFiles:
     """The landed changes of one snapshot of the intermediate table; travels to Spark's workers.
 
     Attributes:
-        metadata: where the table's metadata file is.
+        metadata: of the table; on workers what they need of it, since it grows with every snapshot, and its file is
+            deleted fifty commits later.
         storage: its client of the file system. May hold secrets: never log it.
         operations: only changes with one of these.
         route: only changes that the table takes; None: all.
         revision: only what this batch has read again; None: only what was read first.
-        known: what the metadata file says, which grows with every snapshot; where it has not been read, as on workers,
-            `table` reads it.
     """
 
     identifier: str
-    metadata: str
+    metadata: TableMetadata = field(repr=False, compare=False)
     storage: FileIO = field(repr=False)
     snapshot: int
     operations: tuple[str, ...] = CHANGES
     route: RouteFilter | None = None
     revision: int | None = None
-    known: TableMetadata | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
-        table, at = landed.catalog.require(landed.identifier), landed.snapshot_with(newest)
-        return cls(landed.identifier, table.metadata_location, table.io, at.id, known=table.metadata)
+        # In this order: the table as it is afterwards knows the snapshot.
+        at, table = landed.snapshot_with(newest), landed.catalog.require(landed.identifier)
+        return cls(landed.identifier, table.metadata, table.io, at.id)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "known": None}
+        return {**self.__dict__, "metadata": readable(self.metadata, self.snapshot)}
 
     def taking(self, operations: Sequence[str], route: RouteFilter | None) -> LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
@@ -111,9 +110,8 @@ class LandedFiles:
         return sorted(task.file.file_path for task in tasks) if whole and rows == landed else []
 
     def table(self) -> StaticTable:
-        """The intermediate table as its metadata file says."""
-        metadata = self.known or FromInputFile.table_metadata(self.storage.new_input(self.metadata))
-        return StaticTable(("landed",), metadata, self.metadata, self.storage, NoopCatalog("landed"))
+        """The intermediate table as it was found."""
+        return StaticTable(("landed",), self.metadata, "", self.storage, NoopCatalog("landed"))
 
     def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
         """The landed changes with these operations, no dead letters; each as it was read first, or by `revision`."""

@@ -17,7 +17,6 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
@@ -28,7 +27,6 @@ from jobs.spark_tasks import Batches, numbers, report_row
 from resources import iceberg_arrow  # noqa: F401  # null lists stay null
 from resources.iceberg_errors import catalog_errors
 
-_NAME_MAPPING = "schema.name-mapping.default"
 _FILES_PER_FOLD = 16
 # Smaller in both. What a writer ends is larger in one of them, but for the last file of a fold: so the same rows are
 # not folded again and again.
@@ -81,7 +79,7 @@ class FoldTask:
 
     Attributes:
         where: the table, for errors.
-        metadata: of the table; no snapshots are needed.
+        metadata: of the table (`jobs.iceberg.readable`).
     """
 
     where: str
@@ -110,10 +108,3 @@ class FoldTask:
         found = DataFile.from_args(content=content, file_path=path, file_format=parquet, partition=group.partition)
         found.spec_id = self.files.spec.spec_id
         return found
-
-
-def readable(metadata: TableMetadata) -> TableMetadata:
-    """What a task needs of a table's metadata to read its files: those without field ids by name, and no history."""
-    mapping = {_NAME_MAPPING: create_mapping_from_schema(metadata.schema()).model_dump_json()}
-    left_out: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}
-    return metadata.model_copy(update={**left_out, "properties": {**mapping, **metadata.properties}})

@@ -17,10 +17,11 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.folding import FoldTask, Group, foldable, readable
+from jobs.iceberg.folding import FoldTask, Group, foldable
 from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
 from jobs.iceberg.new_files import writes_parquet
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
+from jobs.iceberg.readable import readable
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
 from resources.errors import CommitFailed

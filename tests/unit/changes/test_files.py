@@ -82,8 +82,7 @@ def landing(lake: IcebergCatalog) -> Landing:
 
 @pytest.fixture
 def files(landing: Landing) -> LandedFiles:
-    """As they get to a worker."""
-    return copied(LandedFiles.up_to(BATCH, landing))
+    return LandedFiles.up_to(BATCH, landing)
 
 
 def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
@@ -91,13 +90,27 @@ def places(files: LandedFiles, piece: Any) -> list[tuple[int, int]]:
     return list(zip(rows.at(["batchNumber"]).to_pylist(), rows.at(["i"]).to_pylist(), strict=True))
 
 
-def test_the_metadata_is_read_again_on_workers_alone(landing: Landing) -> None:
-    """It grows with every snapshot: a run knows it already, and does not send it along."""
-    known = LandedFiles.up_to(BATCH, landing)
-    Path(known.metadata.removeprefix("file://")).unlink()
-    assert places(known, of_partition(1, 1, P0, OffsetRange(101, 103))) == [(1, 1), (1, 2)]
-    with pytest.raises(StorageError):
-        places(copied(known), of_batches(1, 1))
+def test_workers_need_no_metadata_file(files: LandedFiles, landing: Landing) -> None:
+    """Fifty commits later it is gone; and what they get does not grow with every snapshot."""
+    Path(landing.catalog.require("landing.flow").metadata_location.removeprefix("file://")).unlink()
+    sent = copied(files)
+    assert [s.snapshot_id for s in sent.metadata.snapshots] == [files.snapshot]
+    for one in (files, sent):
+        assert places(one, of_partition(1, 1, P0, OffsetRange(101, 103))) == [(1, 1), (1, 2)]
+
+
+@dataclass(frozen=True)
+class BusyLanding(Landing):
+    """Another batch is landed meanwhile."""
+
+    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
+        self.catalog.require(self.identifier).append(pa.Table.from_pylist([row(3, 0)], schema=SCHEMA))
+        return super().snapshot_with(newest)
+
+
+def test_the_snapshot_is_one_that_the_metadata_knows(landing: Landing) -> None:
+    files = LandedFiles.up_to(BATCH, BusyLanding(landing.catalog))
+    assert places(files, of_batches(3, 3)) == [(3, 0)]
 
 
 def test_a_piece_of_a_partition_is_its_offsets_in_one_batch_in_order(files: LandedFiles) -> None:
@@ -170,21 +183,16 @@ def _rows(piece: LandedSlice) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("route", [None, RouteFilter(topics=("t",))])
-def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFilter | None, tmp_path: Path) -> None:
+def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFilter | None) -> None:
     snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
     files = files.taking(CHANGES, route)
     planned = PlannedFiles.of(files, [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])])
     assert planned.files
     planned = copied(planned)
     scanned = replace(planned, files=None)
-    metadata = Path(files.metadata.removeprefix("file://"))
-    # Readers do without the table's metadata.
-    away = metadata.rename(tmp_path / "away.json")
-    found = [planned.read(*piece) for piece in PIECES[:-1]]
-    away.rename(metadata)
-    for piece, rows in zip(PIECES, [*found, planned.read(*PIECES[-1])], strict=True):
-        assert _rows(rows) == _rows(scanned.read(*piece)), piece
-    assert len(found[0]) == (10 if route is None else 7)
+    for piece in PIECES:
+        assert _rows(planned.read(*piece)) == _rows(scanned.read(*piece)), piece
+    assert len(planned.read(*PIECES[0])) == (10 if route is None else 7)
 
 
 def _ids(*pieces: LandedSlice) -> list[tuple[int, int, str | None]]:
@@ -235,6 +243,7 @@ def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
 
 
 def test_files_that_are_gone_are_named_and_no_traceback(files: LandedFiles) -> None:
-    Path(files.metadata.removeprefix("file://")).unlink()
+    (newest,) = [s for s in files.metadata.snapshots if s.snapshot_id == files.snapshot]
+    Path(newest.manifest_list.removeprefix("file://")).unlink()
     with pytest.raises(StorageError, match=r"landing\.flow"):
         files.read(of_batches(1, 2))
