@@ -25,6 +25,9 @@ from pyiceberg.exceptions import (
 
 from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, StorageError, Unavailable
 
+# pyiceberg and REST servers check this after the requirements, and not as one of them. (Servers without the mend of
+# apache/iceberg#15001 answer 400.)
+_SEQUENCE, _TAKEN = "older than last sequence number", "another commit took this one's sequence number"
 _LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
 # What PostgreSQL and MySQL say of a user, a password or a host that may not connect.
 _REFUSED = re.compile(
@@ -42,10 +45,9 @@ def catalog_errors(where: str) -> Iterator[None]:
     except CommitStateUnknownException as problem:
         raise CommitStateUnknown(str(problem), where=where) from problem
     except ValueError as problem:
-        # pyiceberg checks this after the requirements, and not as one of them.
-        if "older than last sequence number" not in str(problem):
+        if _SEQUENCE not in str(problem):
             raise
-        raise CommitFailed("another commit took this one's sequence number", where=where) from problem
+        raise CommitFailed(_TAKEN, where=where) from problem
     except sqlalchemy.exc.OperationalError as problem:
         if _REFUSED.search(str(problem.orig)):
             raise ConfigurationError(
@@ -84,12 +86,19 @@ def catalog_errors(where: str) -> Iterator[None]:
             where=where,
             remedy="correct `credential` of its connection (or the token in `properties`), or the user's rights",
         ) from None
-    except RESTError as problem:  # its text is the server's, which may repeat what it was sent
-        raise ConfigurationError(
-            f"the catalog refuses the request ({type(problem).__name__})",
-            where=where,
-            remedy="check `uri` and `warehouse` of its connection, and the catalog's log",
-        ) from None
+    except RESTError as problem:
+        raise _refused(problem, where) from None
+
+
+def _refused(problem: RESTError, where: str) -> CommitFailed | ConfigurationError:
+    """Its text is the server's, which may repeat what it was sent."""
+    if _SEQUENCE in str(problem):
+        return CommitFailed(_TAKEN, where=where)
+    return ConfigurationError(
+        f"the catalog refuses the request ({type(problem).__name__})",
+        where=where,
+        remedy="check `uri` and `warehouse` of its connection, and the catalog's log",
+    )
 
 
 def _is_of_requests(problem: OSError) -> bool:

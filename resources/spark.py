@@ -216,6 +216,7 @@ _CONFLICT = (
     "Missing required files to delete",
     "Deleted manifest .* could not be found in the latest snapshot",
     "Cannot determine history between",
+    "older than last sequence number",
     r"Cannot use branch \(does not exist\)",
     "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",
 )

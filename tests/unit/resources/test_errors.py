@@ -12,7 +12,7 @@ import pytest
 import requests
 import sqlalchemy.exc
 from confluent_kafka import KafkaError, KafkaException
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
+from pyiceberg.exceptions import BadRequestError, CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyspark.errors import AnalysisException as LocalAnalysisException
 from pyspark.errors.exceptions.base import RetriesExceeded
 from pyspark.errors.exceptions.connect import (
@@ -64,6 +64,9 @@ def test_error_without_where_and_remedy_is_what_happened() -> None:
     assert str(OffsetsGone("offset 3 is gone")) == "offset 3 is gone"
 
 
+_LATE = "snapshot with sequence number 7 older than last sequence number 7"
+
+
 # ---- catalog --------------------------------------------------------------------------------------------------------
 
 
@@ -71,6 +74,9 @@ def test_error_without_where_and_remedy_is_what_happened() -> None:
     ("raised", "becomes"),
     [
         (CommitFailedException("branch main has changed"), CommitFailed),
+        (ValueError(f"Cannot add {_LATE}"), CommitFailed),
+        (BadRequestError(f"ValidationException: Cannot add {_LATE}"), CommitFailed),
+        (BadRequestError("secret"), ConfigurationError),
         (CommitStateUnknownException("lost"), CommitStateUnknown),
         (
             sqlalchemy.exc.OperationalError("UPDATE secret", {"p": "secret"}, Exception("database is locked")),
@@ -143,6 +149,9 @@ class Lost(grpc.RpcError):
         pytest.param(SparkException("[OPERATION_CANCELED] x"), Interrupted, id="a newer run"),
         pytest.param(UnknownException("Cannot commit: stale"), CommitFailed, id="lost commit"),
         pytest.param(UnknownException("Found conflicting files that"), CommitFailed, id="conflict"),
+        pytest.param(
+            UnknownException(f"ValidationException: Cannot add {_LATE}"), CommitFailed, id="lost sequence number"
+        ),
         pytest.param(
             AnalysisException("[TABLE_OR_VIEW_NOT_FOUND] The table or view `a`.`branch_attempt--x` cannot be found."),
             CommitFailed,
