@@ -50,8 +50,8 @@ class Append(TableCommit):
         return found.snapshot_id if found else None
 
     def _found(self) -> Found:
-        written_for = self.files.schema.schema_id
         self._reload()
-        if self._added and self._table.metadata.current_schema_id != written_for:
+        # `files` are as they were when they were written, if any were.
+        if self._added and self._table.metadata.current_schema_id != self.files.schema.schema_id:
             raise CommitFailed("the table's columns changed while the batch was written", where=self.identifier)
         return Found(self._added)

@@ -26,6 +26,7 @@ _OPEN_PARTITIONS = 32
 # zstd is set up again for each column of each file, at the cost of hundreds of rows, by readers too. So where it is the
 # codec, as it is of every table that Iceberg made, files of so few bytes (in Arrow's form) have another one.
 _SMALL_BYTES, _OF_SMALL = 1 << 20, "snappy"
+_WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
 # A column whose values mostly differ costs time and space with a dictionary; looked at in the first rows only.
 _LOOKED_AT = 10_000
 
@@ -134,14 +135,14 @@ class _OpenFile:
 def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[str, Any]:
     """Parquet's options by the table's properties, with Iceberg's defaults."""
     codec = files.properties.get(_PARQUET + "compression-codec", "zstd").lower()
-    level = files.properties.get(_PARQUET + "compression-level")
-    if codec == "zstd" and level in (None, "null") and rows.nbytes < _SMALL_BYTES:
+    level = files.properties.get(_PARQUET + "compression-level", "null")
+    if codec == "zstd" and level == "null" and rows.nbytes < _SMALL_BYTES:
         codec = _OF_SMALL
     bloom = _PARQUET + "bloom-filter-enabled.column."
     blooms = [c.path for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
     return {
         "compression": "none" if codec == "uncompressed" else codec,
-        "compression_level": int(level) if level not in (None, "null") else None,
+        "compression_level": None if level == "null" or codec in _WITHOUT_LEVELS else int(level),
         "data_page_size": files.number(_PARQUET + "page-size-bytes", 1 << 20),
         "dictionary_pagesize_limit": files.number(_PARQUET + "dict-size-bytes", 2 << 20),
         "max_rows_per_page": files.number(_PARQUET + "page-row-limit", 20_000),

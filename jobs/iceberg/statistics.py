@@ -7,8 +7,10 @@ structs, and those are what readers of landed rows prune by: `kafka.partition`, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -28,7 +30,8 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
-_METRICS = "write.metadata.metrics."
+_LOG = logging.getLogger("batchmerge")
+_METRICS, _USUAL = "write.metadata.metrics.", "truncate(16)"
 _NONE = MetricsMode(MetricModeTypes.NONE)
 _WITH_BOUNDS = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
@@ -80,15 +83,25 @@ def leaves(schema: Schema) -> list[Leaf]:
 
 def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, MetricsMode]:
     """By field id what is kept of a column. Of very wide tables only of the first columns, those of structs last."""
-    default = properties.get(_METRICS + "default", "truncate(16)")
+    default = _mode(properties.get(_METRICS + "default", _USUAL)) or match_metrics_mode(_USUAL)
     most = int(properties.get(_METRICS + "max-inferred-column-defaults", "100"))
     first = sorted(columns, key=lambda column: column.name.count("."))[:most]
     known = columns if _METRICS + "default" in properties else first
-    found = {column.id: match_metrics_mode(default) for column in known}
+    found = {column.id: default for column in known}
     for column in columns:
-        if own := properties.get(f"{_METRICS}column.{column.name}"):
-            found[column.id] = match_metrics_mode(own)
+        if (own := properties.get(f"{_METRICS}column.{column.name}")) and (mode := _mode(own)):
+            found[column.id] = mode
     return found
+
+
+@cache
+def _mode(text: str) -> MetricsMode | None:
+    """None where Iceberg has no such mode: then the default is taken, as by its own writers."""
+    try:
+        return match_metrics_mode(text)
+    except ValueError:
+        _LOG.warning("`%s*` of a table is %s, which is no mode: the default is taken", _METRICS, text)
+        return None
 
 
 def column_statistics(

@@ -246,6 +246,14 @@ def test_pipeline_that_gave_its_table_away_finds_nothing_of_it(catalog: IcebergC
     assert now(catalog) == committed(10)
 
 
+def test_table_whose_files_are_no_parquet_can_be_given_away(catalog: IcebergCatalog) -> None:
+    advance(catalog, None, committed(1))
+    with catalog.require(NAME).transaction() as change:
+        change.set_properties({"write.format.default": "orc"})
+    HandOver(catalog, NAME, "p", committed(1)).to("q")
+    assert now(catalog) is None
+
+
 def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:
     catalog.require(NAME).append(MORE)
     catalog.require(NAME).manage_snapshots().create_branch(

@@ -140,6 +140,16 @@ def test_statistics_are_those_of_pyiceberg_and_of_structs_too(lake: IcebergCatal
         pytest.param(
             {"write.metadata.metrics.max-inferred-column-defaults": "2"}, {"id", "name"}, id="the first of many"
         ),
+        pytest.param(
+            {"write.metadata.metrics.default": "counts", "write.metadata.metrics.column.id": "all"},
+            set[str](),
+            id="unknown, of a column",
+        ),
+        pytest.param(
+            {"write.metadata.metrics.default": "all"},
+            {"id", "name", "at", "day", "price", "ratio", "raw", "place.topic", "place.offset", "place.o.d-d"},
+            id="unknown",
+        ),
     ],
 )
 def test_metrics_by_the_tables_properties(lake: IcebergCatalog, properties: dict[str, str], bounded: set[str]) -> None:
@@ -205,6 +215,9 @@ def test_files_are_rolled_by_size_where_the_table_says(lake: IcebergCatalog) -> 
         ({"codec": "zstd"}, 1_000, "ZSTD"),
         ({"codec": "zstd", "level": "9"}, 1, "ZSTD"),
         ({"codec": "gzip"}, 1, "GZIP"),
+        ({"codec": "gzip", "level": "9"}, 1, "GZIP"),
+        ({"codec": "snappy", "level": "9"}, 1, "SNAPPY"),
+        ({"codec": "uncompressed", "level": "9"}, 1, "UNCOMPRESSED"),
     ],
 )
 def test_small_files_are_quick_to_open(lake: IcebergCatalog, named: dict[str, str], times: int, codec: str) -> None:
