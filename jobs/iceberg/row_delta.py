@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.typedef import Record
 
 from jobs.iceberg.append import Append
 from jobs.iceberg.folding import FoldTask, Group, foldable
@@ -158,9 +157,6 @@ class RowDelta(Append):
         return Found(found.files, deletes=self._delete_files(kept), removed=removed)
 
     def _delete_files(self, deletes: Sequence[NewDeletes]) -> list[DataFile]:
-        spec = self._table.spec()
-        if spec.is_unpartitioned():
-            return [file.to_file(spec.spec_id, Record()) for file in deletes]
         wanted = {file.data_file for file in deletes}
         partitions = {f.file_path: (f.spec_id, f.partition) for f in self._base_data if f.file_path in wanted}
         if len(partitions) < len(wanted):

@@ -288,6 +288,21 @@ def test_a_table_with_files_of_an_older_partition_spec_is_not_taken(lake: Iceber
     assert not can_be_taken(lake.require(NAME))
 
 
+def test_deletes_are_in_the_partition_of_their_data_file_whatever_the_spec_is_now(lake: IcebergCatalog) -> None:
+    create(lake, ["name"])
+    first = begin(lake, 0)
+    add(first, [(1, "a"), (2, "a")])
+    publish(first, 1)
+    delta = begin(lake, 1)
+    remove(lake, delta, [0])
+    with lake.require(NAME).update_spec() as update:
+        update.remove_field("name")
+    publish(delta, 2)
+    table = lake.require(NAME)
+    deletes = live_files(table, table.metadata.current_snapshot_id or 0, ManifestContent.DELETES)
+    assert [(file.spec_id, file.partition[0]) for file in deletes] == [(0, "a")]
+
+
 @pytest.mark.parametrize(
     "wanted", [[(1,), (4,)], [(1, "a"), (4, "x"), (2, "b"), (None, "n")]], ids=["one column", "two"]
 )
