@@ -42,6 +42,9 @@ def key_columns(chain: Chain, given: dict[str, str], whole: str) -> dict[str, st
         given: by the names that records or tables have; empty where they are not known.
         whole: the column that has the whole key, if any.
     """
+    if chain.key and whole and whole not in chain.key:
+        chain.key_todo.append(f"{whole}: the sink's column of the key, made of {', '.join(chain.key)}, gets no values; "
+                              "make it in source.transform if the table needs it")  # fmt: skip
     named = {chain.key_names.get(column, column): kind for column, kind in given.items()}
     if chain.key_field is None:
         return named

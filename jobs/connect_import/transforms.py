@@ -13,7 +13,7 @@ from jobs.connect_import.key_steps import key_step
 from jobs.connect_import.known import struct_columns
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
-from jobs.connect_import.steps import STEPS, Step, renames_of
+from jobs.connect_import.steps import DONE, STEPS, Step, renames_of
 from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
@@ -159,7 +159,7 @@ def _conditionally(chain: Chain, step: Step, options: Options, when: str) -> str
     done = step(chain, options)
     chain.keep_operation()
     chain.only_when(when, was)
-    return done
+    return done if step is route else DONE
 
 
 def _filter(chain: Chain, transform: Transform) -> str:

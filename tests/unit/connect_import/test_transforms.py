@@ -359,7 +359,8 @@ def test_the_key_that_a_table_has_as_a_column() -> None:
 
 def test_key_out_of_the_value() -> None:
     options = chain((KAFKA + "ValueToKey", {"fields": "id"}), (KAFKA + "ExtractField$Key", {"field": "id"}))
-    _, spec = made({**BIGQUERY, "topics": "t", **options}, COLUMNS)
+    imported, spec = made({**BIGQUERY, "topics": "t", **options}, COLUMNS)
+    assert [line.split(":")[0] for line in imported.todo] == ["key"]
     assert spec.changes.key is not None
     assert (spec.changes.key.columns, spec.changes.key.source) == (["id"], "value")
 
