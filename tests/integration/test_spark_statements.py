@@ -61,10 +61,10 @@ def test_row_without_a_batch_may_be_of_any_topic_of_its_name(mode: str, spark: S
         """SELECT * FROM VALUES ('t', 0, 0L, null, 5), ('t', 0, 1L, null, 5), ('t', 0, 2L, 1L, 5)
         AS t(`_topic`, `__partition`, `_offset`, `_batch`, `id`)"""
     )
-    rows = """SELECT batch AS `__batch`, at AS `__i`, op AS `__op`, 5 AS `id`, 't' AS `_topic`, 0 AS `__partition`,
+    rows = """SELECT batch AS `__batch`, at AS `__i`, 'upsert' AS `__op`, 5 AS `id`, 't' AS `_topic`,
+        0 AS `__partition`,
         at AS `_offset`, named_struct('topic', 't', 'partition', 0, 'offset', at) AS `__kafka`
-        FROM VALUES (1L, 0L, 'upsert'), (2L, 0L, 'upsert'), (2L, 1L, 'upsert'), (2L, 2L, 'upsert')
-        AS r(batch, at, op)"""
+        FROM VALUES (1L, 0L), (2L, 0L), (2L, 1L), (2L, 2L) AS r(batch, at)"""
     text = render(
         "spark",
         "missing_rows",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,12 @@ class IcebergKind(Kind[IcebergTable]):
         from jobs.destinations.iceberg.columns import table_columns
 
         return table_columns(spec, table)
+
+    def tombstones(self, spec: PipelineSpec, table: IcebergTable) -> str | None:
+        """Each branch has its own: what is deleted on one of them may stand on the other."""
+        name = super().tombstones(spec, table)
+        branch = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}", table.branch)
+        return name if name is None or branch == "main" else f"{name}__{branch}"
 
     def mistakes(self, spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
         from jobs.destinations.iceberg.rules import mistakes

@@ -137,6 +137,12 @@ def test_order_of_deletes_is_not_that_of_a_table_before(made_by: str, lake: Iceb
     assert lake.require(found.tombstones).metadata.table_uuid == after
 
 
+def test_each_branch_has_an_order_of_deletes_of_its_own(lake: IcebergCatalog) -> None:
+    """Deletes on one of them hide no rows on the other."""
+    names = [destination(lake, order_by="version", branch=b).tombstones for b in ("main", "staging", "a/b", "a.b")]
+    assert names == ["n.t__tombstones", *(f"n.t__tombstones__{b}" for b in ("staging", "a_2fb", "a_2eb"))]
+
+
 def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
     """Else a table that is made again would lack rows that were deleted before."""
     found = destination(lake, order_by="version")
