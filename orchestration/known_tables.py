@@ -33,7 +33,7 @@ class KnownTable:
     @property
     def label(self) -> str:
         """As `status` and the metrics call it."""
-        return f"{self.table.kind} {self.table.table}"
+        return self.table.title
 
 
 def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:

@@ -63,7 +63,7 @@ def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
         ConfigurationError: there is none, or more than one.
     """
     known = {"/".join(table_key(table).path): table for table in spec.tables}
-    found = [t for key, t in known.items() if text in (key, t.table, f"{t.kind} {t.table}")]
+    found = [t for key, t in known.items() if text in (key, t.table, t.title, f"{t.kind} {t.table}")]
     if len(found) != 1:
         problem = "more than one table" if found else "no table"
         remedy = f"name one of {', '.join(known)}"

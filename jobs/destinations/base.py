@@ -78,8 +78,8 @@ class Destination(ABC):
 
     @property
     def name(self) -> str:
-        """Kind and table, as people read it: ``iceberg air.flights``."""
-        return f"{self.table.kind} {self.table.table}"
+        """As people read it (`Table.title`)."""
+        return self.table.title
 
     @cached_property
     def row_columns(self) -> list[RowColumn]:

@@ -105,6 +105,15 @@ class Table(Spec):
         return name in declared
 
     @property
+    def title(self) -> str:
+        """Kind and table, as people read it; with the connection where that is not the usual one.
+
+        No two tables of a pipeline have the same: ``iceberg air.flights``, ``iceberg air.flights on lake2``.
+        """
+        other = "" if self.on_usual_connection else f" on {self.connection}"
+        return f"{self.kind} {self.table}{other}"
+
+    @property
     def on_usual_connection(self) -> bool:
         """It names the connection that tables of its kind have by default."""
         return bool(self.connection == type(self).model_fields["connection"].default)

@@ -21,7 +21,7 @@ def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[t
 
     wrong = []
     for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):
-        found = {f"{table.kind} {table.table}": verdict for table, verdict in group}
+        found = {table.title: verdict for table, verdict in group}
         if len({verdict.rows for verdict in found.values()}) > 1:
             said = ", ".join(f"{name} has {verdict.rows} rows{_refused(verdict)}" for name, verdict in found.items())
             wrong.append(f"at batch {batch}: {said}{_remedy(pipeline, list(found.values()))}")

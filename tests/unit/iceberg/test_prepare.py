@@ -143,6 +143,12 @@ def test_each_branch_has_an_order_of_deletes_of_its_own(lake: IcebergCatalog) ->
     assert names == ["n.t__tombstones", *(f"n.t__tombstones__{b}" for b in ("staging", "a_2fb", "a_2eb"))]
 
 
+def test_tables_of_one_name_on_two_connections_have_names_of_their_own(lake: IcebergCatalog) -> None:
+    """By the name a table has its Spark session, its transactions and its place among the tables of a pipeline."""
+    names = [destination(lake, connection=connection).name for connection in ("lake", "lake2")]
+    assert names == ["iceberg n.t", "iceberg n.t on lake2"]
+
+
 def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
     """Else a table that is made again would lack rows that were deleted before."""
     found = destination(lake, order_by="version")
