@@ -157,6 +157,31 @@ def test_lost_intermediate_table_and_changed_meaning(
         changed.replay("upsert", 1, 5)
 
 
+def test_changed_key_has_a_column_that_is_new(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    """Rows of before are looked through for it."""
+    flow = Flow(topic(), ["delete", "upsert"])
+
+    def by(*columns: str) -> dict[str, object]:
+        key = {"columns": columns, "source": "value", "nulls": "match"}
+        return {"key": key, "op": {"field": "op"}, "order_by": "arrival"}
+
+    engine, servers = Engine(flow, connections, spark).edited(changes=by("id", "name")), bootstrap(connections)
+    produce(servers, flow.topic, [put(1, "a"), put(1, "b"), put(2, "c")])
+    engine.advance()
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    value = {**source["value"], "columns": {**COLUMNS, "region": "string"}}
+    changed = engine.edited(changes=by("id", "region"), source={**source, "value": value})
+    code, said = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, said
+    produce(servers, flow.topic, [put(2, "d", region="eu"), put(1, "e", "d", region="eu")])
+    changed.advance()
+    for mode in flow.modes:
+        assert changed.read(mode) == [row(1, "a"), row(1, "b"), row(2, "c"), row(2, "d")]
+
+
 def test_refusals_and_exit_codes(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:

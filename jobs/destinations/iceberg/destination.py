@@ -167,6 +167,7 @@ class IcebergDestination(ReducedDestination):
         summary = self._summary(step)
         duplicates: int | None = None
         if can_be_taken(table) and changes.truncated_below is None:
+            table = self._with_present_columns(table, step.before)
             delta = self._commit(RowDelta, step.before, context.transaction, table)
             failpoint("merge.begun")
             with spark_errors(self.name):
@@ -187,6 +188,16 @@ class IcebergDestination(ReducedDestination):
         if context.transaction is None:
             failpoint("merge.published")
         return Merged(counts, str(snapshot), clock.seconds, duplicates)
+
+    def _with_present_columns(self, table: Table, before: CommittedState | None) -> Table:
+        """Rows are looked up in a snapshot, which Spark reads by the schema of its time: without columns that the table
+        has got since. So there has to be a newer one."""
+        head = table.snapshot_by_name(self.table.branch)
+        if head is None or head.schema_id == table.metadata.current_schema_id:
+            return table
+        stamp = self._commit(Append, before, table=table)
+        stamp.publish_append(before.to_properties() if before else {}, {})
+        return self.catalog.require(self.table.table)
 
     def _commit(
         self,
