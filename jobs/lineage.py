@@ -40,6 +40,11 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
     return found
 
 
+def incarnation(topic: str, batch: int, recreated: RecreatedTopics) -> int:
+    """Which of the topics of its name a record of this batch is of; in SQL ``incarnation.sql.j2``."""
+    return sum(batch >= first for first in recreated.get(topic, ()))
+
+
 def bound_topics(recreated: RecreatedTopics) -> dict[str, str]:
     """What statements that distinguish topics of one name are bound to (``incarnation.sql.j2``)."""
     return {f"recreated_{number}": topic for number, topic in enumerate(recreated)}
@@ -162,6 +167,12 @@ def _check_starts(table: str, before: CommittedState, reached: str, after: Lande
 def _broken(table: str, committed: CommittedState, what: str, **facts: object) -> LineageBroken:
     remedy = choices(committed.pipeline)
     return LineageBroken(what, where=table, remedy=remedy, committed=committed.batch_number, **facts)
+
+
+def of_one_meaning(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
+    """The last of these batches: those that were landed with the same `changes`. Keys of older ones are other keys."""
+    others = [n for n, b in enumerate(batches) if b.batch.spec_hash != batches[-1].batch.spec_hash]
+    return list(batches[others[-1] + 1 if others else 0 :])
 
 
 def check_generation(

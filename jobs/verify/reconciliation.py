@@ -11,6 +11,7 @@ from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
+from jobs.lineage import bound_topics, of_one_meaning
 from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
@@ -88,25 +89,37 @@ class _Comparison:
         # Columns that some changes leave as they were.
         self._unchanged: tuple[RowColumn, ...] = ()
         self._refused = destination.refused_places(self._spark)
+        self._recreated = pipeline.intermediate.recreated()
+        self._batch = next((c.name for c in self._columns if c.path == ("batchNumber",)), None)
         self._keys = _keys(self._columns, destination.table)
+        if self._recreated and not self._by_key and self._batch is None:
+            # Rows of two topics may have the same offset.
+            self._keys = []
         # Rows of records that have several readings are as one of them says.
         self._stays_as_read = False
 
+    @property
+    def _by_key(self) -> bool:
+        """Rows are identified by their key, and not by where they came from."""
+        return self._destination.table.mode.startswith("upsert")
+
     def run(self, limit: int) -> Verdict:
         landed = self._pipeline.intermediate.landed()
-        merged = [b for b in landed.batches if b.number <= self._state.batch_number]
+        known = [b for b in landed.batches if b.number <= self._state.batch_number]
+        merged = of_one_meaning(known)
+        complete = landed.complete and len(merged) == len(known)
         if not merged:
             return Verdict(self._state.batch_number, left_out=["all: retention has removed the landed batches"])
         rows, refused = self._reader.count(), sum(self._destination.refused().values())
-        duplicates = self._reader.duplicate_keys() if self._destination.table.mode.startswith("upsert") else None
+        duplicates = self._reader.duplicate_keys() if self._by_key else None
         wrong, beside = list[str](), 0
         # Of records that were not landed, a row may be right.
-        whole = landed.complete and from_the_first(merged)
+        whole = complete and from_the_first(merged, self._recreated)
         skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
         with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
             self._views = _Views(*names)
             self._expect(merged)
-            if landed.complete:
+            if complete:
                 expected = self._spark.table(self._views.expected)
                 should, may = expected.where("__expected").count(), expected.where("__may").count()
                 # Of rows that were refused and skipped nothing is kept: so many may be missing.
@@ -126,7 +139,7 @@ class _Comparison:
         landed = self._pipeline.intermediate
         reduction = Reduction.of_state(spec, table, self._columns, landed, merged, merged[0].number)
         # Where an order is named, the largest value that was ever read has won.
-        newest_wins = table.mode.startswith("upsert") and not spec.changes.ordered_by
+        newest_wins = self._by_key and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins
         if may_leave_unchanged(spec, table, landed):
             reduction = reduction.with_unchanged(self._spark)
@@ -144,6 +157,7 @@ class _Comparison:
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
         """Compares rows by value; says in `wrong` what is not right, and gives their number."""
         spans, values = self._spans(merged), self._reader.values
+        recreated = {} if self._by_key else self._recreated
         text = render(
             "spark",
             "compared_rows",
@@ -154,10 +168,12 @@ class _Comparison:
             compared_in_python=[c.name for c in values.compared_in_python],
             keys=self._keys,
             unchanged=[c.name for c in self._unchanged],
+            batch=self._batch,
+            recreated=list(recreated.values()),
         )
         with self._reader.rows(self._spark, limit) as rows:
             rows.createOrReplaceTempView(self._views.found)
-            found = judged(self._spark.sql(text), values)
+            found = judged(self._spark.sql(text, args=bound_topics(recreated)), values)
         if found.unknown and (spans or whole):
             wrong += [f"{found.unknown} rows that no landed change explains"]
         wrong += [f"{found.deleted} rows that landed changes have deleted"] if found.deleted else []
@@ -167,10 +183,11 @@ class _Comparison:
 
     def _spans(self, merged: Sequence[LandedBatch]) -> list[str] | None:
         """The offsets that were landed, as a view; None where the rows do not say where they came from."""
-        if self._destination.table.mode.startswith("upsert"):
+        if self._by_key:
             return None
-        rows = [(*tp, span.start, span.end) for tp, found in landed_spans(merged).items() for span in found]
-        columns = "topic string, partition int, first long, end long"
+        places = landed_spans(merged, self._recreated).items()
+        rows = [(*tp, number, span.start, span.end) for (tp, number), found in places for span in found]
+        columns = "topic string, partition int, incarnation int, first long, end long"
         self._spark.createDataFrame(rows, columns).createOrReplaceTempView(self._views.spans)
         return [self._views.spans]
 

@@ -10,6 +10,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
+from jobs.lineage import of_one_meaning
 from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from resources.spark import spark_errors
@@ -33,7 +34,7 @@ def stale_keys(
     """
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
-    landed = [b for b in known if b.number <= state.batch_number]
+    landed = of_one_meaning([b for b in known if b.number <= state.batch_number])
     places = destination.refused_places(spark)
     if not landed or not (places or any(b.counts.quarantined for b in landed)):
         return 0

@@ -81,6 +81,9 @@ def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
     table.merge()
     expected = model.expected(recreated.records, target.mode)
     assert table.rows() == expected
+    verdict = table.verify()
+    compared = "batch" in metadata or target.mode.startswith("upsert")
+    assert (verdict.wrong, verdict.compared) == ([], len(expected) if compared else 0)
     table.remove(below=5)
     if target.mode.startswith("upsert") or can_tell:
         assert table.replay(1, 3)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.retry import retry
+from jobs.verify.reconciliation import reconcile
 from orchestration.cli.instance import dagster_instance
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
@@ -160,7 +161,7 @@ def test_lost_intermediate_table_and_changed_meaning(
 def test_changed_key_has_a_column_that_is_new(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:
-    """Rows of before are looked through for it."""
+    """Rows of before are looked through for it; and they are as the old key made them."""
     flow = Flow(topic(), ["delete", "upsert"])
 
     def by(*columns: str) -> dict[str, object]:
@@ -180,6 +181,7 @@ def test_changed_key_has_a_column_that_is_new(
     changed.advance()
     for mode in flow.modes:
         assert changed.read(mode) == [row(1, "a"), row(1, "b"), row(2, "c"), row(2, "d")]
+        assert reconcile(changed.pipeline, changed.destination(mode), 0).wrong == []
 
 
 def test_refusals_and_exit_codes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -11,6 +12,7 @@ import pytest
 from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.statements import Whole
 from jobs.destinations.row_values import comparable
+from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from sql import render
@@ -25,9 +27,26 @@ def _landed(*batches: dict[TopicPartition, tuple[int, int]]) -> list[LandedBatch
     return [landed(number, ranges=of) for number, of in enumerate(spans, start=1)]
 
 
-def test_ranges_next_to_each_other_are_one_span() -> None:
-    landed = _landed({A: (5, 9), B: (0, 0)}, {A: (9, 12), B: (0, 3)}, {A: (20, 22), B: (3, 3)})
-    assert landed_spans(landed) == {A: [OffsetRange(5, 12), OffsetRange(20, 22)], B: [OffsetRange(0, 3)]}
+def test_ranges_that_overlap_or_are_next_to_each_other_are_one_span() -> None:
+    landed = _landed({A: (5, 9), B: (0, 0)}, {A: (9, 12), B: (0, 3)}, {A: (20, 22), B: (3, 3)}, {A: (7, 11)})
+    assert landed_spans(landed, {}) == {
+        (A, 0): [OffsetRange(5, 12), OffsetRange(20, 22)],
+        (B, 0): [OffsetRange(0, 3)],
+    }
+
+
+def test_topics_of_one_name_have_spans_of_their_own() -> None:
+    landed = _landed({A: (0, 9)}, {A: (0, 0)}, {A: (0, 5)})
+    assert landed_spans(landed, {"t": [2]}) == {(A, 0): [OffsetRange(0, 9)], (A, 1): [OffsetRange(0, 5)]}
+    assert from_the_first(landed, {"t": [2]})
+
+
+def test_batches_of_another_meaning_are_not_judged() -> None:
+    one, two, three = _landed({A: (0, 1)}, {A: (1, 2)}, {A: (2, 3)})
+    older = replace(two, batch=replace(two.batch, spec_hash="older"))
+    assert of_one_meaning([one, older, three]) == [three]
+    assert of_one_meaning([one, two]) == [one, two]
+    assert of_one_meaning([]) == []
 
 
 @pytest.mark.parametrize(
@@ -38,10 +57,11 @@ def test_ranges_next_to_each_other_are_one_span() -> None:
         ([{A: (3, 3), B: (0, 0)}, {A: (3, 9), B: (0, 2)}], False),  # began at the end of the topic
         ([{A: (3, 3)}], False),
         ([{A: (0, 5)}, {A: (5, 5)}, {A: (8, 8)}, {A: (8, 9)}], False),  # offsets were set
+        ([{A: (0, 5)}, {A: (2, 2)}, {A: (2, 4)}], True),  # set back
     ],
 )
 def test_whether_every_record_was_landed(batches: list[dict[TopicPartition, tuple[int, int]]], every: bool) -> None:
-    assert from_the_first(_landed(*batches)) == every
+    assert from_the_first(_landed(*batches), {}) == every
 
 
 @pytest.mark.parametrize(

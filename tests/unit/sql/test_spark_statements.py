@@ -91,6 +91,8 @@ COMPARED: dict[str, Any] = {
     "columns": ["id", "it's `q`"],
     "keys": KEYS,
     "unchanged": [],
+    "batch": "_b",
+    "recreated": [],
 }
 SORTED = {**COMPACTION, "strategy": "sort", "sort_by": ["id", "it's `q`"], "target_file_mb": 64}
 
@@ -99,7 +101,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("carried_forward", {**REDUCED, "unchanged": LEFT}),
     ("count_rows", {"table": BRANCH}),
     ("compared_rows", {**COMPARED, "spans": None, "compared_in_python": ["it's `q`"], "unchanged": ["it's `q`"]}),
-    ("compared_rows", {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"]}),
+    (
+        "compared_rows",
+        {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"], "recreated": [[2, 7]]},
+    ),
     ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}),
     ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
