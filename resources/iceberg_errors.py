@@ -25,7 +25,7 @@ from pyiceberg.exceptions import (
 
 from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, StorageError, Unavailable
 
-# pyiceberg and REST servers check this after the requirements, and not as one of them. (Servers without the mend of
+# pyiceberg and REST servers check this after the requirements, and not as one of them. (Servers without the fix of
 # apache/iceberg#15001 answer 400.)
 _SEQUENCE, _TAKEN = "older than last sequence number", "another commit took this one's sequence number"
 _LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)

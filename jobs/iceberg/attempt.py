@@ -117,12 +117,6 @@ class Attempt(TableCommit):
         self._publish(head, [], mirrored, self._of_branch(head, []))
         return head
 
-    def discard(self) -> None:
-        """Gives the attempt up; its files are left to orphan removal."""
-        table = self._catalog.load(self.identifier)
-        if table and self._branch in table.metadata.refs:
-            self._catalog.commit(table, [], [RemoveSnapshotRefUpdate(ref_name=self._branch)])
-
 
 def added_files(table: Table, snapshot_id: int) -> Iterable[DataFile]:
     """The data files that this snapshot added."""

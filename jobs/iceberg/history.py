@@ -8,9 +8,9 @@ past the table's root, and not for a snapshot of before that batch (`docs/intern
 from __future__ import annotations
 
 import json
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 
 from pyiceberg.io import FileIO
@@ -19,11 +19,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
-from jobs.iceberg.state_file import STATE_FILE, Carried
-from jobs.lineage import RecreatedTopics, joined, recreated_topics
+from jobs.iceberg.state_file import Carried
+from jobs.lineage import RecreatedTopics, joined
 
-# In the summary of a snapshot that recovered dead letters: batch number to how many, as JSON.
-RECOVERED = PREFIX + "mended"
 _COMMIT_ID = PREFIX + "commit-id"
 # In the summary of a snapshot that gave the table to another pipeline: the one before. What is older is not its state.
 _GIVEN_BY = PREFIX + "given-by"
@@ -141,31 +139,20 @@ def _given_to(branch: str) -> str:
 def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedBatches:
     """The landed batches that the table's snapshots still know.
 
-    A snapshot of maintenance carries no batch and is passed over. Dead letters that were recovered since count as
-    landed.
+    A snapshot of maintenance carries no batch and is passed over.
     """
-    found, recovered = list[LandedBatch](), Counter[int]()
-    for snapshot in ancestors(table.metadata, branch):
-        report = _report(snapshot, table.io)
-        if report.pipeline != pipeline:
-            continue
-        if report.recovered:
-            recovered.update(report.recovered)
-        if landed := report.landed:
-            more = recovered[landed.number]
-            found.append(replace(landed, counts=landed.counts.with_recovered(more)) if more else landed)
-    found.reverse()
+    reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, branch)]
+    found = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
 
 
 @dataclass(frozen=True)
 class _SnapshotReport:
-    """What a snapshot says of landed batches: its own, and how many dead letters it recovered of which."""
+    """What a snapshot says of its landed batch, if it has one."""
 
     summary: Carried
     pipeline: str | None
     landed: LandedBatch | None
-    recovered: Mapping[int, int]
 
 
 def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
@@ -174,8 +161,7 @@ def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
     if known is None:
         summary = Carried(_summary(snapshot), io)
         landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
-        recovered = {int(number): count for number, count in json.loads(summary.get(RECOVERED, "{}")).items()}
-        known = _SnapshotReport(summary, summary.get(PREFIX + "pipeline"), landed, recovered)
+        known = _SnapshotReport(summary, summary.get(PREFIX + "pipeline"), landed)
         with _LOCK:
             _KNOWN[snapshot.manifest_list] = known
             while len(_KNOWN) > _MOST_KNOWN:
@@ -196,15 +182,10 @@ def landing_pipeline(metadata: TableMetadata) -> str | None:
 
 
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
-    """Topics that were recreated since the table has rows: from its property, and from snapshots of older versions,
-    which wrote neither the property nor state files."""
-    if table is None:
-        return {}
-    known = json.loads(table.metadata.properties.get(_recreated_property(pipeline, branch), "{}"))
-    summaries = [_summary(s) for s in ancestors(table.metadata, branch)]
-    ours = [s for s in summaries if s.get(PREFIX + "pipeline") == pipeline and STATE_FILE not in s]
-    states = map(CommittedState.from_properties, reversed(ours))
-    return joined(known, recreated_topics(states))
+    """Topics that were recreated since the table has rows."""
+    known = table.metadata.properties.get(_recreated_property(pipeline, branch), "{}") if table else "{}"
+    found: dict[str, list[int]] = json.loads(known)
+    return found
 
 
 def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline: str, branch: str) -> dict[str, str]:
