@@ -78,6 +78,9 @@ def _replay(
         if not batches:
             return None
         pipeline.check_generation(committed, batches)
+        # Columns may have been declared since the last run.
+        pipeline.intermediate.prepare()
+        destination.prepare()
         merged = destination.replay(pipeline.merge_context(destination), committed, batches)
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         log_refused(pipeline.name, destination.name, merged.counts)

@@ -16,6 +16,10 @@ from tests.kit.records import COLUMNS, Record, random_changes
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, asked_for, on_targets
 
 
+def put(key: int, name: str, op: str = "u") -> Record:
+    return Record(key % 2, key, {"id": key, "name": name, "amount": float(key), "op": op})
+
+
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
     """Four batches."""
@@ -41,6 +45,19 @@ def test_replay_of_landed_batches_changes_nothing_and_mends(target: Target, stor
     assert table.rows() == expected
     assert table.destination.committed() == state
     assert table.replay(7, 9) is None
+
+
+@on_targets(always="append upsert_delete")
+def test_column_that_no_run_has_brought_yet_does_not_stop_a_replay(target: Target, new_story: MakeStory) -> None:
+    story = new_story(partitions=2)
+    story.land_each([[put(1, "a")], [put(2, "b"), put(3, "c")]])
+    table = story.table(target)
+    table.merge()
+    table.remove(below=3)
+    wider = table.under(story.reading({**COLUMNS, "more": "string"}))
+    assert wider.replay(1, 2)
+    assert wider.rows() == [(1, "a", 1.0), (2, "b", 2.0), (3, "c", 3.0)]
+    assert [row["more"] for row in wider.select("more")] == [None] * 3
 
 
 @on_targets(always="append")
@@ -71,10 +88,6 @@ def test_rows_that_cannot_be_told_apart_are_not_replayed(target: Target, story: 
 
 
 # ---- from Kafka -----------------------------------------------------------------------------------------------------
-
-
-def put(key: int, name: str, op: str = "u") -> Record:
-    return Record(key % 2, key, {"id": key, "name": name, "amount": float(key), "op": op})
 
 
 # Before the pipeline: 1 to 4. Of these 2 is changed and 3 deleted by what the pipeline reads; 5 is its own.
