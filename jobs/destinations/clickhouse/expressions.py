@@ -26,12 +26,13 @@ def ttl_columns(expression: str) -> list[str]:
 
 
 def sorted_by(sorting_key: str) -> list[str]:
-    """``a, lower(b)`` sorts by the column ``a``, and by something else; none where it cannot be read."""
+    """``a, lower(b)`` or ``(a, lower(b))``: by the column ``a``, and by something else; none where it cannot be read."""
     try:
-        found = sqlglot.parse_one(f"tuple({sorting_key})", dialect="clickhouse")
+        found = sqlglot.parse_one(f"({sorting_key})", dialect="clickhouse").unnest()
     except SqlglotError:
         return []
-    return [part.name for part in found.iter_expressions() if isinstance(part, exp.Column)]
+    parts = found.expressions if isinstance(found, exp.Tuple) else [found]
+    return [part.name for part in parts if isinstance(part, exp.Column)]
 
 
 def _columns(clause: str) -> list[str]:

@@ -59,7 +59,7 @@ def _wrong(layout: Layout, present: Present) -> Iterator[str]:
 def _is_sorted(layout: Layout, present: Present) -> bool:
     """By the key columns. Expressions of them may be there as well, but by themselves do not set all keys apart."""
     keys = set(layout.keys)
-    if present.sorting_key.replace("`", "").split(", ") == layout.keys:
+    if present.sorting_key.replace("`", "").strip("()").split(", ") == layout.keys:
         return True
     # A parser of SQL, which most tables do not need.
     from jobs.destinations.clickhouse.expressions import sorted_by

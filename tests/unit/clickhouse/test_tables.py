@@ -141,6 +141,9 @@ OURS = "ReplacingMergeTree(_version, _deleted)"
         ("upsert_delete", _there("SharedReplacingMergeTree('/t', 'r\\'1', _version, _deleted)")),
         ("upsert", _there("ReplacingMergeTree(_version)")),
         ("upsert", _there(OURS)),
+        # So the server says it after an ALTER.
+        ("upsert_delete", _there(OURS, "(id)", sorting="id")),
+        ("upsert_delete", _there(OURS, "(intDiv(id, 100), `id`)", sorting="id")),
         ("upsert_delete", _there(OURS, "intDiv(id, 100), `id`", sorting="id")),
         ("upsert_delete", _there("Distributed('cluster', 'air', 'flights_local')", "", sorting="none")),
         ("append", _there("MergeTree", "at", version=None)),
