@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
@@ -64,6 +65,14 @@ class ClickHouseServer:
         self.connection = connection
         self.endpoint = endpoint
         self.where = f"clickhouse {name} ({endpoint})"
+
+    def with_time(self, seconds: int) -> ClickHouseServer:
+        """The same, with at least so long for the answer to one statement."""
+        waits = copy(self)
+        waits.connection = self.connection.model_copy(
+            update={"statement_timeout_seconds": max(seconds, self.connection.statement_timeout_seconds)}
+        )
+        return waits
 
     @property
     def _client(self) -> Client:

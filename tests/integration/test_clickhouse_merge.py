@@ -111,9 +111,8 @@ def test_taking_over_stops_older_owners_only(connections: Connections, topic: Ca
 
     def sleep(query: str) -> None:
         with suppress(Interrupted):
-            server.execute(
-                "SELECT sleepEachRow(1) FROM numbers(600)", settings={"query_id": query, "max_block_size": 1}
-            )
+            sleeping = {"query_id": query, "max_block_size": 1}
+            server.execute("SELECT sleepEachRow(1) FROM numbers(600)", settings=sleeping)
 
     with ThreadPoolExecutor(3) as threads:
         for query in ids:

@@ -125,7 +125,7 @@ class ClickHouseDestination(Destination):
             return {}
         deletes = self.spec.maintenance.clean_up.deletes and self.table.mode == "upsert_delete"
         for shard in self.shards:
-            clean_up(shard.server, self.layout, deletes and not self.layout.ordered)
+            clean_up(shard, deletes and not self.layout.ordered, self.spec.maintenance.time_limit_seconds)
         return {"endpoints": len(self.shards)}
 
     def _merged(self, results: Sequence[Inserted], began: float, changes: int) -> Merged:
