@@ -16,7 +16,7 @@ from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
-from resources.errors import LineageBroken
+from resources.errors import ConfigurationError, LineageBroken
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, rows, servers
 from tests.kit.flow import Flow
@@ -181,3 +181,21 @@ def test_upserts_are_replayed_over_a_reset_that_went_back(make: Callable[..., Ta
     assert table.read() != before
     replay_batches(table.pipeline, table.pipeline.destination(table.name), 1, last)
     assert table.read() == before
+
+
+@pytest.mark.parametrize("later", [0, 7])
+def test_upserts_whose_versions_the_table_is_past_are_refused(make: Callable[..., Table], later: int) -> None:
+    """The state is new, and so are the batches where the intermediate table is: they begin at 1 again."""
+    table = make("upsert")
+    table.grow(random_changes(1, 30, 40, 1, bad=0))
+    table.land()
+    table.merge()
+    row = f"* REPLACE (_version + bitShiftLeft(toUInt64({later}), 32) AS _version)"
+    table.server.execute(f"INSERT INTO {table.name} SELECT {row} FROM {table.name} LIMIT 1")
+    table.server.execute(f"ALTER TABLE batchmerge_state DELETE WHERE startsWith(name, '{table.pipeline.name}/')")
+    if later:
+        with pytest.raises(ConfigurationError, match=r"the table has rows of batch 8, .* end with batch 1"):
+            table.merge()
+    else:
+        table.merge()
+    assert table.read() == table.expected()

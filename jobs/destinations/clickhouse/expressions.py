@@ -26,7 +26,7 @@ def ttl_columns(expression: str) -> list[str]:
 
 
 def sorted_by(sorting_key: str) -> list[str]:
-    """``a, lower(b)`` or ``(a, lower(b))``: by the column ``a``, and by something else; none where it cannot be read."""
+    """``a, lower(b)`` or ``(a, lower(b))``: by ``a``, and by something else; none where it cannot be read."""
     try:
         found = sqlglot.parse_one(f"({sorting_key})", dialect="clickhouse").unnest()
     except SqlglotError:

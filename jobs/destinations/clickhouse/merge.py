@@ -89,6 +89,7 @@ def _claim(shard: Shard, lease: Lease | None, present: Present, newer: Sequence[
     """The lease of a table without a batch; it is there before other pipelines are looked for, and gone again where
     there is one: of two that begin at the same moment at least one sees the other."""
     if lease is None:
+        _check_versions(shard, present, newer)
         refill_until = newer[-1].number if _has_lost_its_state(shard, present, newer) else 0
         lease = shard.store.swap(None, Lease(refill_until=refill_until))
     try:
@@ -118,6 +119,26 @@ def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBa
         shard.server.connection.keeper_path,
     )
     return True
+
+
+def _check_versions(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> None:
+    """Upserts of batches that a table without a lease is past would be hidden, and nobody told.
+
+    Raises:
+        ConfigurationError: KeeperMap and the intermediate table are both new, and the table is not.
+    """
+    if not shard.layout.versioned or shard.layout.ordered or not present.rows:
+        return
+    there = shard.server.rows(render("clickhouse", "newest_batch", table=shard.layout.path))[0]["batch"]
+    if there > newer[-1].number:
+        raise ConfigurationError(
+            f"the table has rows of batch {there}, and the landed batches end with batch {newer[-1].number}: the state "
+            f"({'.'.join(shard.store.table)}, keeper_path {shard.server.connection.keeper_path}) and the landed table "
+            "are others than those that it was filled with, and newer rows would be hidden",
+            where=shard.where,
+            remedy="name state and landed table as they were, if they are still there; otherwise name a new table in "
+            "`tables`",
+        )
 
 
 def advance_of(shard: Shard, inserts: Inserts) -> Advance:
