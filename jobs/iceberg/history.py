@@ -51,10 +51,12 @@ class History:
     Attributes:
         committed: the state that rules, None for a table without a batch of this pipeline.
         undone: the newer state that was published before and is no ancestor any more: the table was rolled back.
+        is_known: False: rolled back to a snapshot whose state has expired; it may have any batch before `undone`.
     """
 
     committed: CommittedState | None
     undone: CommittedState | None
+    is_known: bool = True
 
 
 def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
@@ -81,7 +83,9 @@ def read_history(table: Table, pipeline: str, branch: str) -> History:
             found = _state(table, snapshot, branch)
             undone = published if published and published.batch_number > found.batch_number else None
             return History(found, undone)
-    return History(published, None) if _is_cut(last, tagged) else History(None, published)
+    if _is_cut(last, tagged):
+        return History(published, None)
+    return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
 
 
 def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
@@ -94,8 +98,15 @@ def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
     """
     if last is None or tagged is None:
         return last is not None and last.parent_snapshot_id is not None
-    # An ancestor of the branch's head, as old as it is, would have been met.
-    return _place(last) > _place(tagged)
+    # An ancestor of the branch's head, as old as it is, would have been met. A table that was replaced begins again.
+    return _place(last) > _place(tagged) and not _begins_from_nothing(last)
+
+
+def _begins_from_nothing(snapshot: Snapshot) -> bool:
+    """Whether all of the table's files came with it."""
+    summary = _summary(snapshot)
+    added, total = (summary.get(f"{part}-data-files") for part in ("added", "total"))
+    return snapshot.parent_snapshot_id is None and total is not None and (added or "0") == total
 
 
 def _place(snapshot: Snapshot) -> tuple[int, int]:

@@ -19,17 +19,25 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
     if found is None:
         return None
     history = read_history(found, pipeline, table.branch)
-    if history.undone and table.on_rollback == "hold":
-        at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
+    if history.undone is None:
+        return history.committed
+    undone, where = history.undone.batch_number, f"iceberg {table.table}"
+    skip = f"`skip` to go on after batch {undone} without them, or roll the table forward again"
+    if table.on_rollback == "replay" and not history.is_known and table.mode in ("append", "delete"):
         raise TableReplaced(
-            f"the table was rolled back: it stands at {at}, batch {history.undone.batch_number} was committed",
-            where=f"iceberg {table.table}",
-            remedy="set `on_rollback: replay` to merge the batches after it again, `skip` to go on after "
-            f"batch {history.undone.batch_number} without them, or roll the table forward again",
+            f"the table was rolled back: which batch it stands at is not known any more, batch {undone} was committed",
+            where=where,
+            remedy=f"`on_rollback: replay` could merge rows twice; set {skip}",
         )
-    if history.undone and table.on_rollback == "skip":
-        return history.undone
-    return history.committed
+    if table.on_rollback == "hold":
+        first = "before its first batch" if history.is_known else "a batch that is not known any more"
+        at = f"batch {history.committed.batch_number}" if history.committed else first
+        raise TableReplaced(
+            f"the table was rolled back: it stands at {at}, batch {undone} was committed",
+            where=where,
+            remedy=f"set `on_rollback: replay` to merge the batches after it again, {skip}",
+        )
+    return history.undone if table.on_rollback == "skip" else history.committed
 
 
 def commit_reference(found: Table | None, pipeline: str, branch: str, batch_number: int) -> str | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 
 from jobs.batch import LandedBatches, landed_to_properties
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.iceberg.state import committed_state
 from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
+from resources.errors import TableReplaced
 from tests.kit import history
 from tests.kit.batches import committed, landed
 
@@ -23,6 +27,7 @@ TAG = tag_name("p", "main")
 
 LINE = [(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3))]
 # Of main, at 9, the ancestors down to 8 are known.
+BEGUN = {"total-data-files": "2", "added-data-files": "2"}
 CUT = [(8, 7, OTHERS), (9, 8, OTHERS)]
 
 
@@ -56,6 +61,10 @@ def mirrored(number: int, branch: str = "main") -> dict[str, str]:
             id="the tag stands in where pyiceberg has, which names no parent that is gone",
         ),
         pytest.param(
+            [(2, 1, state(2)), (8, None, BEGUN), CUT[1]], {"main": 9, TAG: 2}, {}, None, 2,
+            id="a table that was replaced begins from nothing",
+        ),
+        pytest.param(
             [(3, 2, OTHERS), (4, 3, state(4)), (5, 4, state(5))], {"main": 3, TAG: 5}, {}, None, 5,
             id="a rollback to where the state has expired",
         ),
@@ -84,6 +93,28 @@ def test_committed_state(
     found = read_history(history.table(snapshots, refs, properties), "p", "main")
     expected = [committed(number) if number else None for number in (known, undone)]
     assert [found.committed, found.undone] == expected
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "known"),
+    [
+        ([(3, 2, OTHERS), (4, 3, state(4))], False),
+        ([(3, None, OTHERS), (4, 3, state(4))], True),
+        ([(3, None, state(3)), (4, 3, state(4))], True),
+    ],
+)
+def test_a_rollback_says_whether_it_is_known_to_which_batch(
+    snapshots: Sequence[tuple[int, int | None, dict[str, str]]], known: bool
+) -> None:
+    assert read_history(history.table(snapshots, {"main": 3, TAG: 4}), "p", "main").is_known is known
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("append", True), ("delete", True), ("upsert", False)])
+def test_rows_that_may_be_there_are_not_replayed_into_tables_with_a_row_a_change(mode: str, refused: bool) -> None:
+    found = history.table([(3, 2, OTHERS), (4, 3, state(4))], {"main": 3, TAG: 4})
+    table = IcebergTable.model_validate({"kind": "iceberg", "table": "a.b", "mode": mode, "on_rollback": "replay"})
+    with pytest.raises(TableReplaced, match="which batch it stands at is not known") if refused else nullcontext():
+        assert committed_state(found, "p", table) is None
 
 
 def test_other_pipelines_and_branches_have_states_of_their_own() -> None:
