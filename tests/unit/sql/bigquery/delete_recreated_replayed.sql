@@ -26,11 +26,11 @@ USING (
   SELECT `p`.*, `p`.`value`.`_topic` AS `taken_0`, `p`.`value`.`__partition` AS `taken_1`, `p`.`value`.`_offset` AS `taken_2`
   FROM `after` AS `p`
   LEFT JOIN (
-    SELECT DISTINCT `had`.`_topic`, `had`.`__partition`, `had`.`_offset`, CASE `had`.`_topic` WHEN @recreated_0 THEN IF(`had`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`had`.`_batch` >= 3, 1, 0) + IF(`had`.`_batch` >= 12, 1, 0) ELSE 0 END AS `incarnation`, TRUE AS `present`
+    SELECT DISTINCT `had`.`_topic`, `had`.`__partition`, `had`.`_offset`, `had`.`_batch` IS NULL AS `of_any`, CASE `had`.`_topic` WHEN @recreated_0 THEN IF(`had`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`had`.`_batch` >= 3, 1, 0) + IF(`had`.`_batch` >= 12, 1, 0) ELSE 0 END AS `incarnation`, TRUE AS `present`
     FROM `p.d.dest` AS `had`
   ) AS `h`
   ON `h`.`_topic` = `p`.`value`.`_topic` AND `h`.`__partition` = `p`.`value`.`__partition` AND `h`.`_offset` = `p`.`value`.`_offset`
-    AND `h`.`incarnation` = CASE `p`.`value`.`_topic` WHEN @recreated_0 THEN IF(`p`.`value`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`p`.`value`.`_batch` >= 3, 1, 0) + IF(`p`.`value`.`_batch` >= 12, 1, 0) ELSE 0 END
+    AND (`h`.`of_any` OR `h`.`incarnation` = CASE `p`.`value`.`_topic` WHEN @recreated_0 THEN IF(`p`.`value`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`p`.`value`.`_batch` >= 3, 1, 0) + IF(`p`.`value`.`_batch` >= 12, 1, 0) ELSE 0 END)
   WHERE `p`.`value` IS NULL OR `h`.`present` IS NULL
   UNION ALL
   SELECT `batch`.*, `t`.`_topic` AS `taken_0`, `t`.`__partition` AS `taken_1`, `t`.`_offset` AS `taken_2`
@@ -45,7 +45,7 @@ USING (
     WHERE `again`.`value` IS NOT NULL AND `again`.`batchNumber` BETWEEN @first AND @last
   ) AS `h`
   ON `h`.`_topic` = `t`.`_topic` AND `h`.`__partition` = `t`.`__partition` AND `h`.`_offset` = `t`.`_offset`
-    AND `h`.`incarnation` = CASE `t`.`_topic` WHEN @recreated_0 THEN IF(`t`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`t`.`_batch` >= 3, 1, 0) + IF(`t`.`_batch` >= 12, 1, 0) ELSE 0 END
+    AND (`t`.`_batch` IS NULL OR `h`.`incarnation` = CASE `t`.`_topic` WHEN @recreated_0 THEN IF(`t`.`_batch` >= 7, 1, 0) WHEN @recreated_1 THEN IF(`t`.`_batch` >= 3, 1, 0) + IF(`t`.`_batch` >= 12, 1, 0) ELSE 0 END)
   WHERE `h`.`present` IS NULL AND `t`.`_topic` IS NOT NULL
   QUALIFY ROW_NUMBER() OVER (
     PARTITION BY `batch`.`key`.`id`, `t`.`_topic`, `t`.`__partition`, `t`.`_offset` ORDER BY `batch`.`i`
