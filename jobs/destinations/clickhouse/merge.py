@@ -122,7 +122,7 @@ def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBa
 
 
 def _check_versions(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> None:
-    """Upserts of batches that a table without a lease is past would be hidden, and nobody told.
+    """Upserts of batches that a table without a lease is past would be hidden, and counted.
 
     Raises:
         ConfigurationError: KeeperMap and the intermediate table are both new, and the table is not.
