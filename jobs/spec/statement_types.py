@@ -30,7 +30,7 @@ _FIXED: Mapping[type[exp.Expr], pa.DataType] = {
          exp.RegexpExtract, exp.Replace, exp.Translate, exp.TimeToStr, exp.MD5, exp.SHA2),
         _TEXT,
     ),
-    **dict.fromkeys((exp.Length, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute), _INT),
+    **dict.fromkeys((exp.Length, exp.ArraySize, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute), _INT),
     **dict.fromkeys((exp.UnixSeconds, exp.UnixMillis, exp.UnixMicros), _LONG),
     exp.RegexpSplit: pa.list_(pa.field("element", _TEXT)),
     exp.TsOrDsToDate: pa.date32(),
@@ -144,7 +144,10 @@ _RULES: Sequence[tuple[tuple[type[exp.Expr], ...], Callable[[Any, Of], pa.DataTy
     ((exp.Literal,), lambda e, _: _literal(e)),
     ((exp.Cast,), lambda e, _: _named(e.to)),
     ((exp.Struct,), lambda e, of: _struct([(_name(part), of(_value(part))) for part in e.expressions])),
-    ((exp.Paren, exp.Neg), lambda e, of: of(e.this)),
+    (
+        (exp.Paren, exp.Neg, exp.Abs, exp.Nullif, exp.ArrayFilter, exp.ArraySort, exp.ArrayDistinct),
+        lambda e, of: of(e.this),
+    ),
     (
         (exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least),
         lambda e, of: _common(of(one) for one in _branches(e) if not isinstance(one, exp.Null)),

@@ -29,7 +29,9 @@ s is null | i in (1, 2) | i between 1 and 2 | i <=> 1 | not b | b and true | i !
 array_contains(a, 1) | startswith(s, 'a') | s is distinct from 'x' | case when b then s end
 case i when 1 then i else l end | if(b, 1, 3000000000) | if(b, m, null) | coalesce(i, 0) | coalesce(l, i, d)
 nvl(s, '') | greatest(i, l) | least(s, 'x') | a[0] | mp['k'] | st.x | element_at(a, 1) | _headers[0].key
+filter(a, x -> x is not null) | sort_array(a) | array_distinct(a) | size(a) | abs(i) | abs(d) | nullif(i, 0)
 named_struct('x', i, 'y', s) | struct(i, s) | struct(i as q) | if(b, t, _timestamp) | (i) | split(s, ',')[0]
+nullif(s, '')
 """
 
 
