@@ -73,7 +73,6 @@ class DuckDbDestination(ReducedDestination):
         with self.file() as db:
             db.register("changes", changes)
             if self.tombstones and step.means_other:
-                run(db, "drop", self.tombstones)
                 create(db, self.tombstones, self.tombstone_schema)
             counts = self._append(db, step) if self.table.mode == "append" else self._merge(db, len(changes))
             if step.truncated_below is not None:
