@@ -168,6 +168,8 @@ def _local(master: str | None) -> SparkAddress:
     """
     with _STARTING:
         if SparkSession._instantiatedSession is None:
+            # An earlier session of this process, or of the one that started it, has set it: a client starts no server.
+            os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
             RemoteSession._start_connect_server(master or "local[*]", {"spark.connect.grpc.binding.port": "0"})
         started: Any = SparkSession._instantiatedSession
     service = getattr(started._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")

@@ -274,7 +274,7 @@ class TestPipeline:
 
 
 def test_the_documented_consumer_runs(engine: Engine, connections: Connections, tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code = re.search(r"## A consumer\n+```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert code
     script = tmp_path / "consumer.py"
     script.write_text(code.group(1).replace('"group.id": "reports"', f'"group.id": "reports-{uuid.uuid4()}"'))

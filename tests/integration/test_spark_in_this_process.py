@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -21,5 +22,9 @@ print(*(session.conf.get("spark.sql.shuffle.partitions") for session in (one, tw
 
 
 def test_two_roles_have_sessions_of_their_own() -> None:
-    done = subprocess.run([sys.executable, "-c", _TWO_ROLES], capture_output=True, text=True, check=False, timeout=300)
+    """Also where the process that starts it is a client of Spark."""
+    environment = {**os.environ, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", _TWO_ROLES], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "3 False\n7 9\n", done.stderr

@@ -53,15 +53,19 @@ def test_the_tick_of_the_lag_sensor_says_it(
 def test_reading_from_kafka_again_in_a_backfill_is_interrupted(
     hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interrupted, batch = list[str](), landed(1)
+    stopped, batch = list[str](), landed(1)
+
+    def stop() -> None:
+        stopped.append("all sessions")
+
     place = SimpleNamespace(landed=lambda: SimpleNamespace(batches=[batch]))
-    pipeline: Any = SimpleNamespace(name="p", spec=FLOW.spec, intermediate=place, interrupt=interrupted.append)
+    pipeline: Any = SimpleNamespace(name="p", spec=FLOW.spec, intermediate=place, stop=stop)
     before = datetime.fromtimestamp(batch.batch.planned_at / 1000, UTC) - timedelta(hours=2)
     monkeypatch.setattr(landing, "from_time", lambda *_, **__: None)
     monkeypatch.setattr(landing, "reread_from_kafka", hangs)
     with pytest.raises(TimeLimitReached, match=r"landing of p: no answer within the time limit of 1 s"):
         landing._report(pipeline, Window(before, before + timedelta(hours=1)))
-    assert interrupted == ["landing"]
+    assert stopped == ["all sessions"]
 
 
 class Step:
