@@ -20,6 +20,7 @@ from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch, asked_at
 from orchestration.components.progress import engine_log_in_run
+from orchestration.doubled import doubled
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.resident import current_run
 from orchestration.resident.pace import Bell, ring, ticks
@@ -41,7 +42,7 @@ def report_after(reports: int) -> float:
     Soon at first, and then so that a day of them is as quick in Dagster's pages as a day of runs every five minutes
     (`tests/benchmarks/ui.py`).
     """
-    return min(_FIRST_REPORT * float(1 << min(reports, 9)), _REPORT_EVERY)
+    return doubled(_FIRST_REPORT, reports, _REPORT_EVERY)
 
 
 class StepConfig(dg.Config):

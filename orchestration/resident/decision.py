@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
 
 # Seconds: after so long a run is renewed, since the page of a run shows all its events; a run that ends sooner than
@@ -35,7 +36,7 @@ class Failed(BaseModel):
 
     @property
     def not_before(self) -> float:
-        return self.at + min(_SHORTEST * (1 << min(self.times - 1, 10)), _LONGEST)
+        return self.at + doubled(_SHORTEST, self.times - 1, _LONGEST)
 
 
 class Cursor(SensorCursor):

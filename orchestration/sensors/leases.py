@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from jobs.destinations.leases import LeaseState
+from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
@@ -56,7 +57,7 @@ def is_due(asked: Asked | None, leases: Sequence[LeaseState], now: float) -> boo
     """Whether to ask (again): at once for a new batch, then after pauses that double, up to an hour."""
     if asked is None or all(lease.batch != asked.batch for lease in leases):
         return True
-    return now - asked.at >= min(_FIRST_PAUSE * (1 << min(asked.times - 1, 10)), _LONGEST_PAUSE)
+    return now - asked.at >= doubled(_FIRST_PAUSE, asked.times - 1, _LONGEST_PAUSE)
 
 
 def after_asking(asked: Asked | None, batch: int, now: float) -> Asked:
