@@ -225,7 +225,7 @@ class Pipeline:
 
     def destination(self, table: str) -> Destination:
         """The destination of that name: the table's, or kind and table where systems share the table's name."""
-        found = [d for d in self.destinations() if table in (d.name, d.table.table, f"{d.table.kind} {d.table.table}")]
+        found = [d for d in self.destinations() if d.table.is_called(table)]
         if len(found) != 1:
             problem = "more than one table" if found else "no table"
             raise ConfigurationError(

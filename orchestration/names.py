@@ -9,7 +9,6 @@ import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
-from jobs.spec.table_templates import each
 from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
 
@@ -52,8 +51,7 @@ def table_key(table: Table) -> dg.AssetKey:
 
     A template (`for_each`) has a key that stands for all its tables: ``iceberg/shop/each_topic``.
     """
-    other = [] if table.on_usual_connection else [table.connection]
-    return dg.AssetKey([table.kind, *other, *each(table.table).split(".")])
+    return dg.AssetKey(table.full_path)
 
 
 def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
@@ -63,7 +61,7 @@ def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
         ConfigurationError: there is none, or more than one.
     """
     known = {"/".join(table_key(table).path): table for table in spec.tables}
-    found = [t for key, t in known.items() if text in (key, t.table, t.title, f"{t.kind} {t.table}")]
+    found = [table for key, table in known.items() if text == key or table.is_called(text)]
     if len(found) != 1:
         problem = "more than one table" if found else "no table"
         remedy = f"name one of {', '.join(known)}"

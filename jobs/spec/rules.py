@@ -16,7 +16,7 @@ from jobs.spec.letter_case import case_mistakes
 from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
-from jobs.spec.table_templates import each, template_mistakes
+from jobs.spec.table_templates import template_mistakes
 from jobs.spec.truncates import truncate_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
 from resources.config_files.mistakes import Mistake, Path, did_you_mean, one_of
@@ -82,9 +82,7 @@ def _names_in_dagster(spec: PipelineSpec) -> Iterator[Mistake]:
     """Tables whose names differ only in signs that Dagster has no place for in the names of steps and checks."""
     seen: dict[str, Table] = {}
     for number, table in enumerate(spec.tables):
-        connection = [] if table.on_usual_connection else [table.connection]
-        parts = [table.kind, *connection, *each(table.table).split(".")]
-        other = seen.setdefault(re.sub(r"\W", "_", "__".join(parts)), table)
+        other = seen.setdefault(re.sub(r"\W", "_", "__".join(table.full_path)), table)
         if (other.connection, other.table) != (table.connection, table.table):
             what = f"Dagster has the same name for {table.table} as for {other.table}"
             yield Mistake(("tables", number, "table"), what, "write one of them in a pipeline of its own")

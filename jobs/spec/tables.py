@@ -12,6 +12,7 @@ from jobs.spec.base import Spec
 from jobs.spec.metadata import NAMES, PATTERN
 from jobs.spec.new_tables import Named
 from jobs.spec.routing import Route
+from jobs.spec.table_templates import each
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
@@ -112,6 +113,17 @@ class Table(Spec):
         """
         other = "" if self.on_usual_connection else f" on {self.connection}"
         return f"{self.kind} {self.table}{other}"
+
+    def is_called(self, text: str) -> bool:
+        """Whether a person may mean it: by its name, with or without the kind."""
+        return text in (self.table, f"{self.kind} {self.table}", self.title)
+
+    @property
+    def full_path(self) -> list[str]:
+        """Kind, the connection where that is not the usual one, and the parts of the name; a template's stand for all
+        its tables."""
+        other = [] if self.on_usual_connection else [self.connection]
+        return [self.kind, *other, *each(self.table).split(".")]
 
     @property
     def on_usual_connection(self) -> bool:
