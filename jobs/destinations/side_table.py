@@ -76,7 +76,7 @@ class SideTable(ABC):
         """Takes away what these attempts have written of these batches: all of it was judged by others."""
         if attempts:
             given: Parameters = {"first": first, "last": last, "attempts": attempts}
-            self.change("side_table_forget", given, by_place=False, newest_only=False)
+            self.change("side_table_forget", given, by_place=False)
 
     def forget_places(self, places: Sequence[str], attempts: Sequence[str], newest_by: str | None) -> None:
         """Takes away what these attempts have written of records that were judged by others, wherever they stand.
@@ -86,5 +86,9 @@ class SideTable(ABC):
             newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
                 other dead letters stay: those changes are still not in the table.
         """
-        given: Parameters = {"places": places, "attempts": attempts, "by": newest_by or ""}
-        self.change("side_table_forget", given, by_place=True, newest_only=newest_by is not None)
+        if newest_by is not None:
+            # First: a system may refuse a statement that takes rows away by what other rows of the table say.
+            judged = self.rows("side_table_outdated", {"places": places, "attempts": attempts, "by": newest_by})
+            places = [str(row["place"]) for row in judged]
+        if places:
+            self.change("side_table_forget", {"places": places, "attempts": attempts}, by_place=True)

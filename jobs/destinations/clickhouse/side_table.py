@@ -31,13 +31,6 @@ class SideTable(side_table.SideTable):
             return []
         return self.server.rows(render("clickhouse", template, table=self.path, **said), given)
 
-    def forget_places(self, places: Sequence[str], attempts: Sequence[str], newest_by: str | None) -> None:
-        if newest_by is not None:
-            given: Parameters = {"places": places, "attempts": attempts, "by": newest_by}
-            places = [str(row["place"]) for row in self.rows("side_table_outdated", given)]
-        if places:
-            super().forget_places(places, attempts, None)
-
     def change(self, template: str, given: Parameters, **said: object) -> None:
         sql = render("clickhouse", template, table=self.path, **said)
         retried(lambda: self.server.execute(sql, given, {"lightweight_deletes_sync": 2}))
