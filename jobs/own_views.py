@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from sql import quote
-
 
 @contextmanager
 def own_views(spark: SparkSession, *names: str) -> Iterator[list[str]]:
@@ -19,5 +17,4 @@ def own_views(spark: SparkSession, *names: str) -> Iterator[list[str]]:
         yield views
     finally:
         for view in views:
-            spark.sql(f"UNCACHE TABLE IF EXISTS {quote('spark', view)}")
-            spark.catalog.dropTempView(view)
+            spark.catalog.dropTempView(view)  # and what is cached of it

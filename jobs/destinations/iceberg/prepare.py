@@ -8,6 +8,7 @@ from pyiceberg.table import Table
 
 from jobs.batch import PREFIX
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
 from jobs.iceberg.history import other_writers, writers
@@ -116,7 +117,7 @@ class Preparation:
                 self.catalog.drop(name)
             found = None
         if found is not None:
-            committed = self.destination.committed()
+            committed = committed_state(table, self.destination.pipeline, self.table)
             if committed and committed.spec_hash != spec.meaning_hash:
                 # The merge that accepts the change makes other ones.
                 return []
