@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ from sql import render
 # Of one question: a request may have 10 MB. Around each text there is some syntax.
 _MOST_BYTES = 5_000_000
 _AROUND = 16
+# Digits after the point. BigQuery rounds texts that have more.
+_SCALES = {"NUMERIC": 9, "BIGNUMERIC": 38}
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,20 @@ class AskedTexts:
     def _refused(self, texts: list[str]) -> list[str]:
         asked = ArrayQueryParameter("texts", "STRING", texts)
         found = self.bigquery.arrow(render("bigquery", "unreadable_texts", type=self.type), self.where, [asked])
-        return [str(text) for text in found["text"].to_pylist()]
+        rounded = [text for text in texts if _scale(text) > _SCALES[self.type]] if self.type in _SCALES else []
+        return [*found["text"].to_pylist(), *rounded]
+
+
+def _scale(text: str) -> int:
+    """How many digits after the point the number needs; 0 of a text that is no number."""
+    try:
+        _, digits, exponent = Decimal(text).as_tuple()
+    except InvalidOperation:
+        return 0
+    if not any(digits) or not isinstance(exponent, int):
+        return 0
+    zeros = next(n for n, digit in enumerate(reversed(digits)) if digit)
+    return -exponent - zeros
 
 
 def _parts(texts: list[str]) -> Iterator[list[str]]:
