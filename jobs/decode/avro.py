@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import fastavro
@@ -21,21 +21,18 @@ from jobs.decode.base import Refused
 from jobs.decode.columns.avro import avro_read
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import Cursors, NotInStep
-from jobs.decode.columns.reading import InStep, by_prefix, others, tombstones
-from jobs.decode.convert import Unrepresentable, converter
+from jobs.decode.columns.reading import InStep, by_prefix, tombstones
+from jobs.decode.convert import converter
+from jobs.decode.of_schema import OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
-from jobs.decode.rows import RowDecoder
-from jobs.decode.scalars import Convert
-from jobs.decode.undeclared import undeclared
+from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
 from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire, plain
-from jobs.schema.found_fields import FoundFields
 from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
 
-class Avro(RowDecoder):
+class Avro(OneSchema):
     """Records of one schema, without prefix."""
 
     format: ClassVar[str] = "Avro of the declared schema"
@@ -44,30 +41,16 @@ class Avro(RowDecoder):
         """Raises ConfigurationError where schema and columns do not go together."""
         super().__init__(kind, watch)
         self._schema = schema
-        try:
-            _reading((schema,), self._fields, None)
-        except Unrepresentable as problem:
-            raise ConfigurationError(str(problem), remedy="declare the columns as the Avro schema has them") from None
+        self.check(remedy="declare the columns as the Avro schema has them")
 
     def __reduce__(self) -> tuple[type[Avro], tuple[Any, ...]]:
         return type(self), (self._type, self._schema, self._watch)
 
-    @cached_property
-    def _read(self) -> tuple[Reading, FoundFields]:
-        reading = _reading((self._schema,), self._fields, None)
-        return reading, undeclared(reading.wire, self._fields, self._watch)
-
-    def value(self, record: bytes) -> Any:
-        reading, unknown = self._read
-        parsed = reading.parsed(record, 0)
-        return self.watched(parsed, reading.converted, unknown, reading.wire)
-
-    def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        empty = tombstones(raw, self._type)
-        return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
+    def reading(self) -> Reading:
+        return _reading((self._schema,), self._fields, None)
 
 
-class RegisteredAvro(RowDecoder):
+class RegisteredAvro(SchemaOfEach):
     """Records in Confluent's wire format, each written with the schema of its id.
 
     Values are matched to the columns by name; with `reader`, first resolved to that schema by Avro's rules (aliases,
@@ -75,6 +58,7 @@ class RegisteredAvro(RowDecoder):
     """
 
     format: ClassVar[str] = "Avro of its schema id"
+    of: ClassVar[SchemaType] = "AVRO"
 
     def __init__(
         self,
@@ -83,82 +67,27 @@ class RegisteredAvro(RowDecoder):
         reader: str | None,
         watch: Watch | None = None,
     ) -> None:
-        super().__init__(kind, watch)
-        self._schemas, self._reader = dict(schemas), reader
+        super().__init__(kind, schemas, watch)
+        self._reader = reader
 
     def __reduce__(self) -> tuple[type[RegisteredAvro], tuple[Any, ...]]:
         return type(self), (self._type, self._schemas, self._reader, self._watch)
 
-    @cached_property
-    def _readings(self) -> dict[int, tuple[Reading, FoundFields] | Refused]:
-        return {}
+    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+        del message  # a schema has one
+        return _reading(schema.texts, self._fields, self._reader)
 
-    def value(self, record: bytes) -> Any:
-        reading = self._of(split(record)[0])
-        if isinstance(reading, Refused):
-            raise reading
-        parsed = reading[0].parsed(record, PREFIX_BYTES)
-        return self.watched(parsed, reading[0].converted, reading[1], reading[0].wire)
+    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
+        del record  # all prefixes are alike
+        return (), PREFIX_BYTES
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         for prefix, rows in by_prefix(raw, PREFIX_BYTES):
-            reading = self._of(split(prefix)[0]) if prefix[0] == 0 else None
-            if isinstance(reading, tuple):
-                found += self.in_step(*reading, raw, rows, PREFIX_BYTES)
+            reading = self.known_reading(split(prefix)[0], ()) if prefix[0] == 0 else None
+            if isinstance(reading, Reading):
+                found += self.in_step(reading, raw, rows, PREFIX_BYTES)
         return found
-
-    def _of(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
-        if schema_id not in self._readings:
-            self._readings[schema_id] = self._prepared(schema_id)
-        return self._readings[schema_id]
-
-    def _prepared(self, schema_id: int) -> tuple[Reading, FoundFields] | Refused:
-        schema = self._schemas.get(schema_id)
-        if schema is None:
-            return unknown(schema_id)
-        if schema.type != "AVRO":
-            return other_type(schema_id, "AVRO", schema.type)
-        try:
-            reading = _reading(schema.texts, self._fields, self._reader)
-            return reading, undeclared(reading.wire, self._fields, self._watch)
-        except (Unrepresentable, ConfigurationError) as problem:
-            return Refused("schema", f"schema id {schema_id}: {problem}")
-
-
-class Reading:
-    """How records of one writer's schema become values of one type.
-
-    Attributes:
-        wire: what their schema says.
-        columns: how many of them are read in step; None: they cannot be.
-    """
-
-    def __init__(
-        self,
-        writer: Any,
-        reader: Any,
-        wire: Wire,
-        convert: Convert | None,
-        wrapped: str | None,
-        columns: InStep | None,
-    ) -> None:
-        self._writer, self._reader, self._convert, self._wrapped = writer, reader, convert, wrapped
-        self.wire, self.columns = wire, columns
-
-    def parsed(self, record: bytes, start: int) -> Any:
-        stream = io.BytesIO(record)
-        stream.seek(start)
-        # Of a union with several named types the name comes with the value: it alone distinguishes them.
-        value = fastavro.schemaless_reader(
-            stream, self._writer, self._reader, return_named_type=True, return_named_type_override=True
-        )
-        if stream.tell() != len(record):
-            raise Refused("undecodable", "bytes are left over after the Avro record")
-        return value if self._wrapped is None else {self._wrapped: value}
-
-    def converted(self, value: Any) -> Any:
-        return value if self._convert is None or value is None else self._convert(value)
 
 
 @lru_cache(256)
@@ -174,9 +103,24 @@ def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> R
     convert = converter(wire, kind)
     named: dict[str, Any] = {}
     writer = parsed(texts, named)
-    if reader is None:
-        return Reading(writer, None, wire, convert, wrapped, _in_step(writer, named, wire, kind, wrapped))
-    return Reading(writer, parsed((reader,), {}), wire, convert, wrapped, None)
+    resolved = parsed((reader,), {}) if reader else None
+    columns = None if reader else _in_step(writer, named, wire, kind, wrapped)
+    return Reading(wire, _parse(writer, resolved, wrapped), convert, columns)
+
+
+def _parse(writer: Any, reader: Any, wrapped: str | None) -> Callable[[bytes, int], Any]:
+    def parse(record: bytes, start: int) -> Any:
+        stream = io.BytesIO(record)
+        stream.seek(start)
+        # Of a union with several named types the name comes with the value: it alone distinguishes them.
+        value = fastavro.schemaless_reader(
+            stream, writer, reader, return_named_type=True, return_named_type_override=True
+        )
+        if stream.tell() != len(record):
+            raise Refused("undecodable", "bytes are left over after the Avro record")
+        return value if wrapped is None else {wrapped: value}
+
+    return parse
 
 
 def _in_step(

@@ -5,8 +5,8 @@ Most are read in step (`columns`), the others by Google's library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,23 +18,19 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import NotInStep
 from jobs.decode.columns.protobuf import protobuf_read, read_wire
-from jobs.decode.columns.reading import InStep, by_prefix, others, tombstones
-from jobs.decode.convert import Unrepresentable, converter
+from jobs.decode.columns.reading import InStep, by_prefix, tombstones
+from jobs.decode.convert import converter
+from jobs.decode.of_schema import OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
-from jobs.decode.rows import RowDecoder
-from jobs.decode.scalars import Convert
-from jobs.decode.undeclared import undeclared
+from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
 from jobs.decode.unknown import Watch
-from jobs.schema.found_fields import FoundFields
 from jobs.schema.protobuf import TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
 from jobs.schema.wire import Wire
-from resources.errors import ConfigurationError
 
 Get = Callable[[Any], Any]
 
 
-class Protobuf(RowDecoder):
+class Protobuf(OneSchema):
     """Records of one message, without prefix."""
 
     format: ClassVar[str] = "a Protobuf message of the declared type"
@@ -43,86 +39,53 @@ class Protobuf(RowDecoder):
         """Raises ConfigurationError where message and columns do not go together."""
         super().__init__(kind, watch)
         self._descriptors, self._message = descriptors, message
-        try:
-            self._read  # noqa: B018
-        except Unrepresentable as problem:
-            raise ConfigurationError(str(problem), remedy="declare the columns as the message has them") from None
+        self.check(remedy="declare the columns as the message has them")
 
     def __reduce__(self) -> tuple[type[Protobuf], tuple[Any, ...]]:
         return type(self), (self._type, self._descriptors, self._message, self._watch)
 
-    @cached_property
-    def _read(self) -> tuple[Reading, FoundFields]:
-        reading = _reading(self._descriptors, self._message, self._fields, self._rest is not None)
-        return reading, undeclared(reading.wire, self._fields, self._watch)
-
-    def value(self, record: bytes) -> Any:
-        reading, unknown = self._read
-        parsed = reading.parsed(record)
-        return self.watched(parsed, reading.converted, unknown, reading.wire)
-
-    def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        empty = tombstones(raw, self._type)
-        return [empty, *self.in_step(*self._read, raw, others(raw, empty), 0)]
+    def reading(self) -> Reading:
+        return _reading(self._descriptors, self._message, self._fields, self._rest is not None)
 
 
-class RegisteredProtobuf(RowDecoder):
+class RegisteredProtobuf(SchemaOfEach):
     """Records in Confluent's wire format: each of the message that its schema id and message indexes name."""
 
     format: ClassVar[str] = "a Protobuf message of its schema id"
-
-    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
-        super().__init__(kind, watch)
-        self._schemas = dict(schemas)
+    of: ClassVar[SchemaType] = "PROTOBUF"
 
     def __reduce__(self) -> tuple[type[RegisteredProtobuf], tuple[Any, ...]]:
         return type(self), (self._type, self._schemas, self._watch)
 
-    @cached_property
-    def _readings(self) -> dict[tuple[int, tuple[int, ...]], tuple[Reading, FoundFields] | Refused]:
-        return {}
+    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+        if schema.problem:
+            raise Refused("schema", f"schema id {schema.id}: {schema.problem}")
+        try:
+            return _reading(schema.descriptors, message, self._fields, self._rest is not None)
+        except (KeyError, IndexError):
+            raise Refused("schema", f"schema id {schema.id} has no message at the indexes of the record") from None
 
-    def value(self, record: bytes) -> Any:
-        schema_id, rest = split(record)
-        indexes, start = message_indexes(rest)
-        reading = self._of(schema_id, indexes)
-        if isinstance(reading, Refused):
-            raise reading
-        parsed = reading[0].parsed(rest[start:])
-        return self.watched(parsed, reading[0].converted, reading[1], reading[0].wire)
+    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
+        indexes, size = message_indexes(record[PREFIX_BYTES:])
+        return indexes, PREFIX_BYTES + size
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
             # The first number says how many indexes there are: most records have the same.
-            example = _indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
+            example = self._indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
             for prefix, own in by_prefix(raw.take(arrow(rows)), example[1]) if example else ():
-                named = _indexes(prefix)
-                reading = self._of(split(prefix)[0], named[0]) if named and named[1] == len(prefix) else None
-                if isinstance(reading, tuple):
-                    found += self.in_step(*reading, raw, rows[own], len(prefix))
+                named = self._indexes(prefix)
+                reading = self.known_reading(split(prefix)[0], named[0]) if named and named[1] == len(prefix) else None
+                if isinstance(reading, Reading):
+                    found += self.in_step(reading, raw, rows[own], len(prefix))
         return found
 
-    def _of(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
-        if (schema_id, indexes) not in self._readings:
-            self._readings[schema_id, indexes] = self._prepared(schema_id, indexes)
-        return self._readings[schema_id, indexes]
-
-    def _prepared(self, schema_id: int, indexes: tuple[int, ...]) -> tuple[Reading, FoundFields] | Refused:
-        schema = self._schemas.get(schema_id)
-        if schema is None:
-            return unknown(schema_id)
-        if schema.type != "PROTOBUF":
-            return other_type(schema_id, "PROTOBUF", schema.type)
-        if schema.problem:
-            return Refused("schema", f"schema id {schema_id}: {schema.problem}")
+    def _indexes(self, record: bytes) -> tuple[tuple[int, ...], int] | None:
         try:
-            found = _reading(schema.descriptors, indexes, self._fields, self._rest is not None)
-            return found, undeclared(found.wire, self._fields, self._watch)
-        except (KeyError, IndexError):
-            return Refused("schema", f"schema id {schema_id} has no message at the indexes of the record")
-        except (Unrepresentable, ConfigurationError) as problem:
-            return Refused("schema", f"schema id {schema_id}: {problem}")
+            return self.prefix(record)
+        except Refused:
+            return None
 
 
 def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
@@ -142,15 +105,6 @@ def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
     return tuple(indexes), at
 
 
-def _indexes(record: bytes) -> tuple[tuple[int, ...], int] | None:
-    """The indexes after a record's prefix, and where its message begins."""
-    try:
-        indexes, size = message_indexes(record[PREFIX_BYTES:])
-    except Refused:
-        return None
-    return indexes, PREFIX_BYTES + size
-
-
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
@@ -162,28 +116,6 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-
-
-class Reading:
-    """How messages of one type become values of one Arrow type.
-
-    Attributes:
-        wire: what the message says.
-        columns: how many of them are read in step; None: they cannot be.
-    """
-
-    def __init__(self, message: Any, wire: Wire, extract: Get, convert: Convert | None, columns: InStep | None) -> None:
-        self._parse, self._extract, self._convert = message.FromString, extract, convert
-        self.wire, self.columns = wire, columns
-
-    def parsed(self, record: bytes) -> Any:
-        try:
-            return self._extract(self._parse(record))
-        except ProtobufError:
-            raise Refused("undecodable", "the record is no Protobuf message") from None
-
-    def converted(self, value: Any) -> Any:
-        return value if self._convert is None else self._convert(value)
 
 
 @lru_cache(256)
@@ -198,7 +130,17 @@ def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataTy
     wanted = set(kind.names) if pa.types.is_struct(kind) else set()
     wire = message_wire(found)
     extract = _record(found, None if whole else wanted)
-    return Reading(message_class(found), wire, extract, converter(wire, kind), _in_step(found, wire, kind))
+    return Reading(wire, _parse(message_class(found), extract), converter(wire, kind), _in_step(found, wire, kind))
+
+
+def _parse(message: Any, extract: Get) -> Callable[[bytes, int], Any]:
+    def parse(record: bytes, start: int) -> Any:
+        try:
+            return extract(message.FromString(record[start:]))
+        except ProtobufError:
+            raise Refused("undecodable", "the record is no Protobuf message") from None
+
+    return parse
 
 
 def _in_step(message: Descriptor, wire: Wire, kind: pa.DataType) -> InStep | None:

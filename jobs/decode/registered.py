@@ -45,9 +45,11 @@ def split(record: bytes) -> tuple[int, bytes]:
     return int.from_bytes(record[1:PREFIX_BYTES], "big"), record[PREFIX_BYTES:]
 
 
-def unknown(schema_id: int) -> Refused:
-    return Refused("schema", f"schema id {schema_id} is not in the registry")
-
-
-def other_type(schema_id: int, wanted: SchemaType, found: SchemaType) -> Refused:
-    return Refused("schema", f"schema id {schema_id} is of type {found}, expected {wanted}")
+def known(schemas: Mapping[int, RegisteredSchema], schema_id: int, wanted: SchemaType) -> RegisteredSchema:
+    """The schema of an id. Raises Refused where there is none, or one of another type."""
+    schema = schemas.get(schema_id)
+    if schema is None:
+        raise Refused("schema", f"schema id {schema_id} is not in the registry")
+    if schema.type != wanted:
+        raise Refused("schema", f"schema id {schema_id} is of type {schema.type}, expected {wanted}")
+    return schema

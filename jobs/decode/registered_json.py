@@ -17,7 +17,7 @@ from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.columns.cursors import cut
 from jobs.decode.json_dialect import in_base64
 from jobs.decode.json_fast import Json
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, other_type, split, unknown
+from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, known, split
 from jobs.decode.undeclared import undeclared_wires
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import FoundField, FoundFields
@@ -88,11 +88,7 @@ class RegisteredJson:
 
     def _text(self, record: bytes) -> bytes:
         schema_id, text = split(record)
-        schema = self._schemas.get(schema_id)
-        if schema is None:
-            raise unknown(schema_id)
-        if schema.type != "JSON":
-            raise other_type(schema_id, "JSON", schema.type)
+        known(self._schemas, schema_id, "JSON")
         return text
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
-from jobs.decode.columns.reading import InStep
 from jobs.decode.meant import Meaning, meaning_of
-from jobs.decode.parts import SMALL, Part, Rows, joined, judged, pieces
+from jobs.decode.parts import SMALL, Part, joined, judged, pieces
 from jobs.decode.scalars import Convert
 from jobs.decode.undeclared import undeclared_part
 from jobs.decode.unknown import Finding, Watch
@@ -21,13 +20,6 @@ from jobs.schema.wire import Wire
 from jobs.schema.with_fields import with_fields
 
 _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
-
-
-class ReadInStep(Protocol):
-    """How records of one schema become values; `columns`: many of them at once, if they can be."""
-
-    @property
-    def columns(self) -> InStep | None: ...
 
 
 class RowDecoder(ABC):
@@ -85,13 +77,6 @@ class RowDecoder(ABC):
     @abstractmethod
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         """Those of the records (binary) that need no parsing one by one, with the values that this would give."""
-
-    def in_step(
-        self, reading: ReadInStep, undeclared: FoundFields, raw: pa.Array, rows: Rows, start: int
-    ) -> list[Part]:
-        """Those of these rows that can be read in step, from `start` on: none where their other fields matter."""
-        looked_at = bool(undeclared) and self._rest is not None
-        return [reading.columns.part(raw, rows, start, undeclared)] if reading.columns and not looked_at else []
 
     def decode(self, raw: pa.Array) -> Decoded:
         return joined(judged(piece, self._parts(piece), self.decode_each) for piece in pieces(raw))

@@ -1,0 +1,134 @@
+"""Decoders of records that a schema describes: one schema for all of them, or for each the one of its id."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from jobs.decode.base import Refused
+from jobs.decode.columns.reading import InStep, others, tombstones
+from jobs.decode.convert import Unrepresentable
+from jobs.decode.parts import Part, Rows
+from jobs.decode.registered import RegisteredSchema, SchemaType, known, split
+from jobs.decode.rows import RowDecoder
+from jobs.decode.scalars import Convert
+from jobs.decode.undeclared import undeclared
+from jobs.decode.unknown import Watch
+from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.wire import Wire
+from resources.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records of one schema become values of one type.
+
+    Attributes:
+        wire: what their schema says.
+        parse: the value of a record that begins at this place; raises Refused.
+        convert: from it to what Arrow takes; None: it is that.
+        columns: how many of them are read in step; None: they cannot be.
+        undeclared: fields of the schema that no column takes.
+    """
+
+    wire: Wire
+    parse: Callable[[bytes, int], Any]
+    convert: Convert | None
+    columns: InStep | None
+    undeclared: FoundFields = NOTHING_FOUND
+
+
+class SchemaDecoder(RowDecoder):
+    """Reads records by what is known of their schemas."""
+
+    def _complete(self, reading: Reading) -> Reading:
+        return replace(reading, undeclared=undeclared(reading.wire, self._fields, self._watch))
+
+    def _one(self, record: bytes, start: int, reading: Reading) -> Any:
+        parsed = reading.parse(record, start)
+        return self.watched(parsed, reading.convert, reading.undeclared, reading.wire)
+
+    def in_step(self, reading: Reading, raw: pa.Array, rows: Rows, start: int) -> list[Part]:
+        """Those of these rows that can be read in step, from `start` on: none where their other fields matter."""
+        looked_at = bool(reading.undeclared) and self._rest is not None
+        if reading.columns is None or looked_at:
+            return []
+        return [reading.columns.part(raw, rows, start, reading.undeclared)]
+
+
+class OneSchema(SchemaDecoder):
+    """Records of one schema, without prefix."""
+
+    @abstractmethod
+    def reading(self) -> Reading:
+        """Raises Unrepresentable where schema and columns do not go together."""
+
+    def check(self, remedy: str) -> None:
+        """Raises ConfigurationError where schema and columns do not go together."""
+        try:
+            self.reading()
+        except Unrepresentable as problem:
+            raise ConfigurationError(str(problem), remedy=remedy) from None
+
+    @cached_property
+    def _reading(self) -> Reading:
+        return self._complete(self.reading())
+
+    def value(self, record: bytes) -> Any:
+        return self._one(record, 0, self._reading)
+
+    def bulk_parts(self, raw: pa.Array) -> list[Part]:
+        empty = tombstones(raw, self._type)
+        return [empty, *self.in_step(self._reading, raw, others(raw, empty), 0)]
+
+
+class SchemaOfEach(SchemaDecoder):
+    """Records in Confluent's wire format, each of the schema of its id.
+
+    Attributes:
+        of: the type of these schemas.
+    """
+
+    of: ClassVar[SchemaType]
+
+    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
+        super().__init__(kind, watch)
+        self._schemas = dict(schemas)
+
+    @abstractmethod
+    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+        """Raises Refused, Unrepresentable, ConfigurationError where these records cannot be read."""
+
+    @abstractmethod
+    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
+        """Which message of its schema a record with a schema id is, and where it begins; raises Refused."""
+
+    def value(self, record: bytes) -> Any:
+        schema_id, _ = split(record)
+        message, start = self.prefix(record)
+        reading = self.known_reading(schema_id, message)
+        if isinstance(reading, Refused):
+            raise reading
+        return self._one(record, start, reading)
+
+    @cached_property
+    def _readings(self) -> dict[tuple[int, tuple[int, ...]], Reading | Refused]:
+        return {}
+
+    def known_reading(self, schema_id: int, message: tuple[int, ...]) -> Reading | Refused:
+        if (schema_id, message) not in self._readings:
+            self._readings[schema_id, message] = self._prepared(schema_id, message)
+        return self._readings[schema_id, message]
+
+    def _prepared(self, schema_id: int, message: tuple[int, ...]) -> Reading | Refused:
+        try:
+            return self._complete(self.reading(known(self._schemas, schema_id, self.of), message))
+        except Refused as refused:
+            return refused
+        except (Unrepresentable, ConfigurationError) as problem:
+            return Refused("schema", f"schema id {schema_id}: {problem}")
