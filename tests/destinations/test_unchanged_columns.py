@@ -357,7 +357,7 @@ def test_changed_key_is_known_where_a_later_change_brings_all_values(target: Tar
 
 
 @FINDING
-@pytest.mark.parametrize("wrong", ["recreated", "a column is new"])
+@pytest.mark.parametrize("wrong", ["recreated", pytest.param("a column is new", marks=SLOW)])
 def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target: Target, new_story: MakeStory) -> None:
     story = debezium(new_story)
     table = story.table(target)
@@ -398,7 +398,7 @@ def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_s
 
 
 @FINDING
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [pytest.param(True, marks=SLOW), False])
 def test_changed_key_takes_what_the_table_has_of_the_old_one(known: bool, target: Target, new_story: MakeStory) -> None:
     """Where retention has removed the landed changes; not once the delete of the old key is merged."""
     eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}

@@ -95,7 +95,9 @@ def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_fil
     shop.check()
 
 
-@pytest.mark.parametrize("point", [TOGETHER[0], *(pytest.param(p, marks=pytest.mark.slow) for p in TOGETHER[1:])])
+# `make crash` kills plain runs at these points; `make thorough` this one.
+@pytest.mark.slow
+@pytest.mark.parametrize("point", TOGETHER)
 def test_killed_common_commit(point: str, shop: Shop, rest_file: Path, tmp_path: Path) -> None:
     """Every process of the step dies when it comes there for the second time; the next one goes on."""
     failpoint = {VARIABLE: f"{point}:2"}
