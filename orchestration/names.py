@@ -27,6 +27,8 @@ ALTHOUGH_PAUSED_TAG = "batchmerge/although_paused"
 PROCESS_TAG = "batchmerge/process"
 # The process that starts it: until the run has one of its own, it is over where that one is gone.
 LAUNCHER_TAG = "batchmerge/launcher"
+# Dagster's: how long the daemon lets a run work; 0 is without a limit.
+MAX_RUNTIME_TAG = "dagster/max_runtime"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
 # Runs that stay (`interval`).

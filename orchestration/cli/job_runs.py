@@ -18,7 +18,7 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
 from orchestration.current_hour import hour_of
 from orchestration.dead_runs import end_dead_runs
-from orchestration.names import PIPELINE_TAG, landing_key, op_name
+from orchestration.names import MAX_RUNTIME_TAG, PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
 from orchestration.step_failures import failure_facts, failure_text
@@ -137,7 +137,8 @@ def execute(
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,
-                tags={**tags, **process_tags(run_id)},
+                # A person waits for a command: a daemon's limit is for the runs that it has started.
+                tags={**tags, **process_tags(run_id), MAX_RUNTIME_TAG: "0"},
                 raise_on_error=False,
                 run_id=run_id,
                 run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
