@@ -33,21 +33,25 @@ class KafkaConnection(Connection):
     """A Kafka cluster."""
 
     kind: Literal["kafka"]
-    bootstrap_servers: str
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
-    username: str | None = Field(None, description="OAUTHBEARER: the client's id")
-    password: SecretStr | None = Field(None, description="OAUTHBEARER: the client's secret")
+    bootstrap_servers: str = Field(description="host:port of brokers, with commas between them")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="whether connections are encrypted (SSL), and whether a user is named (SASL)"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, description="how the user is proved; needed by SASL"
+    )
+    username: str | None = Field(None, description="the user of SASL; OAUTHBEARER: the client's id")
+    password: SecretStr | None = Field(None, description="the password of SASL; OAUTHBEARER: the client's secret")
     token_url: str | None = Field(None, description="OAUTHBEARER: where tokens come from (OIDC client credentials)")
-    token_scope: str | None = None
+    token_scope: str | None = Field(None, description="OAUTHBEARER: the scope that is asked for")
     ca_file: str | None = Field(
         None, description="PEM file with the certificate authority; Spark's workers read it too"
     )
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
-    key_password: SecretStr | None = None
+    key_password: SecretStr | None = Field(None, description="of an encrypted `key_file`")
     # librdkafka takes no longer one.
-    timeout_seconds: float = Field(20, gt=0, le=300)
+    timeout_seconds: float = Field(20, gt=0, le=300, description="of one request")
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:
@@ -118,9 +122,9 @@ class IcebergConnection(Connection):
     """An Iceberg catalog, reached by Spark (catalog implementation) and by pyiceberg (catalog properties)."""
 
     kind: Literal["iceberg"]
-    type: Literal["sql", "rest", "hive", "glue"]
-    uri: str | None = Field(None, repr=False, description="of a database: with user and password")
-    warehouse: str | None = None
+    type: Literal["sql", "rest", "hive", "glue"] = Field(description="what kind of catalog it is")
+    uri: str | None = Field(None, repr=False, description="of the catalog; of a database (sql): with user and password")
+    warehouse: str | None = Field(None, description="folder of the tables (sql, hive, glue), or its name (rest)")
     credential: SecretStr | None = Field(None, description="client credential or token of a REST catalog")
     properties: dict[str, str] = Field(
         default_factory=dict, repr=False, description="further pyiceberg catalog properties"
@@ -134,16 +138,16 @@ class ClickHouseConnection(Connection):
     """ClickHouse over HTTP(S). `endpoints` are host:port; more than one means shards, and their order counts."""
 
     kind: Literal["clickhouse"]
-    endpoints: list[str] = Field(min_length=1)
-    database: str = "default"
-    username: str = "default"
-    password: SecretStr | None = None
-    secure: bool = False
-    ca_file: str | None = None
+    endpoints: list[str] = Field(min_length=1, description="host:port over HTTP; several are shards, in this order")
+    database: str = Field("default", description="of the state table")
+    username: str = Field("default", description="who connects")
+    password: SecretStr | None = Field(None, description="of this user")
+    secure: bool = Field(False, description="true: HTTPS")
+    ca_file: str | None = Field(None, description="PEM file with the certificate authority")
     cluster: str | None = Field(None, description="name for ON CLUSTER")
     keeper_path: str = Field("/batchmerge", description="KeeperMap path below the server's keeper_map_path_prefix")
     state_table: str = Field("batchmerge_state", description="KeeperMap table of the leases, in `database`")
-    settings: dict[str, str] = Field(default_factory=dict)
+    settings: dict[str, str] = Field(default_factory=dict, description="settings of ClickHouse for each statement")
     timeout_seconds: float = Field(30, gt=0, description="for connecting")
     statement_timeout_seconds: int = Field(300, gt=0, description="for the answer to one statement")
 
@@ -152,10 +156,10 @@ class BigQueryConnection(Connection):
     """BigQuery: credentials are application default unless a file or JSON text is given."""
 
     kind: Literal["bigquery"]
-    project: str
-    location: str = "US"
-    credentials_file: str | None = None
-    credentials_json: SecretStr | None = None
+    project: str = Field(description="where datasets are, and jobs run")
+    location: str = Field("US", description="of datasets and jobs")
+    credentials_file: str | None = Field(None, description="JSON file of a service account")
+    credentials_json: SecretStr | None = Field(None, description="its text instead")
     endpoint: str | None = Field(None, description="http://host:port of an emulator")
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
@@ -183,14 +187,14 @@ class SchemaRegistryConnection(Connection):
 
     kind: Literal["schema_registry"]
     url: str = Field(description="root of its API; several addresses of one registry with commas between them")
-    username: str | None = None
-    password: SecretStr | None = None
+    username: str | None = Field(None, description="of basic authentication")
+    password: SecretStr | None = Field(None, description="of this user")
     token: SecretStr | None = Field(None, description="bearer token")
     ca_file: str | None = Field(None, description="PEM file with the certificate authority")
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
-    key_password: SecretStr | None = None
-    timeout_seconds: float = Field(20, gt=0)
+    key_password: SecretStr | None = Field(None, description="of an encrypted `key_file`")
+    timeout_seconds: float = Field(20, gt=0, description="of one request")
 
 
 class Connections:

@@ -152,8 +152,8 @@ class Value(Format):
         None,
         description="fields of records that no column takes, nested ones too. add: columns of the landed and the "
         "destination tables, made while the batch is landed; rescue: as JSON in the column `rescued`; ignore: left "
-        "out, counted and named in log and metadata; fail: the record is bad. Left out: as ignore, and the check "
-        "`fields_declared` warns",
+        "out, counted and named in log and metadata; fail: the record is bad. Left out: add without `columns`, else as "
+        "ignore, and the check `fields_declared` warns",
     )
     columns: dict[str, str] = Field(
         default_factory=dict,

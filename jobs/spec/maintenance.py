@@ -37,7 +37,7 @@ class Snapshots(Spec):
     """Old snapshots are expired, with the files that only they have (Iceberg). Committed offsets stay readable."""
 
     enabled: bool = Field(True, description="false: this task is left out")
-    keep_days: float = Field(5, gt=0, description="keep snapshots that are younger")
+    keep_days: float = Field(5, gt=0, description="keep snapshots that are younger; with `interval`: 2,000 intervals")
     keep_last: int = Field(10, ge=1, description="keep at least this many, however old they are")
 
 
@@ -57,8 +57,8 @@ class Landed(Spec):
     keep_days: float = Field(
         14,
         gt=0,
-        description="counted from landing. Dead letters stay. The bytes are free when the last snapshot with them has "
-        "expired: after twice this time",
+        description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The bytes are free "
+        "when the last snapshot with them has expired: after twice this time",
     )
     dead_letters_keep_days: float | None = Field(
         None,
@@ -81,7 +81,7 @@ class Maintenance(Spec):
     """Upkeep of all tables of the pipeline, on a schedule of its own."""
 
     enabled: bool = Field(True, description="false: the schedule is off; a launch by hand still works")
-    cron: Cron = Field("20 3 * * *", description="when it runs (UTC)")
+    cron: Cron = Field("20 3 * * *", description="when it runs (UTC); with `interval`: `50 * * * *`")
     skip_tables: list[str] = Field(default_factory=list, description="tables that somebody else looks after")
     time_limit_seconds: int = Field(3600, gt=0, description="for all tasks of one table")
     compaction: Compaction = Compaction()

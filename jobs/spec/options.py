@@ -1,4 +1,4 @@
-"""Every option of a pipeline file, read off the models, for docs/options.md.
+"""Every option of a pipeline file and of a connections file, read off the models, for docs/options.md.
 
 ``python -m jobs.spec.options docs/options.md`` writes it there; a test keeps it equal.
 """
@@ -9,24 +9,32 @@ import builtins
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from jobs.destinations.registry import own_kinds
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
+from resources import connections
 
-_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", Any: "any option"}
+_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", SecretStr: "text", Any: "any option"}
 # Of the options of envelopes only this one is accepted for keys (`Source` refuses the others).
 _KEY_ENVELOPE = (
     "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
 )
-BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
+_CONNECTIONS: tuple[type[connections.Connection], ...] = (
+    connections.KafkaConnection,
+    connections.SparkConnection,
+    connections.IcebergConnection,
+    connections.ClickHouseConnection,
+    connections.BigQueryConnection,
+    connections.SchemaRegistryConnection,
+)
 
 
 @dataclass(frozen=True)
@@ -57,10 +65,25 @@ def options() -> list[Option]:
     return [*found, *common, *own]
 
 
-def markdown() -> str:
-    """The options as the table of docs/options.md."""
+def connection_options() -> list[Option]:
+    """All options of the kinds of connections; those that hold a secret say so."""
+    found = []
+    for model in _CONNECTIONS:
+        (kind,) = typing.get_args(model.model_fields["kind"].annotation)
+        secret = {
+            n for n, f in model.model_fields.items() if SecretStr in (f.annotation, *typing.get_args(f.annotation))
+        }
+        for o in _options(model, ""):
+            if o.path != "kind":
+                meaning = "; ".join(filter(None, [o.description, "a secret" if o.path in secret else ""]))
+                found.append(replace(o, path=f"{kind}: {o.path}", description=meaning))
+    return found
+
+
+def _markdown(rows: Sequence[Option]) -> str:
+    """The options as a table of docs/options.md."""
     lines = ["| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
-    for o in options():
+    for o in rows:
         cells = (f"`{o.path}`", o.kind, o.default, o.description)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(lines)
@@ -126,9 +149,12 @@ def _first_line(model: type[BaseModel] | None) -> str:
 
 
 def with_options(text: str) -> str:
-    """The page with the table as it should be, between its two marks."""
-    head, rest = text.split(BEGIN)
-    return f"{head}{BEGIN}\n{markdown()}\n{END}{rest.split(END)[1]}"
+    """The page with the tables as they should be, each between its two marks."""
+    for name, rows in (("options", options()), ("connections", connection_options())):
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{_markdown(rows)}\n{end}{rest.split(end)[1]}"
+    return text
 
 
 if __name__ == "__main__":

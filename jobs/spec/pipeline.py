@@ -48,7 +48,9 @@ class BatchBounds(Spec):
 
     max_records: int = Field(1_000_000, gt=0, description="upper bound of offsets in one batch")
     max_batches: int = Field(
-        0, ge=0, description="batches that one run lands; 0: until caught up, for minutes. A launch may say otherwise"
+        0,
+        ge=0,
+        description="batches that one run lands; 0: all that Kafka had when the run began, for five minutes at most",
     )
     time_limit_seconds: int = Field(3600, gt=0, description="for each batch; then landing stops, and is retried later")
     at_once: int = Field(

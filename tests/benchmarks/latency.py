@@ -1,7 +1,7 @@
 """How soon a record is in its Iceberg table, under Dagster's daemon, on warm services.
 
 From tick to commit: a run that is asked for as a schedule does, with the records waiting; until the last table's
-materialization, which is written after its commit. From produce to visible: a resident run (`interval: 1s`) while
+materialization, which is written after its commit. From produce to visible: a continuous run (`interval: 1s`) while
 records come evenly; until the table's newest snapshot has so many rows, looked at 20 times a second. Beside it, looked
 at in the same way and on the same broker, catalog and disk: the Apache Iceberg sink at its shortest interval, and
 Apache Flink, whose checkpoints are its commits. One works after the other, never two at once.
