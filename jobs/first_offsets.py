@@ -26,7 +26,8 @@ def first_offsets(
     """
     if isinstance(start, FromTimestamp):
         instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
-        return offsets_at(partitions, instant)
+        # Where there is no such record yet, or only since Kafka was asked for its ends, all that comes is later.
+        return {tp: min(offset, topics.stable[tp]) for tp, offset in offsets_at(partitions, instant).items()}
     if isinstance(start, FromOffsets):
         return _named(pipeline, start, partitions, topics)
     known = topics.first if start == "earliest" else topics.stable

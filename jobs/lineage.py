@@ -82,7 +82,8 @@ def _after(
 ) -> list[LandedBatch]:
     if committed is None:
         begun = [n for n, b in enumerate(landed) if b.batch.continues is not None and b.batch.follows(None)]
-        if begun:
+        # A reset lets it begin there, unless it can begin with its own first batch.
+        if begun and not (oldest_complete and len({b.batch.spec_hash for b in landed[: begun[-1] + 1]}) == 1):
             return list(landed[begun[-1] :])
         if landed and not oldest_complete:
             raise LineageBroken(

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from jobs.batch import Batch, CommittedState, LandedBatch, new_commit_id
+from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, new_commit_id
 from jobs.lineage import next_batches
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends, total
 from jobs.pipeline import Pipeline
@@ -34,6 +34,7 @@ class ResetState:
         highest: the highest batch number that any table of the pipeline ever had.
         tables: the committed state of each table by its name.
         landed: the landed batches that are still known.
+        begins: the first batch of tables that records have named: no earlier one concerns them.
     """
 
     pipeline: str
@@ -43,6 +44,7 @@ class ResetState:
     landed: Sequence[LandedBatch]
     complete: bool
     topics: TopicState
+    begins: Mapping[str, int] = field(default_factory=dict)
 
     def base(self, table: str | None = None) -> CommittedState:
         """The state whose offsets stay where nothing else is said: of one table, or of all, if they agree.
@@ -101,8 +103,9 @@ def read_state(pipeline: Pipeline) -> ResetState:
     begun = [lease.batch for d in destinations for lease in d.leases()]
     numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
     return ResetState(
-        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, pipeline.topic_state()
-    )
+        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, pipeline.topic_state(),
+        {d.name: d.table.named.first for d in destinations if d.table.named},
+    )  # fmt: skip
 
 
 def plan_reset(
@@ -125,8 +128,7 @@ def plan_reset(
         _check_all_merged(known, base)
     states = [known.current, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
-    beginning = _for_a_new_table(known)
-    if None in known.tables.values() and (not beginning or any(b.batch.spec_hash != spec_hash for b in beginning)):
+    if any(state is None and _begins_with_reset(known, name, spec_hash) for name, state in known.tables.items()):
         continues[""] = {}
     return Batch(
         pipeline=known.pipeline,
@@ -162,8 +164,8 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
     assert batch.continues is not None
     found = []
     for name, state in known.tables.items():
-        if state is None and "" in batch.continues:
-            left_out = _for_a_new_table(known) or known.landed
+        if state is None and _begins_with_reset(known, name, batch.spec_hash):
+            left_out = _for_a_new_table(known, name) or known.landed
             found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
             continue
         merges_landed_first = state is None or _is_landed(state, known.landed)
@@ -187,10 +189,19 @@ def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> Ba
     return None
 
 
-def _for_a_new_table(known: ResetState) -> list[LandedBatch]:
-    """The landed batches that a table without a batch gets as things are; none where it cannot begin with them."""
+def _begins_with_reset(known: ResetState, table: str, spec_hash: str) -> bool:
+    """Whether a table without a batch begins with the reset; otherwise it gets what is landed before."""
+    beginning = _for_a_new_table(known, table)
+    return not beginning or any(b.batch.spec_hash != spec_hash for b in beginning)
+
+
+def _for_a_new_table(known: ResetState, table: str) -> list[LandedBatch]:
+    """The landed batches that this table without a batch gets as things are; none where it cannot begin with them."""
+    landed = LandedBatches(list(known.landed), known.complete)
+    if table in known.begins:
+        landed = landed.since(known.begins[table])
     try:
-        return next_batches(f"a new table of {known.pipeline}", None, known.landed, known.complete)
+        return next_batches(table, None, landed.batches, landed.complete)
     except LineageBroken:
         return []
 
@@ -200,11 +211,13 @@ def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:
 
 
 def _watermark(base: CommittedState, batch: Batch) -> Watermark:
-    """Record times of a recreated topic start over: it is another topic. So does what truncations have taken away where
-    `changes` means something else: the order may be another one."""
+    """Record times of a recreated topic start over: it is another topic. So does what truncations have taken away, and
+    where `changes` means something else: the order may be another one."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
-    below = base.watermark.truncated_below if batch.spec_hash == base.spec_hash else None
+    recreated = any(base.topic_ids.get(topic, topic_id) != topic_id for topic, topic_id in batch.topic_ids.items())
+    goes_on = batch.spec_hash == base.spec_hash and not recreated
+    below = base.watermark.truncated_below if goes_on else None
     return replace(base.watermark, record_times=times, truncated_below=below)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 import click
 from rich.table import Table
@@ -11,9 +12,11 @@ from rich.table import Table
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.connections_file import load_connections
+from jobs.first_offsets import first_offsets
 from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.spec.source import FromTimestamp, Start
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import end_dead
@@ -71,7 +74,7 @@ def _to(to: str, topics: Sequence[str]) -> Choice:
         if topics:
             raise click.UsageError("--to committed leaves all offsets; it takes no --topic")
         return lambda *_: ({}, ())
-    instant = None if to in ("earliest", "latest") else _instant(to)
+    start: Start = FromTimestamp(timestamp=_instant(to)) if to not in ("earliest", "latest") else cast(Start, to)
 
     def choose(
         pipeline: Pipeline, known: ResetState, base: CommittedState
@@ -82,10 +85,7 @@ def _to(to: str, topics: Sequence[str]) -> Choice:
             raise click.UsageError(f"{', '.join(sorted(unknown))}: no topic of pipeline {pipeline.name}")
         wanted = [tp for tp in there.partitions if not topics or tp.topic in topics]
         gone = [tp for tp in base.offsets if tp not in there.stable and (not topics or tp.topic in topics)]
-        if instant is not None:
-            return pipeline.offsets_at(wanted, instant), gone
-        ends = there.first if to == "earliest" else there.stable
-        return {tp: ends[tp] for tp in wanted}, gone
+        return first_offsets(pipeline.name, start, wanted, there, pipeline.offsets_at), gone
 
     return choose
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.batch import Batch, CommittedState, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
 from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
@@ -183,3 +183,30 @@ def test_what_truncations_have_taken_away_stays_away_until_changes_mean_somethin
     base, batch = replace(committed(2), watermark=Watermark().truncated(7)), reset(known(), {})
     assert state_after(base, batch).watermark.truncated_below == 7
     assert state_after(base, replace(batch, spec_hash="new")).watermark.truncated_below is None
+
+
+def test_what_truncations_have_taken_away_says_nothing_of_a_recreated_topic() -> None:
+    there = known(topics=TopicState({P0: 0, P1: 0}, {P0: 3, P1: 3}, {"t": "another"}))
+    base = replace(committed(2), watermark=Watermark().truncated(7))
+    assert state_after(base, reset(there, {P0: 0, P1: 3})).watermark.truncated_below is None
+
+
+@pytest.mark.parametrize(("meaning", "gets"), [("hash", [2, 3]), ("new", [3])])
+def test_table_that_records_have_named_begins_with_its_own_first_batch(meaning: str, gets: list[int]) -> None:
+    """Retention has removed older batches, which do not concern it; a reset leaves none of its own out."""
+    tables = {"iceberg a.b": committed(2), "iceberg c.d": None}
+    there = known(tables=tables, landed=[landed(2)], complete=False, begins={"iceberg c.d": 2})
+    batch = reset(there, {}, meaning=meaning)
+    own = LandedBatches([landed(2), landed_without_rows(batch)], complete=False).since(2)
+    assert numbers(next_batches("t", None, own.batches, own.complete)) == gets
+    assert impact(there, batch)[1] == Impact("iceberg c.d", 0 if gets[0] == 2 else 20, 0)
+
+
+def test_table_that_records_have_named_begins_with_its_own_batch_beside_a_new_table_that_cannot() -> None:
+    tables = {"iceberg a.b": committed(2), "iceberg c.d": None, "iceberg e.f": None}
+    there = known(tables=tables, landed=[landed(2)], complete=False, begins={"iceberg c.d": 2})
+    batch = reset(there, {})
+    own = LandedBatches([landed(2), landed_without_rows(batch)], complete=False).since(2)
+    assert numbers(next_batches("t", None, own.batches, own.complete)) == [2, 3]
+    assert numbers(next_batches("t", None, own.batches, False)) == [3]
+    assert [found.skipped for found in impact(there, batch)] == [0, 0, 20]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.batch import Batch, CommittedState
+from jobs.first_offsets import first_offsets
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.spec.source import FromTimestamp
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
 
@@ -203,3 +206,10 @@ def test_log_that_was_cut_off_is_refused_with_the_way_on() -> None:
     with pytest.raises(OffsetsGone, match=r"offset 20 is committed.*cut the log off at offset 12") as caught:
         refuse_cut_off(committed(2), {P1: 12})
     assert f"batchmerge offsets set p {P1}=12" in caught.value.remedy
+
+
+def test_start_at_a_time_goes_no_further_than_the_plans_own_ends() -> None:
+    """Kafka was asked for its ends before it was asked for the first record of a time; meanwhile others came."""
+    kafka, start = topics({P0: 100, P1: 50}), FromTimestamp(timestamp=datetime(2026, 1, 1))
+    found = first_offsets("p", start, [P0, P1], kafka, lambda *_: {P0: 103, P1: 7})
+    assert found == {P0: 100, P1: 7}
