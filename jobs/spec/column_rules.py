@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.schema.types import parse_columns, type_name
+from jobs.spec.columns import key_fields
 from jobs.spec.metadata import metadata_of
 from resources.config_files.mistakes import Mistake, Path, closest, one_of
 
@@ -114,12 +115,15 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     names = parse_columns(spec.source.row).names
     op = spec.changes.op
     kept = [c for c in names if not (op and op.field == c and not op.keep)]
+    kept += [field.name for field in key_fields(spec) if field.name not in names]
     lower = [c.lower() for c in kept]
     where = ("source", "transform") if spec.source.transform else _COLUMNS
     twice = [c for c in kept if lower.count(c.lower()) > 1]
     if twice:
         yield Mistake(
-            where, f"{one_of(twice, 'and')} differ in upper and lower case only", "rename one of them in a transform"
+            where,
+            f"{one_of(twice, 'and')} differ in upper and lower case only",
+            f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}",
         )
     for name in sorted(RESERVED.intersection(lower)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
