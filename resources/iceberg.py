@@ -5,6 +5,7 @@ Spark reaches the same catalog by `spark_settings`: the connection's name is the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,6 +42,8 @@ from resources.iceberg_io import RenewedFileIO, ends_at
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
 _COMMIT_TURNS = 3
+# Seconds.
+_CLOCKS_APART = 60
 # Spark's UI lists the settings of a session beside each statement, and by itself hides only some of the secret ones.
 _HIDDEN = {"spark.sql.redaction.options.regex": "(?i)url|uri|key|credential|authorization|secret|password|token"}
 _SPARK_TYPES = {"sql": "jdbc", "rest": "rest", "hive": "hive", "glue": "glue"}
@@ -195,8 +198,10 @@ class IcebergCatalog:
         Raises:
             CommitFailed: a requirement does not hold (any more).
             CommitStateUnknown: the answer was lost.
+            Unavailable: this machine's clock is behind the table.
         """
         where = ".".join(table.name())
+        check_clock(table, time.time())
         try:
             with catalog_errors(where):
                 for turn in range(1, _COMMIT_TURNS + 1):
@@ -227,13 +232,32 @@ class IcebergCatalog:
         Raises:
             CommitFailed: a requirement of one of the tables does not hold.
             CommitStateUnknown: the answer was lost.
+            Unavailable: this machine's clock is behind one of them.
         """
+        for change in changes:
+            check_clock(change.table, time.time())
         where = ", ".join(".".join(change.table.name()) for change in changes)
         try:
             with catalog_errors(where):
                 commit_transaction(require_transactions(self._catalog, self.name), changes)
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
+
+
+def check_clock(table: Table, now: float) -> None:
+    """Iceberg's readers in Java refuse a table whose history goes back in time by more than a minute.
+
+    Raises:
+        Unavailable: the table's last change is later than that.
+    """
+    behind = table.metadata.last_updated_ms / 1000 - now
+    if behind > _CLOCKS_APART:
+        raise Unavailable(
+            f"the table was changed {behind:.0f} s after what this machine's clock says now: a commit would make the "
+            "table unreadable for Spark",
+            where=".".join(table.name()),
+            remedy="set the clocks of all machines that write the table (NTP); if one was ahead, wait until its time",
+        )
 
 
 def _newest_io(name: str, connection: IcebergConnection, identifier: str) -> FileIO:

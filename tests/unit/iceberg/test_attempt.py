@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,14 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
 from jobs.iceberg.history import History, read_history, state_properties, tag_name
 from jobs.iceberg.schema import iceberg_schema
-from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, InvariantBroken, TableReplaced
+from resources.errors import (
+    CommitFailed,
+    CommitStateUnknown,
+    ConfigurationError,
+    InvariantBroken,
+    TableReplaced,
+    Unavailable,
+)
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
 
@@ -130,6 +138,17 @@ def test_append_is_rebased_on_another_writers_snapshot_without_writing_files_aga
     assert ids(catalog) == [1, 2, 3]
     assert files < {f.file.file_path for f in catalog.require(NAME).scan().plan_files()}
     assert ours == {"id"}
+
+
+def test_commit_of_a_clock_that_went_back_is_refused(catalog: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java refuses to read a table whose history is not in order."""
+    advance(catalog, None, committed(1))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 300)
+    with pytest.raises(Unavailable, match=r"n\.t: the table was changed 300 s after .*\(NTP\)"):
+        advance(catalog, committed(1), committed(2))
+    monkeypatch.setattr(time, "time", lambda: now - 30)
+    advance(catalog, committed(1), committed(2))
 
 
 def test_merge_is_refused_on_another_base(catalog: IcebergCatalog) -> None:
