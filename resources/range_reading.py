@@ -87,6 +87,10 @@ def read_ranges(
             consumer.close()
 
 
+# Milliseconds of the years 1 to 9999. A producer may give a record any number, such as microseconds.
+_YEARS = (-62_135_596_800_000, 253_402_300_799_999)
+
+
 @dataclass(frozen=True)
 class _Records:
     """Some records of the ranges.
@@ -244,7 +248,7 @@ def _batch(found: Sequence[_Records], unread: _Unread, headers: WantedHeaders) -
         unread.topics.take(places),
         unread.partitions.take(places),
         pa.array(np.concatenate([some.offsets for some in found])),
-        pa.array(milliseconds * 1000).cast(INSTANT),
+        pa.array(np.clip(milliseconds, *_YEARS) * 1000).cast(INSTANT),
     ]
     schema = records_schema(headers)
     if headers:

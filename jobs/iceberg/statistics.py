@@ -20,6 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
+    DateType,
     IcebergType,
     ListType,
     MapType,
@@ -27,6 +28,8 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
+    TimestampType,
+    TimestamptzType,
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
@@ -145,6 +148,9 @@ def _keep_bounds(found: ColumnStatistics, column: Leaf, mode: MetricsMode, known
 
 
 def _value(column: Leaf, statistics: Any, which: str) -> Any:
+    if isinstance(column.type, DateType | TimestampType | TimestamptzType):
+        # Python has no years after 9999.
+        return getattr(statistics, f"{which}_raw")
     scale = getattr(column.type, "scale", None)
     if scale is not None and statistics.physical_type != "FIXED_LEN_BYTE_ARRAY":
         return unscaled_to_decimal(getattr(statistics, f"{which}_raw"), scale)

@@ -90,6 +90,17 @@ def test_records_are_as_they_were_sent(connections: Connections, topic: MakeTopi
     assert read(connections, ranges).column_names == ["key", "value", "topic", "partition", "offset", "timestamp"]
 
 
+def test_timestamps_that_are_no_milliseconds_become_the_last_there_is(
+    connections: Connections, topic: MakeTopic
+) -> None:
+    """As where a producer gives microseconds."""
+    name = topic(config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    for moment in (1_700_000_000_000_123, 1_700_000_000_000_123_456):
+        produce(bootstrap(connections), name, [put(1)], timestamp=moment)
+    rows: list[dict[str, Any]] = read(connections, {TopicPartition(name, 0): OffsetRange(0, 2)}).to_pylist()
+    assert [row["timestamp"].year for row in rows] == [9999, 9999]
+
+
 def test_ranges_that_end_in_what_was_never_committed(connections: Connections, topic: MakeTopic) -> None:
     servers, name, who = bootstrap(connections), topic(), f"tx-{uuid.uuid4().hex[:6]}"
     produce(servers, name, [put(1)], transaction=who)

@@ -128,6 +128,16 @@ def test_statistics_are_those_of_pyiceberg_and_of_structs_too(lake: IcebergCatal
     assert repeated not in ours.value_counts, "elements are no rows"
 
 
+def test_times_after_the_year_9999_are_written_with_their_bounds(lake: IcebergCatalog) -> None:
+    """A transform may make them: the landed files have to take them."""
+    table = create(lake)
+    late = 400_000_000_000_000_000
+    rows = ROWS.slice(0, 2).set_column(2, "at", pa.array([0, late], pa.int64()).cast(SCHEMA.field("at").type))
+    (file,) = write(table, rows.set_column(3, "day", pa.array([0, 9_000_000], pa.int32()).cast(pa.date32())))
+    at, day = (table.schema().find_field(name).field_id for name in ("at", "day"))
+    assert [int.from_bytes(file.upper_bounds[column], "little") for column in (at, day)] == [late, 9_000_000]
+
+
 @pytest.mark.parametrize(
     ("properties", "bounded"),
     [
