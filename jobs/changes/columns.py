@@ -60,6 +60,8 @@ ERROR = pa.struct(
         pa.field("headers", HEADERS),
     ]
 )
+# The key of the last of a dead letter's headers where not all that its record has were read.
+SOME_HEADERS = "__batchmerge.some_headers"
 # Stands in a value of which no column is known yet: there are no structs without a field in tables.
 NO_COLUMN = pa.field(added_columns.NO_COLUMN, pa.bool_())
 UNCHANGED = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))

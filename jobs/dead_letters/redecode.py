@@ -21,12 +21,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
-from jobs.changes.columns import ERROR, MOVE, UNCHANGED, names_unchanged_columns
+from jobs.changes.columns import ERROR, MOVE, SOME_HEADERS, UNCHANGED, names_unchanged_columns
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.moved_rows import EARLIER, MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
-from jobs.decode.envelope import MOVED, OF_MOVES
+from jobs.decode.envelope import MOVED
 from jobs.iceberg.rows import with_all_columns
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
@@ -122,14 +122,13 @@ def redecode(
 
 
 def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
-    """The dead letters with headers where they are read; and the first of those that were landed without, or with those
-    of changed keys alone."""
+    """The dead letters with headers where they are read; and the first of those that were landed without, or with only
+    some of them."""
     if not reads_headers(pipeline.spec):
         if names_unchanged_columns(pipeline.spec):
             return dead_letters.withColumnRenamed("headers", "some_headers"), []
         return dead_letters.drop("headers"), []
-    of_moves = F.forall("headers", lambda h: h["key"].isin(*OF_MOVES)) & (F.size("headers") > 0)
-    whole = ~F.coalesce(of_moves, F.lit(True))
+    whole = F.coalesce(~F.exists("headers", lambda h: h["key"] == SOME_HEADERS), F.lit(False))
     lacking = _dead_letters(pipeline, dead_letters.where(~whole), F.lit(_NO_HEADERS))
     dead_letters = dead_letters.where(whole)
     # As Kafka's reader gives them: null where a record has none.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import ERROR, UNCHANGED
+from jobs.changes.columns import ERROR, SOME_HEADERS, UNCHANGED
 from jobs.decode.base import DecodeError
 from jobs.landing.task_report import RecordsRead
 from jobs.offsets import OffsetRange, TopicPartition
@@ -33,19 +33,26 @@ def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa
     if not errors:
         return pa.nulls(batch.num_rows, ERROR)
     keys, values = batch.column("key"), batch.column("value")
-    # Of a record that has none of `some_headers` it is not known which it has.
-    every = "headers" in batch.schema.names
-    some = "headers" if every else "some_headers" if "some_headers" in batch.schema.names else None
-    headers = batch.column(some).to_pylist() if some else [None] * batch.num_rows
+    headers = _headers(batch)
     rows: list[dict[str, object] | None] = [None] * batch.num_rows
     for row, error in errors.items():
         raw = {
             "key": keys[row].as_py(),
             "value": values[row].as_py(),
-            "headers": headers[row] or ([] if every else None),
+            "headers": headers[row],
         }
         rows[row] = {**vars(error), **raw}
     return pa.array(rows, ERROR)
+
+
+def _headers(batch: pa.RecordBatch) -> list[list[dict[str, object]] | None]:
+    """Per record its headers, marked where these are not all; None where nothing is known of them."""
+    if "headers" in batch.schema.names:
+        return [found or [] for found in batch.column("headers").to_pylist()]
+    if "some_headers" not in batch.schema.names:
+        return [None] * batch.num_rows
+    mark: dict[str, object] = {"key": SOME_HEADERS, "value": None}
+    return [[*found, mark] if found else None for found in batch.column("some_headers").to_pylist()]
 
 
 def unchanged_column(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:

@@ -8,14 +8,17 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from jobs.batch import Batch, Counts, LandedBatch, Moves, landed_from_properties, landed_to_properties
+from jobs.changes.columns import SOME_HEADERS
 from jobs.decode.base import DecodeError
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import MOVED
 from jobs.decode.source_position import SourcePosition
 from jobs.landing.moves import MoveReader, moves_among
+from jobs.landing.row_columns import error_column
 from jobs.landing.task_report import TaskReport
 from jobs.watermark import Watermark
 from resources.kafka_records import HEADERS
@@ -119,6 +122,20 @@ def test_only_records_that_name_another_key_are_read() -> None:
         found = MoveReader(decoder).column(told)
         assert found.to_pylist() == [None, '{"lsn": 1}', None, None, '{"lsn": 4}']
         assert MoveReader().column(told).to_pylist() == [None] * 5
+
+
+def test_dead_letter_says_where_it_has_only_some_headers() -> None:
+    """Or it could not be told whether the record has others, which a table may ask for later."""
+    old_key = {"key": "__debezium.oldkey", "value": b'{"id":1}'}
+    records = kafka_records((b'{"id":1}', None), (b'{"id":1}', None))
+    errors = dict.fromkeys(range(2), DecodeError(MOVED, ""))
+    for name, kept in [
+        ("headers", [[old_key], []]),
+        ("some_headers", [[old_key, {"key": SOME_HEADERS, "value": None}], None]),
+    ]:
+        told = records.append_column(name, pa.array([[old_key], None], HEADERS))
+        assert pc.struct_field(error_column(told, errors), "headers").to_pylist() == kept
+    assert pc.struct_field(error_column(records, errors), "headers").to_pylist() == [None, None]
 
 
 def test_moves_are_counted_and_come_back_from_tasks_and_tables() -> None:
