@@ -40,7 +40,8 @@ from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep, unchanged_columns
-from resources.errors import BatchmergeError, CommitFailed
+from resources.errors import BatchmergeError, CommitFailed, Interrupted
+from resources.spark import spark_errors
 from sql import render
 
 EARLIER = "earlier"
@@ -70,10 +71,7 @@ def with_earlier_values(
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
     with own_views(spark, "moved_rows", "held_rows", "earlier_values") as (rows, held_rows, earlier):
         moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
-        held = _table_to_ask(pipeline, spark, columns)
-        if held:
-            keys = spark.table(rows).select("old_key.*").distinct()
-            held[0].read(spark).rows_of(spark, keys, columns).createTempView(held_rows)
+        held = _held_rows(pipeline, spark, spark.table(rows).select("old_key.*").distinct(), columns, held_rows)
         text = render(
             "spark",
             "values_of_moved_rows",
@@ -93,29 +91,50 @@ def with_earlier_values(
         yield dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left") if known else dead_letters
 
 
-def _table_to_ask(
-    pipeline: Pipeline, spark: SparkSession, columns: Sequence[str]
+def _held_rows(
+    pipeline: Pipeline, spark: SparkSession, keys: DataFrame, columns: Sequence[str], view: str
 ) -> tuple[Destination, CommittedState] | None:
-    """A table that can say what stands under the old keys, and the state that it has; None: the landed changes alone
-    have to, until one can.
+    """Reads the rows of the old keys into a view, from a table that can say what stands under them.
+
+    Returns:
+        The table and the state that it has; None: the landed changes alone have to say it, until a table can. One that
+        cannot be read holds up no landing.
+    """
+    for destination in pipeline.destinations():
+        try:
+            state = _state_to_ask(pipeline, spark, destination, columns)
+            if state is None:
+                continue
+            with spark_errors(destination.name):
+                destination.read(spark).rows_of(spark, keys, columns).createTempView(view)
+                spark.catalog.cacheTable(view)
+                spark.table(view).count()
+        except Interrupted:
+            raise
+        except BatchmergeError as problem:
+            _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
+            spark.catalog.dropTempView(view)
+        else:
+            return destination, state
+    return None
+
+
+def _state_to_ask(
+    pipeline: Pipeline, spark: SparkSession, destination: Destination, columns: Sequence[str]
+) -> CommittedState | None:
+    """The state of a table; None where it cannot say what stands under a key.
 
     Not one that takes only some rows, or that lacks a reading again: it may not have the newest change of a key.
     """
+    table = destination.table
+    finds = kind_of(table).capabilities.finds_rows and can_keep(table)
+    if not finds or route_filter(pipeline.spec, table) is not None:
+        return None
     readings_again = [b.number for b in pipeline.intermediate.landed().batches if b.batch.revises is not None]
-    for destination in pipeline.destinations():
-        table = destination.table
-        finds = kind_of(table).capabilities.finds_rows and can_keep(table)
-        if not finds or route_filter(pipeline.spec, table) is not None:
-            continue
-        try:
-            state = destination.committed()
-            has_all = state is not None and set(columns) <= set(destination.read(spark).present())
-        except BatchmergeError as problem:
-            _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
-            continue
-        if state and has_all and state.batch_number >= max(readings_again, default=0):
-            return destination, state
-    return None
+    state = destination.committed()
+    if state is None or state.batch_number < max(readings_again, default=0):
+        return None
+    return state if set(columns) <= set(destination.read(spark).present()) else None
 
 
 def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:

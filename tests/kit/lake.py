@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyarrow.fs import FileSelector
@@ -28,3 +30,14 @@ def files_in(table: Table, folder: str = "") -> list[str]:
     store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
     found = store.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     return [file.path for file in found if file.is_file]
+
+
+@contextmanager
+def rows_away(table: Table) -> Iterator[None]:
+    """Meanwhile the rows of a table in a folder cannot be read, and its catalog answers."""
+    _, _, path = PyArrowFileIO.parse_location(f"{table.location()}/data")
+    away = Path(path).rename(f"{path}-away")
+    try:
+        yield
+    finally:
+        away.rename(path)
