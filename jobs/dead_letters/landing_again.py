@@ -5,7 +5,7 @@ They land as a batch of their own, which revises earlier ones (`jobs.replay.revi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -45,7 +45,7 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
     found = done = retry_on_conflict(lambda: _land(pipeline, batches, kind), attempts, where)
     while found and done and done.recovered and found.stay and names_unchanged_columns(pipeline.spec):
         done = retry_on_conflict(lambda: _land(pipeline, batches, MOVED), attempts, where)
-        if done and done.recovered:
+        if done:
             found = found.after(done)
     return found
 
@@ -73,14 +73,14 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
         schema = arrow_schema(table)
         with (
-            with_earlier_values(pipeline, spark, dead_letters, schema) as known,
+            with_earlier_values(pipeline, spark, dead_letters, schema) as (known, all_asked),
             redecode(pipeline, spark, known, committed, schema, names) as redecoded,
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 readings = _DeadLetterReadings(dead_letters, batch, redecoded)
                 place.revise(batch, committed, readings, pipeline.run_properties)
-    return redecoded
+    return replace(redecoded, all_asked=all_asked)
 
 
 def _dead_letters(

@@ -52,8 +52,9 @@ _LOG = logging.getLogger("batchmerge")
 @contextmanager
 def with_earlier_values(
     pipeline: Pipeline, spark: SparkSession, dead_letters: DataFrame, schema: pa.Schema
-) -> Iterator[DataFrame]:
-    """The dead letters, those of rows that were moved with the values of before (`EARLIER`) where all are known.
+) -> Iterator[tuple[DataFrame, bool]]:
+    """The dead letters, those of rows that were moved with the values of before (`EARLIER`) where all are known; and
+    whether all tables that may know them could be read.
 
     Args:
         spark: reaches the tables, too.
@@ -66,12 +67,13 @@ def with_earlier_values(
     columns = _columns(pipeline.spec, schema)
     moved = dead_letters.where(F.col("kind") == MOVED)
     if not columns or moved.isEmpty():
-        yield dead_letters
+        yield dead_letters, True
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
     with own_views(spark, "moved_rows", "held_rows", "earlier_values") as (rows, held_rows, earlier):
         moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
-        held = _held_rows(pipeline, spark, spark.table(rows).select("old_key.*").distinct(), columns, held_rows)
+        keys = spark.table(rows).select("old_key.*").distinct()
+        held, all_asked = _held_rows(pipeline, spark, keys, columns, held_rows)
         text = render(
             "spark",
             "values_of_moved_rows",
@@ -88,18 +90,21 @@ def with_earlier_values(
         known = spark.table(earlier).count()
         if held and held[0].committed() != held[1]:
             raise CommitFailed("the table moved on while old values were read from it", where=held[0].name)
-        yield dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left") if known else dead_letters
+        if known:
+            dead_letters = dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left")
+        yield dead_letters, all_asked
 
 
 def _held_rows(
     pipeline: Pipeline, spark: SparkSession, keys: DataFrame, columns: Sequence[str], view: str
-) -> tuple[Destination, CommittedState] | None:
+) -> tuple[tuple[Destination, CommittedState] | None, bool]:
     """Reads the rows of the old keys into a view, from a table that can say what stands under them.
 
     Returns:
-        The table and the state that it has; None: the landed changes alone have to say it, until a table can. One that
-        cannot be read holds up no landing.
+        The table and the state that it has; None: the landed changes alone have to say it, until a table can. And
+        whether none was passed over that could not be read: that holds up no landing.
     """
+    all_asked = True
     for destination in pipeline.destinations():
         try:
             state = _state_to_ask(pipeline, spark, destination, columns)
@@ -114,9 +119,10 @@ def _held_rows(
         except BatchmergeError as problem:
             _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
             spark.catalog.dropTempView(view)
+            all_asked = False
         else:
-            return destination, state
-    return None
+            return (destination, state), True
+    return None, all_asked
 
 
 def _state_to_ask(

@@ -66,6 +66,8 @@ class Redecoded:
         changed: how many of each batch are good now or have another error.
         stay: the first of those that are still bad, with their error of now.
         brought: the names of tables, each with its rank among them, and the columns of these.
+        waiting: how many of each batch are rows with a new key whose values are still not known.
+        all_asked: False: a table that may know them could not be read.
     """
 
     rows: DataFrame
@@ -74,11 +76,14 @@ class Redecoded:
     changed: Counter[int]
     stay: list[DeadLetter]
     brought: TaskReport = field(default_factory=TaskReport)
+    waiting: Counter[int] = field(default_factory=Counter)
+    all_asked: bool = True
 
     def after(self, next_: Redecoded) -> Redecoded:
         """This, and what became of the rows with a new key that stayed."""
         stay = [*(letter for letter in self.stay if letter.kind != MOVED), *next_.stay]
-        return replace(self, recovered=self.recovered + next_.recovered, stay=stay)
+        recovered, all_asked = self.recovered + next_.recovered, self.all_asked and next_.all_asked
+        return replace(self, recovered=recovered, stay=stay, waiting=next_.waiting, all_asked=all_asked)
 
 
 @contextmanager
@@ -137,16 +142,20 @@ def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFram
 
 def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[DeadLetter]) -> Redecoded:
     by_batch = rows.groupBy("batchNumber").agg(
-        F.count_if(F.col("error").isNull()).alias("recovered"), F.count_if("changed").alias("changed")
+        F.count_if(F.col("error").isNull()).alias("recovered"),
+        F.count_if("changed").alias("changed"),
+        F.count_if(F.col("error.kind") == MOVED).alias("waiting"),
     )
-    found = {row["batchNumber"]: row for row in by_batch.collect()}
-    recovered = Counter({number: row["recovered"] for number, row in found.items() if row["recovered"]})
-    changed = Counter({number: row["changed"] for number, row in found.items() if row["changed"]})
+    found = by_batch.collect()
+    recovered, changed, waiting = (
+        Counter({row["batchNumber"]: row[what] for row in found if row[what]})
+        for what in ("recovered", "changed", "waiting")
+    )
     bad = rows.where(F.col("error").isNotNull()).select(
         "kafka.*", F.col("batchNumber").alias("batch"), "i", "error.stage", "error.kind", "error.message"
     )
     stay = [*lacking, *_dead_letters(pipeline, bad, F.col("message"))][:_NAMED]
-    return Redecoded(rows, tried, recovered, changed, stay)
+    return Redecoded(rows, tried, recovered, changed, stay, waiting=waiting)
 
 
 def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:

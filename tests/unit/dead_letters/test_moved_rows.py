@@ -1,0 +1,54 @@
+"""Which batches are searched for rows with a new key: only where something has come that these wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.batch import LandedBatch, Moves
+from jobs.dead_letters.landing_moved_rows import Search
+from tests.kit.batches import landed
+
+
+def batches(*moves: tuple[int, int], first: int = 1) -> list[LandedBatch]:
+    """Of each how many rows left their key, and how many wait for values."""
+    return [replace(landed(first + n), moves=Moves(*found)) for n, found in enumerate(moves)]
+
+
+NOTHING, LEFT, WAITS = (0, 0), (1, 0), (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "known", "wanted"),
+    [
+        pytest.param(Search(), [], None, id="nothing is landed"),
+        pytest.param(Search(), batches(NOTHING, LEFT), None, id="none waits"),
+        pytest.param(Search(), batches(NOTHING, WAITS, NOTHING), (2, 3), id="one waits, and its run died"),
+        pytest.param(Search("c2"), batches(NOTHING, WAITS), None, id="it was looked for"),
+        pytest.param(Search("c2", 2), batches(NOTHING, WAITS, NOTHING), None, id="nothing new for one that waits on"),
+        pytest.param(Search("c2", 2), batches(NOTHING, WAITS, LEFT), (2, 3), id="what it waits for may have come"),
+        pytest.param(Search("c2"), batches(NOTHING, WAITS, LEFT), None, id="all before were found"),
+        pytest.param(Search("c3"), batches(WAITS, WAITS, LEFT, (1, 1)), (4, 4), id="only a new one waits"),
+        pytest.param(Search("c2", 1), batches(WAITS, WAITS, (1, 1)), (1, 3), id="an old one and a new one"),
+        pytest.param(Search("c2", 1), batches(LEFT, first=5), None, id="what waits is of batches that are removed"),
+        pytest.param(Search("c9", 1), batches(WAITS, NOTHING), (1, 2), id="the search was of batches rolled back"),
+    ],
+)
+def test_batches_to_search(last: Search, known: list[LandedBatch], wanted: tuple[int, int] | None) -> None:
+    assert last.next(known) == wanted
+
+
+def test_reading_again_waits_where_its_records_are() -> None:
+    known = batches(NOTHING, NOTHING, WAITS, first=4)
+    known[-1] = replace(known[-1], batch=replace(known[-1].batch, revises=0))
+    assert Search("c5").next(known) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "waiting", "after"),
+    [(None, 2, [], None), (None, 2, [3, 2], 2), (1, 2, [], 1), (1, 2, [2], 1), (1, 1, [2], 2), (1, 1, [], None)],
+)
+def test_what_waits_after_a_search(before: int | None, first: int, waiting: list[int], after: int | None) -> None:
+    known = batches(WAITS, WAITS, WAITS)
+    assert Search("c1", before).after(known, first, waiting) == Search("c3", after)
