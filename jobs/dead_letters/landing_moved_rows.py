@@ -91,7 +91,7 @@ def _search(pipeline: Pipeline) -> Counter[int]:
     if done.recovered:
         found = done.recovered.total()
         _LOG.info("batches %d to %d: landed %d rows with the values of their old keys", *wanted, found)
-    if done.all_asked:
+    if done.all_asked or not done.waiting:
         _keep(place, last.after(batches, wanted[0], done.waiting))
     return done.recovered
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 
 import pyarrow as pa
@@ -26,7 +26,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from jobs.batch import CommittedState
 from jobs.changes.columns import MOVE, REVISION, UNCHANGED
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
@@ -40,7 +39,7 @@ from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_keep, unchanged_columns
-from resources.errors import BatchmergeError, CommitFailed, Interrupted
+from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
 from sql import render
 
@@ -60,9 +59,6 @@ def with_earlier_values(
         spark: reaches the tables, too.
         dead_letters: rows of `sql/spark/dead_letters.sql.j2` with headers.
         schema: of the table that they are in.
-
-    Raises:
-        CommitFailed: a table that was asked moved on meanwhile.
     """
     columns = _columns(pipeline.spec, schema)
     moved = dead_letters.where(F.col("kind") == MOVED)
@@ -70,77 +66,73 @@ def with_earlier_values(
         yield dead_letters, True
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
-    with own_views(spark, "moved_rows", "held_rows", "earlier_values") as (rows, held_rows, earlier):
+    with own_views(spark, "moved_rows", "old_deletes", "old_rows", "earlier_values") as (rows, deletes, held, earlier):
         moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
-        keys = spark.table(rows).select("old_key.*").distinct()
-        held, all_asked = _held_rows(pipeline, spark, keys, columns, held_rows)
+        landed = {"table": pipeline.intermediate.path, "revised": REVISION.name in schema.names}
+        spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
+        spark.catalog.cacheTable(deletes)
+        ends = sorted(row[0] for row in spark.table(deletes).select("end.batchNumber").distinct().collect())
+        if not ends:
+            yield dead_letters, True
+            return
+        keys = spark.table(deletes).select("old_key.*").distinct()
+        held_at, all_asked = _read_old_rows(pipeline, spark, keys, columns, ends, held)
         text = render(
             "spark",
             "values_of_moved_rows",
-            moved=[rows],
-            table=pipeline.intermediate.path,
+            moved=[deletes],
+            **landed,
             columns=columns,
-            revised=REVISION.name in schema.names,
-            held=[held_rows] if held else None,
-            held_at=held[1].batch_number if held else 0,
+            held=None if held_at is None else [held],
+            held_at=held_at or 0,
             keys=[f.name for f in key_fields(pipeline.spec)],
         )
         spark.sql(text, args={"moved_kind": MOVED, **unchanged_parameters(columns)}).createTempView(earlier)
         spark.catalog.cacheTable(earlier)
-        known = spark.table(earlier).count()
-        if held and held[0].committed() != held[1]:
-            raise CommitFailed("the table moved on while old values were read from it", where=held[0].name)
-        if known:
+        if spark.table(earlier).count():
             dead_letters = dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left")
         yield dead_letters, all_asked
 
 
-def _held_rows(
-    pipeline: Pipeline, spark: SparkSession, keys: DataFrame, columns: Sequence[str], view: str
-) -> tuple[tuple[Destination, CommittedState] | None, bool]:
-    """Reads the rows of the old keys into a view, from a table that can say what stands under them.
+def _read_old_rows(
+    pipeline: Pipeline, spark: SparkSession, keys: DataFrame, columns: Sequence[str], ends: Sequence[int], view: str
+) -> tuple[int | None, bool]:
+    """Reads the rows of the old keys into a view, from a table that can say what stood under them.
+
+    It is read as it was before one of the batches `ends`, ascending, in which the old keys are deleted: merges go on
+    meanwhile. The rows have all that is not landed any more, and no reading again comes after them.
 
     Returns:
-        The table and the state that it has; None: the landed changes alone have to say it, until a table can. And
-        whether none was passed over that could not be read: that holds up no landing.
+        The newest batch that the rows have; None: the landed changes alone have to say it. And whether all tables could
+        be asked. One that cannot yet holds up no landing.
     """
-    all_asked = True
-    for destination in pipeline.destinations():
+    landed, all_asked = pipeline.intermediate.landed().batches, True
+    least = max(landed[0].number - 1, *(b.number for b in landed if b.batch.revises is not None), 0)
+    for destination in filter(partial(_finds_all, pipeline.spec), pipeline.destinations()):
         try:
-            state = _state_to_ask(pipeline, spark, destination, columns)
-            if state is None:
-                continue
+            state = destination.committed()
+            all_asked = all_asked and (state is None or state.batch_number >= least)
+            reader = destination.read(spark)
             with spark_errors(destination.name):
-                destination.read(spark).rows_of(spark, keys, columns).createTempView(view)
-                spark.catalog.cacheTable(view)
-                spark.table(view).count()
+                for end in ends if state else ():
+                    if found := reader.rows_of(spark, keys, columns, end, least):
+                        found[0].createTempView(view)
+                        spark.catalog.cacheTable(view)
+                        spark.table(view).count()
+                        return found[1], True
         except Interrupted:
             raise
         except BatchmergeError as problem:
             _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
             spark.catalog.dropTempView(view)
             all_asked = False
-        else:
-            return (destination, state), True
     return None, all_asked
 
 
-def _state_to_ask(
-    pipeline: Pipeline, spark: SparkSession, destination: Destination, columns: Sequence[str]
-) -> CommittedState | None:
-    """The state of a table; None where it cannot say what stands under a key.
-
-    Not one that takes only some rows, or that lacks a reading again: it may not have the newest change of a key.
-    """
+def _finds_all(spec: PipelineSpec, destination: Destination) -> bool:
+    """Whether the table can say what stands under any key: not one that takes only some rows."""
     table = destination.table
-    finds = kind_of(table).capabilities.finds_rows and can_keep(table)
-    if not finds or route_filter(pipeline.spec, table) is not None:
-        return None
-    readings_again = [b.number for b in pipeline.intermediate.landed().batches if b.batch.revises is not None]
-    state = destination.committed()
-    if state is None or state.batch_number < max(readings_again, default=0):
-        return None
-    return state if set(columns) <= set(destination.read(spark).present()) else None
+    return kind_of(table).capabilities.finds_rows and can_keep(table) and route_filter(spec, table) is None
 
 
 def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:

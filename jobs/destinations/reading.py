@@ -85,10 +85,17 @@ class TableReader(ABC):
         found = self.ask("some_rows", columns=names, limit=limit)
         yield spark.createDataFrame(pa.concat_tables(map(self.values.as_read, found)))
 
-    def rows_of(self, spark: SparkSession, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
-        """The rows of a few keys, as the table has them; only of kinds that find them (`Capabilities.finds_rows`).
+    def rows_of(
+        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: int, least: int
+    ) -> tuple[DataFrame, int] | None:
+        """The rows of a few keys, as the table had them; only of kinds that find them (`Capabilities.finds_rows`).
 
         Args:
             keys: the key columns, by their names in the table. columns: what is wanted besides the key.
+            before: the batch of which the rows have nothing. least: the batch that they have at least.
+
+        Returns:
+            The rows, and the newest batch that they have; None where the table has no such state any more, or had not
+            all of these columns then.
         """
         raise NotImplementedError

@@ -88,6 +88,24 @@ def read_history(table: Table, pipeline: str, branch: str) -> History:
     return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
 
 
+def snapshot_before(table: Table, pipeline: str, branch: str, batch: int) -> tuple[Snapshot, int] | None:
+    """The newest snapshot of the branch that has nothing of this batch, and the newest batch that it has; None where
+    there is none, or it is not known any more."""
+    history, newest = read_history(table, pipeline, branch), table.snapshot_by_name(branch)
+    if newest and history.committed and not history.undone and history.committed.batch_number < batch:
+        return newest, history.committed.batch_number
+    for snapshot in ancestors(table.metadata, branch):
+        newest, summary = newest or snapshot, _summary(snapshot)
+        if summary.get(_GIVEN_BY) == pipeline:
+            return None
+        if summary.get(PREFIX + "pipeline") == pipeline:
+            number = int(summary[PREFIX + "batch"])
+            if number < batch:
+                return newest, number
+            newest = None
+    return None
+
+
 def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
     """Whether older ancestors have expired, the newest batch among them or before them.
 

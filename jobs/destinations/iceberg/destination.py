@@ -217,7 +217,7 @@ class IcebergDestination(ReducedDestination):
     def read(self, spark: SparkSession) -> IcebergReader:
         from jobs.destinations.iceberg.read import IcebergReader
 
-        return IcebergReader(RowValues(self.row_columns), self.catalog, self.table, spark)
+        return IcebergReader(self.pipeline, RowValues(self.row_columns), self.catalog, self.table, spark)
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
         from jobs.destinations.iceberg.read import branch_path

@@ -13,9 +13,10 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
+from jobs.iceberg.history import snapshot_before
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
-from sql import SPARK
+from sql import SPARK, render
 
 
 def branch_path(catalog: IcebergCatalog, table: IcebergTable) -> tuple[str, ...]:
@@ -27,9 +28,11 @@ def branch_path(catalog: IcebergCatalog, table: IcebergTable) -> tuple[str, ...]
 class IcebergReader(TableReader):
     """Asks Spark for rows and the table's metadata for numbers."""
 
-    def __init__(self, values: RowValues, catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession) -> None:
+    def __init__(
+        self, pipeline: str, values: RowValues, catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession
+    ) -> None:
         super().__init__(values, SPARK, branch_path(catalog, table))
-        self._catalog, self._table, self._spark = catalog, table, spark
+        self._pipeline, self._catalog, self._table, self._spark = pipeline, catalog, table, spark
 
     def answers(self, text: str) -> list[pa.Table]:
         with spark_errors(self._table.table):
@@ -54,6 +57,16 @@ class IcebergReader(TableReader):
         found = spark.sql(self.text("some_rows", columns=names, limit=limit))
         yield reshaped(found, self.values.as_read, self.values.schema) if self.values.compared_in_python else found
 
-    def rows_of(self, spark: SparkSession, keys: DataFrame, columns: Sequence[str]) -> DataFrame:
-        found = spark.sql(self.text("some_rows", columns=[*keys.columns, *columns], limit=0))
-        return found.join(F.broadcast(keys), keys.columns, "left_semi")
+    def rows_of(
+        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: int, least: int
+    ) -> tuple[DataFrame, int] | None:
+        table, wanted = self._catalog.require(self._table.table), [*keys.columns, *columns]
+        found = snapshot_before(table, self._pipeline, self._table.branch, before)
+        if found is None or found[1] < least:
+            return None
+        (snapshot, batch), path = found, (self._catalog.name, *self._table.table.split("."))
+        schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+        if not set(wanted) <= {field.name for field in schema.fields}:
+            return None
+        rows = spark.sql(render("spark", "rows_at", table=path, columns=wanted, snapshot=snapshot.snapshot_id))
+        return rows.join(F.broadcast(keys), keys.columns, "left_semi"), batch

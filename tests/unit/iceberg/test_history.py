@@ -10,7 +10,14 @@ import pytest
 from jobs.batch import LandedBatches, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
-from jobs.iceberg.history import landed_batches, property_prefix, read_history, state_properties, tag_name
+from jobs.iceberg.history import (
+    landed_batches,
+    property_prefix,
+    read_history,
+    snapshot_before,
+    state_properties,
+    tag_name,
+)
 from resources.errors import TableReplaced
 from tests.kit import history
 from tests.kit.batches import committed, landed
@@ -115,6 +122,31 @@ def test_rows_that_may_be_there_are_not_replayed_into_tables_with_a_row_a_change
     table = IcebergTable.model_validate({"kind": "iceberg", "table": "a.b", "mode": mode, "on_rollback": "replay"})
     with pytest.raises(TableReplaced, match="which batch it stands at is not known") if refused else nullcontext():
         assert committed_state(found, "p", table) is None
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "refs", "batch", "found"),
+    [
+        pytest.param(LINE, {"main": 3, TAG: 3}, 4, (3, 3), id="the table has not got it"),
+        pytest.param(LINE, {"main": 3, TAG: 3}, 3, (2, 2), id="it has got it meanwhile"),
+        pytest.param(
+            [*LINE[:2], (3, 2, OTHERS), (4, 3, state(4))], {"main": 4}, 4, (3, 2), id="and was maintained before"
+        ),
+        pytest.param([*LINE, (4, 3, OTHERS)], {"main": 4, TAG: 3}, 2, (1, 1), id="and was maintained since"),
+        pytest.param([(2, 1, state(2)), *CUT], {"main": 9, TAG: 2}, 3, (9, 2), id="the tag says what the table has"),
+        pytest.param(LINE[1:], {"main": 3, TAG: 3}, 2, None, id="what was before has expired"),
+        pytest.param([*LINE, (4, 1, state(4))], {"main": 4, TAG: 4}, 4, (1, 1), id="it was rolled back and went on"),
+        pytest.param([], {}, 1, None, id="an empty table"),
+    ],
+)
+def test_snapshot_before_a_batch(
+    snapshots: Sequence[tuple[int, int | None, dict[str, str]]],
+    refs: dict[str, int],
+    batch: int,
+    found: tuple[int, int] | None,
+) -> None:
+    before = snapshot_before(history.table(snapshots, refs), "p", "main", batch)
+    assert (before and (before[0].snapshot_id, before[1])) == found
 
 
 def test_other_pipelines_and_branches_have_states_of_their_own() -> None:

@@ -69,7 +69,7 @@ DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadca
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
 AGAIN: dict[str, Any] = {**MERGE, "rows": "SELECT 1", "mode": "delete", "recreated": []}
 
-MOVED = {"moved": ["m"], "table": LANDED, "columns": ["delay`s", "body"], "keys": KEYS, "revised": True}
+MOVED = {"moved": ["m"], "table": LANDED, "revised": True}
 
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
@@ -107,6 +107,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}),
     ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
+    ("deletes_of_moved_rows", MOVED),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),
     ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
@@ -147,6 +148,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
     ("row_delta", {**DELTA, "mode": "delete", "named": True}),
     ("row_delta", {**DELTA, "target": None, "unchanged": ["delay`s"]}),
+    ("rows_at", {"table": LANDED, "columns": ["id", "it's `q`"], "snapshot": 7}),
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
     (
         "stale_keys",
@@ -156,8 +158,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
-    ("values_of_moved_rows", {**MOVED, "held": ["h"], "held_at": 7}),
-    ("values_of_moved_rows", {**MOVED, "held": None, "revised": False}),
+    ("values_of_moved_rows", {**MOVED, "columns": ["delay`s", "body"], "keys": KEYS, "held": ["h"], "held_at": 7}),
+    ("values_of_moved_rows", {**MOVED, "columns": ["body"], "keys": KEYS, "held": None, "revised": False}),
     ("without_deleted_later", {**REDUCED, "tombstones": TOMBSTONES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
 ]
