@@ -15,6 +15,7 @@ PREFIX = "batchmerge."
 # Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
 LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
+_ORDER = PREFIX + "order"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
 _NEW_COLUMNS = PREFIX + "new-columns"
@@ -168,6 +169,8 @@ class CommittedState:
         offsets: next offset per topic-partition.
         watermark: per-partition record times, of which VTTS is the minimum.
         leader_epochs: of the newest batch (`Batch`); empty in states of before they were stored.
+        order: hash of the key and the order that the table's deletes are kept by (`PipelineSpec.order_hash`); empty
+            where none are, and in states of before it was stored.
     """
 
     pipeline: str
@@ -178,9 +181,10 @@ class CommittedState:
     spec_hash: str
     watermark: Watermark
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    order: str = ""
 
     @classmethod
-    def after(cls, landed: LandedBatch) -> CommittedState:
+    def after(cls, landed: LandedBatch, order: str = "") -> CommittedState:
         """The state of a table that has everything up to and including this batch."""
         batch = landed.batch
         return cls(
@@ -192,7 +196,13 @@ class CommittedState:
             spec_hash=batch.spec_hash,
             watermark=landed.watermark,
             leader_epochs=batch.leader_epochs,
+            order=order,
         )
+
+    def orders_otherwise(self, spec_hash: str, order: str) -> bool:
+        """Whether deletes of before say nothing about changes of this meaning: these have another key or order. Where
+        it is not known which the deletes have, any change of meaning counts as one."""
+        return self.spec_hash != spec_hash and self.order != order
 
     def truncates(self, before: CommittedState | None) -> int | None:
         """The order below which a table in the state before may have rows that it must not have in this one."""
@@ -209,6 +219,7 @@ class CommittedState:
             _TOPIC_IDS: json.dumps(dict(self.topic_ids), sort_keys=True),
             PREFIX + "spec-hash": self.spec_hash,
             **({_EPOCHS: offsets.encode(self.leader_epochs)} if self.leader_epochs else {}),
+            **({_ORDER: self.order} if self.order else {}),
             **self.watermark.to_properties(PREFIX),
         }
 
@@ -224,6 +235,7 @@ class CommittedState:
             spec_hash=properties[PREFIX + "spec-hash"],
             watermark=Watermark.from_properties(properties, PREFIX, reached),
             leader_epochs=offsets.Later(lambda: offsets.decode(properties[_EPOCHS])) if _EPOCHS in properties else {},
+            order=properties.get(_ORDER, ""),
         )
 
 

@@ -45,7 +45,7 @@ class Step:
     @property
     def means_other(self) -> bool:
         """Its changes have another key or order than those before: the order of their deletes says nothing here."""
-        return self.before is not None and self.before.spec_hash != self.after.spec_hash
+        return self.before is not None and self.before.orders_otherwise(self.after.spec_hash, self.after.order)
 
     def changes(self) -> pa.Table:
         """The changes in this process's memory: the table's columns, and ``__op, __order, __kafka`` beside them."""
@@ -76,8 +76,8 @@ class ReducedDestination(Destination):
         wanted = Reduction.of_table(
             self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, newest
         )
-        again = newest.batch.revises is not None
-        return self.apply(Step(self, context, batches, wanted, committed, CommittedState.after(newest), again))
+        after, again = CommittedState.after(newest, self.spec.order_hash), newest.batch.revises is not None
+        return self.apply(Step(self, context, batches, wanted, committed, after, again))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
         wanted = Reduction.of_replay(

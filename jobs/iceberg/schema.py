@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,14 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    RemoveSnapshotRefUpdate,
+    SetCurrentSchemaUpdate,
+    TableRequirement,
+    TableUpdate,
+)
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -40,6 +49,19 @@ def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schem
     schema = assign_fresh_schema_ids(visit_pyarrow(columns, _ConvertToIcebergWithoutIDs()))
     ids = [schema.find_field(name).field_id for name in identifiers]
     return Schema(*schema.fields, identifier_field_ids=ids)
+
+
+def emptied(table: Table, columns: pa.Schema) -> tuple[list[TableRequirement], list[TableUpdate]]:
+    """The commit that leaves an empty table with these columns; refused where another one has changed the columns."""
+    metadata = table.metadata
+    ids = count(metadata.last_column_id + 1)
+    fresh = assign_fresh_schema_ids(iceberg_schema(columns), lambda: next(ids))
+    schema = Schema(*fresh.fields, schema_id=1 + max(known.schema_id for known in metadata.schemas))
+    return [AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id)], [
+        RemoveSnapshotRefUpdate(ref_name="main"),
+        AddSchemaUpdate(schema_=schema),
+        SetCurrentSchemaUpdate(schema_id=-1),
+    ]
 
 
 def arrow_schema(table: Table) -> pa.Schema:

@@ -223,10 +223,18 @@ class PipelineSpec(Spec):
     @property
     def meaning_hash(self) -> str:
         """Hash of what a table's rows mean: keys, op mapping, order. A change of it is a new generation."""
-        changes = self.changes.model_dump(mode="json")
-        return hashlib.sha256(json.dumps(changes, sort_keys=True).encode()).hexdigest()[:16]
+        return _hash(self.changes.model_dump(mode="json"))
+
+    @property
+    def order_hash(self) -> str:
+        """Hash of keys and order alone: what deletes that are kept go by, whatever the op mapping says."""
+        return _hash(self.changes.model_dump(mode="json", include={"key", "order_by"}))
 
     @property
     def key_must_stay(self) -> bool:
         """True where order rests on a key never leaving its partition."""
         return any(t.needs_key for t in self.tables) and not self.changes.order_by
+
+
+def _hash(parts: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +44,8 @@ def test_landed_batch_round_trips(
     assert {type(v) for v in properties.values()} == {str}
     assert landed_from_properties(properties, 99) == whole
     state = CommittedState.after(whole)
-    assert CommittedState.from_properties(state.to_properties()) == state
+    for one in (state, replace(state, order="o")):
+        assert CommittedState.from_properties(one.to_properties()) == one
     # A landed batch's summary says what a table says that has it.
     assert CommittedState.from_properties(properties) == state
 
@@ -49,6 +53,21 @@ def test_landed_batch_round_trips(
 def test_state_after_a_batch_stands_at_its_ends() -> None:
     state = CommittedState.after(landed(3))
     assert (state.batch_number, state.commit_id, set(state.offsets.values())) == (3, "c3", {30})
+
+
+@pytest.mark.parametrize(
+    ("known", "meaning", "order", "otherwise"),
+    [
+        ("o", "other", "another", True),
+        ("o", "other", "o", False),
+        ("o", "hash", "o", False),
+        # A state of before orders were kept in it.
+        ("", "hash", "o", False),
+        ("", "other", "o", True),
+    ],
+)
+def test_deletes_that_are_kept_go_by_key_and_order_alone(known: str, meaning: str, order: str, otherwise: bool) -> None:
+    assert CommittedState.after(landed(1), known).orders_otherwise(meaning, order) is otherwise
 
 
 def test_counts_add_up_field_by_field() -> None:

@@ -37,7 +37,7 @@ from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Filled, Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
-from jobs.destinations.bigquery.state import StateRow, TableAt
+from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.work import Work
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
@@ -73,7 +73,8 @@ class Merging(Work):
         job = attempts.closed(applies)
         if job is None:
             loader = self.loader(context, row.intermediate, replayed)
-            if row.committed and row.committed.spec_hash != wanted.last.batch.spec_hash:
+            meaning = wanted.last.batch.spec_hash
+            if row.committed and row.committed.orders_otherwise(meaning, self.spec.order_hash):
                 self.forget_deletes(row)
             else:
                 self.remember_deletes(self.loader(context, row.intermediate), row)
@@ -92,7 +93,7 @@ class Merging(Work):
             self.settle()
             raise
         failpoint("bigquery.merged")
-        clock.time("state", lambda: self.state.move(row, TableAt.after(row.at, flush.batches)))
+        clock.time("state", lambda: self.state.move(row, self.after(row, flush)))
         failpoint("bigquery.moved")
         clock.time("clean-up", lambda: self.clean_up.after(row, flush))
         failpoint("bigquery.cleaned")
@@ -139,7 +140,7 @@ class Merging(Work):
 
     def _apply(self, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
         text, values = self.bound(loader, row, flush)
-        text = with_state(text, TableAt.after(row.at, flush.batches))
+        text = with_state(text, self.after(row, flush))
         labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
 
         def submit(job_id: str) -> Job:

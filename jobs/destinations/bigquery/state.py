@@ -56,8 +56,8 @@ class TableAt:
     recreated: RecreatedTopics
 
     @classmethod
-    def after(cls, before: TableAt | None, batches: Sequence[LandedBatch]) -> TableAt:
-        states = [*([before.committed] if before else []), *map(CommittedState.after, batches)]
+    def after(cls, before: TableAt | None, batches: Sequence[LandedBatch], order: str) -> TableAt:
+        states = [*([before.committed] if before else []), *(CommittedState.after(b, order) for b in batches)]
         return cls(states[-1], joined(before.recreated if before else {}, recreated_topics(states)))
 
     def to_json(self) -> str:

@@ -29,7 +29,7 @@ from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
 from jobs.destinations.bigquery.statements import order_column
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
 from jobs.destinations.merge_context import MergeContext
@@ -110,6 +110,11 @@ class Work:
         """The sequence of what is applied on top of a state."""
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
+
+    def after(self, row: StateRow, flush: Flush) -> TableAt:
+        """What the table has after this flush, which a run with another pipeline file may have begun."""
+        order = self.spec.order_hash if flush.last.batch.spec_hash == self.spec.meaning_hash else ""
+        return TableAt.after(row.at, flush.batches, order)
 
     def loader(self, context: MergeContext, intermediate: str, replayed: Reduction | None = None) -> Loader:
         schema, order = list(self.staged_table(intermediate).schema), self._order

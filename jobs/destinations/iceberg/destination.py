@@ -88,8 +88,9 @@ class IcebergDestination(ReducedDestination):
         return arrow_schema(found) if found else None
 
     def apply(self, step: Step) -> Merged:
-        if step.means_other:
-            Preparation(self.catalog, self.table, self).renew_tombstones()
+        if step.before and step.means_other:
+            begin = partial(self._commit, Append, step.before)
+            Preparation(self.catalog, self.table, self).renew_tombstones(step.before, begin)
         changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 
-from jobs.batch import PREFIX
+from jobs.batch import PREFIX, CommittedState
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
 from jobs.iceberg.history import other_writers, writers
 from jobs.iceberg.row_delta import knows_files
-from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema, partition_spec, sort_order
+from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer, warn_of_other_writers
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
@@ -33,6 +35,8 @@ _SMALL_FILES = {
 }
 # Of tombstones: which incarnation of their table they belong to.
 _OF_TABLE = PREFIX + "of-table"
+# For which key and order, and after which batch, they began empty.
+_RENEWED = PREFIX + "renewed"
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
@@ -118,7 +122,7 @@ class Preparation:
             found = None
         if found is not None:
             committed = committed_state(table, self.destination.pipeline, self.table)
-            if committed and committed.spec_hash != spec.meaning_hash:
+            if committed and committed.orders_otherwise(spec.meaning_hash, spec.order_hash):
                 # The merge that accepts the change makes other ones.
                 return []
             changes = plan_evolution(
@@ -131,11 +135,25 @@ class Preparation:
             self._create_tombstones(name, uuid)
         return [f"create {name} for the order of deletes"]
 
-    def renew_tombstones(self) -> None:
-        """Forgets the deletes of before, which had another key or order."""
-        if name := self.destination.tombstones:
-            self.catalog.drop(name)
-            self._create_tombstones(name, str(self.catalog.require(self.table.table).metadata.table_uuid))
+    def renew_tombstones(self, before: CommittedState, check_lineage: Callable[[], object]) -> None:
+        """Forgets the deletes of before, which had another key or order. What a run has kept since, no other forgets.
+
+        Args:
+            before: the state after which they are other ones.
+            check_lineage: raises CommitFailed where the table is not at that state any more.
+
+        Raises:
+            CommitFailed: also where another run forgets them at this very moment.
+        """
+        name = self.destination.tombstones
+        if not name:
+            return
+        found, renewal = self.catalog.require(name), f"{self.destination.spec.order_hash} after {before.commit_id}"
+        # After the look at them: a run that goes on meanwhile changes the state, or them, and this commit is refused.
+        check_lineage()
+        if found.properties.get(_RENEWED) != renewal:
+            requirements, updates = emptied(found, self.destination.tombstone_schema)
+            self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={_RENEWED: renewal})])
 
     def _create_tombstones(self, name: str, uuid: str) -> None:
         schema = iceberg_schema(self.destination.tombstone_schema)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from jobs.batch import CommittedState
 from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.iceberg.append import Append
+from jobs.iceberg.history import state_properties
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
-from resources.errors import ConfigurationError
+from resources.errors import CommitFailed, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
+from tests.kit.batches import committed
 
 VALUE = {"id": "long", "at": "timestamp", "op": "string", "version": "long"}
 
@@ -135,6 +142,53 @@ def test_order_of_deletes_is_not_that_of_a_table_before(made_by: str, lake: Iceb
     assert after != before
     assert found.prepare() == [], "they are this table's now"
     assert lake.require(found.tombstones).metadata.table_uuid == after
+
+
+def test_deletes_are_forgotten_once_with_another_order(lake: IcebergCatalog) -> None:
+    """A run that slept takes nothing away from one that has gone on."""
+    other = destination(lake, order_by="version")
+    other.prepare()
+    assert other.tombstones
+    schema = arrow_schema(lake.require(other.tombstones))
+    keep(lake, schema, 1)
+    here = destination(lake, order_by="at")
+    one, two = (committed(n, spec_hash=h) for n, h in ((1, "before"), (2, here.spec.meaning_hash)))
+    move(lake, None, one)
+
+    def forget() -> None:
+        Preparation(lake, here.table, here).renew_tombstones(one, partial(here._commit, Append, one))
+
+    def another_run() -> None:
+        forget()
+        keep(lake, here.tombstone_schema, 2)
+
+    with pytest.raises(CommitFailed):
+        Preparation(lake, here.table, here).renew_tombstones(one, another_run)
+    assert arrow_schema(lake.require(other.tombstones)) == here.tombstone_schema
+    assert kept(lake) == [2]
+    forget()
+    assert kept(lake) == [2], "both continue the state of before"
+    move(lake, one, two)
+    with pytest.raises(CommitFailed, match="another run has committed"):
+        forget()
+    assert kept(lake) == [2]
+
+
+def keep(lake: IcebergCatalog, schema: pa.Schema, key: int) -> None:
+    """A delete, as merges keep it."""
+    row = [pa.array([key if name == "id" else 7]).cast(schema.field(name).type) for name in schema.names]
+    lake.require("n.t__tombstones").append(pa.table(row, schema=schema))
+
+
+def kept(lake: IcebergCatalog) -> list[int]:
+    """The keys of deletes."""
+    found: list[int] = lake.require("n.t__tombstones").scan().to_arrow()["id"].to_pylist()
+    return found
+
+
+def move(lake: IcebergCatalog, before: CommittedState | None, after: CommittedState) -> None:
+    """What a merge without a row does."""
+    Append(lake, "n.t", "p", before).publish_append(after.to_properties(), state_properties(after, "main"))
 
 
 def test_each_branch_has_an_order_of_deletes_of_its_own(lake: IcebergCatalog) -> None:

@@ -45,7 +45,7 @@ def test_start_in_all_its_forms() -> None:
 
 
 def test_hash_follows_the_meaning_and_nothing_else() -> None:
-    same = spec({}).meaning_hash
+    same, order = spec({}).meaning_hash, spec({}).order_hash
     for parts in ({"batch": {"max_records": 7}}, {"source.value.columns.more": "date"}, {"description": "x"}):
         assert spec(parts).meaning_hash == same, parts
     for other in (
@@ -54,6 +54,7 @@ def test_hash_follows_the_meaning_and_nothing_else() -> None:
         {"changes.order_by": "version"},
     ):
         assert spec(other).meaning_hash != same, other
+        assert (spec(other).order_hash == order) is ("changes.op.delete" in other), other
 
 
 @pytest.mark.parametrize(
