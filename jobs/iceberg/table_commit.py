@@ -135,7 +135,7 @@ class TableCommit(ABC):
         write them again, as long as the committed state is still the expected one.
 
         Args:
-            mirrored: table properties of the same commit.
+            mirrored: table properties of the same commit; none for a snapshot that is no batch.
             rebase: publish on the target's head, wherever it is. False where the rows were computed from the base, as
                 in a replay: then only on the base.
 
@@ -207,7 +207,7 @@ class TableCommit(ABC):
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
             point(self.target, published, like=metadata.refs.get(self.target)),
-            point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG),
+            *([point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
             *found.updates,
             *([self._state_file.registered(published)] if self._state_file else []),
             SetPropertiesUpdate(updates=mirrored),

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.table.refs import SnapshotRefType
 
 from jobs.batch import CommittedState
+from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
 from jobs.iceberg.history import History, read_history, state_properties, tag_name
@@ -209,6 +210,17 @@ def test_rolled_back_table_goes_on_from_where_it_stands(catalog: IcebergCatalog)
     advance(catalog, committed(1), committed(2), MORE)
     assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(2))
     assert read_history(catalog.require(NAME), "p", "main").undone is None
+
+
+def test_snapshot_without_a_state_is_no_batch_that_a_rollback_could_be_known_by(catalog: IcebergCatalog) -> None:
+    catalog.require(NAME).append(MORE)
+    before = head(catalog)
+    newest = advance(catalog, None, committed(1))
+    roll_back(catalog, before)
+    Append(catalog, NAME, "p", None).publish_append({}, {})
+    table = catalog.require(NAME)
+    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == newest
+    assert read_history(table, "p", "main") == History(None, committed(1))
 
 
 def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: IcebergCatalog) -> None:
