@@ -13,7 +13,6 @@ from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.side_by_side import Outcome
-from jobs.time_limit import with_timeout
 
 
 def land(
@@ -32,8 +31,6 @@ def land(
             committed is None or are_published(committed.offsets)
         ):
             return None
-        limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
-
         done = list[LandedBatch]()
 
         def batches() -> list[LandedBatch]:
@@ -43,7 +40,7 @@ def land(
                     break
             return done
 
-        return with_timeout(limit, where, batches, lambda: pipeline.interrupt("landing"), done) or None
+        return pipeline.land_in_time(batches, done) or None
 
     yield from members.each_reading("landing", seen.members, work, seen.states)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
@@ -32,7 +32,7 @@ from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_l
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
-from jobs.time_limit import raise_if_to_end
+from jobs.time_limit import raise_if_to_end, with_timeout
 from jobs.topic_state import topic_state
 from resources.connections import (
     Connections,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOG = logging.getLogger("batchmerge")
+T = TypeVar("T")
 
 
 class ReachedBySpark(Protocol):
@@ -262,6 +263,17 @@ class Pipeline:
         """Stops what runs in any session of the pipeline."""
         for role in list(self._sessions):
             self.interrupt(role)
+
+    def land_in_time(self, work: Callable[[], T], done: Sized = ()) -> T:
+        """What a landing does, within the file's limit for a batch.
+
+        Args:
+            done: batches that it has landed; the time begins again with each further one.
+
+        Raises:
+            TimeLimitReached: no answer in time.
+        """
+        return with_timeout(self.spec.batch.time_limit_seconds, f"landing of {self.name}", work, self.stop, done)
 
     def merge_context(self, destination: Destination) -> MergeContext:
         """What a merge into this destination works with."""

@@ -1,9 +1,9 @@
 """The landing step: Kafka's next batches into the intermediate table."""
 
 import time
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 
@@ -12,7 +12,6 @@ from jobs.batch import LandedBatch
 from jobs.pipeline import Pipeline
 from jobs.replay.ahead import landed_between
 from jobs.replay.from_kafka import from_time, reread_from_kafka
-from jobs.time_limit import with_timeout
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig
@@ -22,8 +21,6 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from orchestration.names import LANDED_TAG
-
-T = TypeVar("T")
 
 
 def run_landing(
@@ -63,7 +60,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
                 context.log.info("the tables' turn; the next run goes on landing")
                 return
 
-    _within_limit(pipeline, work, done)
+    pipeline.land_in_time(work, done)
     if not done:
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()
@@ -74,12 +71,6 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     return shown(pipeline, done, time.monotonic() - began)
 
 
-def _within_limit(pipeline: Pipeline, work: Callable[[], T], done: Sized = ()) -> T:
-    """The file's limit for a batch; `done` are batches that are landed."""
-    limit, where = pipeline.spec.batch.time_limit_seconds, f"landing of {pipeline.name}"
-    return with_timeout(limit, where, work, pipeline.stop, done)
-
-
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     """What was landed in these hours; where nothing was, records of that time are read from Kafka as a batch."""
     if window.is_before(pipeline.intermediate.landed().batches):
@@ -87,7 +78,7 @@ def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
         def work() -> LandedBatch | None:
             return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
 
-        reread = _within_limit(pipeline, work)
+        reread = pipeline.land_in_time(work)
         return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
     return shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import dagster as dg
 
 from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from jobs.time_limit import with_timeout
 from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch, asked_at
@@ -29,7 +27,6 @@ from orchestration.sensors.lag import lags, look_at, topic_points
 from orchestration.turns import Over, turn
 from resources.errors import TransientError
 
-T = TypeVar("T")
 # Seconds: until a step's first materialization; between two, when it has run for a while.
 _FIRST_REPORT, _REPORT_EVERY = 10.0, 300.0
 # Seconds until an unchanged check is reported again; and between two warnings alike.
@@ -133,14 +130,6 @@ class ContinuousStep:
         waits = PoolWaits(self.context.instance, self.context.log.info)
         with waiting_for_pools(waits), turn(self.context, [self.pool], self.is_over):
             yield
-
-    def limited(self, seconds: float, pipeline: Pipeline, roles: Sequence[str], work: Callable[[], T]) -> T:
-        def interrupt() -> None:
-            for role in roles:
-                pipeline.interrupt(role)
-
-        where = f"landing of {pipeline.name}" if self.table is None else ", ".join(roles)
-        return with_timeout(seconds, where, work, interrupt)
 
     def ring(self, tables: Sequence[dg.AssetKey]) -> None:
         ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])

@@ -28,7 +28,7 @@ def land_continuously(step: ContinuousStep) -> None:
         for _ in ticks:
             pipeline = pipeline or step.open()
             # The first time also without changes: a run that died may have left events unpublished.
-            if first or _has_changes(step, pipeline):
+            if first or _has_changes(pipeline):
                 try:
                     with step.turn():
                         _land(step, pipeline, done)
@@ -44,9 +44,8 @@ def land_continuously(step: ContinuousStep) -> None:
             _materialize(step, pipeline, done)
 
 
-def _has_changes(step: ContinuousStep, pipeline: Pipeline) -> bool:
-    limit = pipeline.spec.batch.time_limit_seconds
-    return step.limited(limit, pipeline, ["landing"], lambda: protocol.plan(pipeline)).batch is not None
+def _has_changes(pipeline: Pipeline) -> bool:
+    return pipeline.land_in_time(lambda: protocol.plan(pipeline)).batch is not None
 
 
 class _Landed:
@@ -77,7 +76,7 @@ def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
                 return
 
     began = time.monotonic()
-    step.limited(pipeline.spec.batch.time_limit_seconds, pipeline, ["landing"], work)
+    pipeline.land_in_time(work, done.batches)
     done.seconds += time.monotonic() - began
 
 

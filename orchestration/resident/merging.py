@@ -5,14 +5,16 @@ Each has a step of its own and its own pace; with `commit: together` the first o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches, MergedTable
 from jobs.pipeline import Pipeline
+from jobs.time_limit import with_timeout
 from orchestration import open_lineage
 from orchestration.components import checks
 from orchestration.components.ends import Ends
@@ -20,6 +22,8 @@ from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.names import landing_key
 from orchestration.resident.continuous_step import ContinuousStep
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -41,7 +45,7 @@ def merge_continuously(step: ContinuousStep) -> None:
                 pipeline = step.open()
                 tables = [_TableProgress(step.of(table), pipeline.destination_of(table)) for table in step.tables]
             # The first time also without changes: a run that died may have left events unpublished.
-            if first or _are_behind(step, pipeline, tables):
+            if first or _are_behind(pipeline, tables):
                 _merge(step, pipeline, tables)
             first = False
             if step.is_due(any(one.merged for one in tables)):
@@ -50,14 +54,14 @@ def merge_continuously(step: ContinuousStep) -> None:
             _materialize(step, pipeline, tables)
 
 
-def _are_behind(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
+def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
     """A look at committed states."""
 
     def look() -> bool:
         landed = pipeline.intermediate.committed()
         return landed is not None and any(one.destination.lacks(landed.commit_id) for one in tables)
 
-    return step.limited(_time_limit(tables), pipeline, _roles(tables), look)
+    return _in_time(pipeline, tables, look)
 
 
 def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
@@ -68,7 +72,7 @@ def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProg
         return [MergedTable(one.destination, protocol.merge(pipeline, one.destination)) for one in tables]
 
     with step.turn():
-        done = step.limited(_time_limit(tables), pipeline, _roles(tables), work)
+        done = _in_time(pipeline, tables, work)
     for one, table in zip(tables, done, strict=True):
         if merged := table.merged:
             one.merged = merged.since(one.merged)
@@ -102,7 +106,7 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_Tab
         ]
 
     with step.turn():
-        found = step.limited(_time_limit(tables), pipeline, _roles(tables), look)
+        found = _in_time(pipeline, tables, look)
     ends = Ends.now(pipeline)
     for one, now in zip(tables, found, strict=True):
         _materialize_one(pipeline, one, now, ends)
@@ -119,9 +123,7 @@ def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: Done, ends: E
     one.step.materialize(shown, results, version, batches=len(now.batches), rows=rows)
 
 
-def _time_limit(tables: Sequence[_TableProgress]) -> float:
-    return max(one.destination.table.time_limit_seconds for one in tables)
-
-
-def _roles(tables: Sequence[_TableProgress]) -> list[str]:
-    return [one.destination.name for one in tables]
+def _in_time(pipeline: Pipeline, tables: Sequence[_TableProgress], work: Callable[[], T]) -> T:
+    """The work within the longest time limit of these tables."""
+    limit = max(one.destination.table.time_limit_seconds for one in tables)
+    return with_timeout(limit, ", ".join(one.destination.name for one in tables), work, pipeline.stop)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from jobs import protocol
+from jobs.batch import LandedBatch
+from jobs.pipeline import Pipeline
 from orchestration.components import landing
 from orchestration.components.window import Window
 from orchestration.resident import landing as landing_step
@@ -31,6 +33,17 @@ FLOW = Flow(
     table_options={"time_limit_seconds": 1},
 )
 HOURS = dg.HourlyPartitionsDefinition(start_date=FLOW.spec.since, end_offset=1)
+
+
+class Opened(SimpleNamespace):
+    """A pipeline of which a test says what it answers."""
+
+    stop = staticmethod(lambda: None)
+    land_in_time = Pipeline.land_in_time
+
+
+def opened(**answers: object) -> Any:
+    return Opened(**{"name": "p", "spec": FLOW.spec, **answers})
 
 
 @pytest.fixture
@@ -59,12 +72,34 @@ def test_reading_from_kafka_again_in_a_backfill_is_interrupted(
         stopped.append("all sessions")
 
     place = SimpleNamespace(landed=lambda: SimpleNamespace(batches=[batch]))
-    pipeline: Any = SimpleNamespace(name="p", spec=FLOW.spec, intermediate=place, stop=stop)
+    pipeline = opened(intermediate=place, stop=stop)
     before = datetime.fromtimestamp(batch.batch.planned_at / 1000, UTC) - timedelta(hours=2)
     monkeypatch.setattr(landing, "from_time", lambda *_, **__: None)
     monkeypatch.setattr(landing, "reread_from_kafka", hangs)
     with pytest.raises(TimeLimitReached, match=r"landing of p: no answer within the time limit of 1 s"):
         landing._report(pipeline, Window(before, before + timedelta(hours=1)))
+    assert stopped == ["all sessions"]
+
+
+def test_each_batch_of_a_continuous_landing_has_the_time_for_itself(
+    hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = FLOW.spec.model_copy(update={"batch": FLOW.spec.batch.model_copy(update={"time_limit_seconds": 2})})
+    stopped, pipeline = list[str](), opened(spec=spec)
+    pipeline.stop = lambda: stopped.append("all sessions")
+
+    def land(*_: object) -> Iterator[LandedBatch]:
+        for number in range(1, 9):
+            threading.Event().wait(0.3)
+            yield landed(number)
+        hangs()
+
+    monkeypatch.setattr(protocol, "land", land)
+    step: Any = Step(hangs)
+    done = landing_step._Landed()
+    with pytest.raises(TimeLimitReached, match="landing of p: no answer within the time limit of 2 s"):
+        landing_step._land(step, pipeline, done)
+    assert [batch.number for batch in done.batches] == [*range(1, 9)]
     assert stopped == ["all sessions"]
 
 
@@ -75,6 +110,9 @@ class Step:
     tables, table = FLOW.spec.tables, FLOW.spec.tables[0]
     is_due = staticmethod(lambda _: False)
     turn = staticmethod(nullcontext)
+    key = dg.AssetKey(["landing", "p"])
+    ring = staticmethod(lambda _: None)
+    is_over = staticmethod(lambda: False)
 
     def __init__(self, looks: Callable[..., Any]) -> None:
         self._looks = looks
@@ -86,9 +124,7 @@ class Step:
     def open(self) -> Any:
         destination = SimpleNamespace(name="d", table=FLOW.spec.tables[0])
         place = SimpleNamespace(committed=self._looks)
-        return SimpleNamespace(
-            name="p", spec=FLOW.spec, intermediate=place, destination_of=lambda _: destination, interrupt=lambda _: None
-        )
+        return opened(intermediate=place, destination_of=lambda _: destination)
 
     def members(self) -> Any:
         return SimpleNamespace(name="p", look=self._looks, known=self._looks, each=None)
@@ -96,9 +132,6 @@ class Step:
     def of(self, table: object) -> Step:
         del table
         return self
-
-    def limited(self, seconds: float, pipeline: Any, roles: Any, work: Callable[[], Any]) -> Any:
-        return ContinuousStep.limited(cast(ContinuousStep, self), seconds, pipeline, roles, work)
 
 
 @pytest.mark.parametrize(
