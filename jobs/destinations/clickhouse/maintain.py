@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+from jobs.destinations.clickhouse.leases import lease_state
 from jobs.destinations.clickhouse.shard import Shard
 from sql import render
 
@@ -32,8 +34,11 @@ def clean_up(shard: Shard, deletes: bool, seconds: int) -> None:
 def _with_deletes(shard: Shard, seconds: int) -> None:
     """Under the lease: a chunk of a half-done step may have an older change than a delete that is there already."""
     lease = shard.store.lease()
-    if lease is None or lease.left_behind:
-        _LOG.warning("%s: a batch is half done: rows of deletes stay until the next maintenance", shard.where)
+    if lease is None or lease.left_behind or (lease.owner and _may_be_at_work(shard)):
+        _LOG.warning(
+            "%s: a batch is half done, or a replay is under way: rows of deletes stay until the next maintenance",
+            shard.where,
+        )
         _optimize(shard, seconds)
         return
     held = shard.store.swap(lease, replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id=""))
@@ -42,6 +47,13 @@ def _with_deletes(shard: Shard, seconds: int) -> None:
     # By this id a run that begins a step meanwhile stops it first.
     _optimize(shard, seconds, deletes=True, query=f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}")
     shard.store.swap(held, replace(held, owner=""))
+
+
+def _may_be_at_work(shard: Shard) -> bool:
+    """Whether the lease has changed within the time that a step may take: its owner, as a replay, is not stopped."""
+    state = lease_state(shard.server, shard.store.table, shard.store.name)
+    limit = timedelta(seconds=shard.table.time_limit_seconds)
+    return state is not None and datetime.now(UTC) - state.changed_at < limit
 
 
 def _optimize(shard: Shard, seconds: int, deletes: bool = False, query: str | None = None) -> None:
