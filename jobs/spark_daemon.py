@@ -14,8 +14,7 @@ LOADED = (
     ".landing.task",
     ".landing.read_task",
     ".changes.copy_task",
-    ".changes.last_changes",
-    ".iceberg.key_shares_task",
+    ".changes.key_shares_task",
     ".iceberg.folding",
 )
 

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import MergeCounts
+from jobs.changes.few_changes_task import FewChangesTask
+from jobs.changes.key_shares_task import write_in_shares
 from jobs.changes.last_changes import LastChanges
 from jobs.changes.reduction import Reduction
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.few_changes_task import FewChangesTask
 from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
-from jobs.iceberg.key_shares_task import write_in_shares
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
 from jobs.iceberg.rows import with_all_columns

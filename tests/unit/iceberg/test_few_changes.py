@@ -14,17 +14,17 @@ import pytest
 
 from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import landing_schema
+from jobs.changes.few_changes_task import FewChangesTask, with_places
 from jobs.changes.key_shares import share_of_each
+from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
 from jobs.changes.landed_rows import LandedSnapshot
 from jobs.changes.last_changes import last_of_each
 from jobs.changes.reduction import Reduction
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.iceberg.few_changes_task import FewChangesTask, with_places
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
-from jobs.iceberg.key_shares_task import DeletesTask, NewRowsTask, PartsTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema

@@ -5,15 +5,15 @@ Spark's own planning of a small merge costs ten times as much as its work; of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.changes.last_changes import LastChanges
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.key_search import KeySearch
 from jobs.iceberg.row_delta_task import RowDeltaTask
@@ -22,30 +22,6 @@ from resources.iceberg_errors import catalog_errors
 
 # Rows of the table that one task looks through: of more, all of the cluster does.
 _MOST_ROWS = 50_000_000
-
-
-class FewChanges(Protocol):
-    """Changes that travel to Spark's workers as a description."""
-
-    @property
-    def shares(self) -> int:
-        """Into so many parts they are merged, by key."""
-
-    def read(self) -> pa.Table | None:
-        """A row for each key: the table's columns, and ``__op``. None where they need more than themselves."""
-
-    def read_share(self, share: int) -> pa.Table:
-        """The same of one of several shares."""
-
-    @property
-    def readers(self) -> int:
-        """So many read them beside each other for all shares; 0: each share is read by itself."""
-
-    def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
-        """What one of so many readers finds, each piece with the share that it belongs to."""
-
-    def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """What the readers found for a share, as `read_share` gives it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +33,7 @@ class FewChangesTask:
         null_safe: null equals null in a key.
     """
 
-    changes: FewChanges
+    changes: LastChanges
     keys: tuple[str, ...]
     null_safe: bool
     search: KeySearch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from jobs.iceberg.few_changes_task import FewChangesTask
+from jobs.changes.few_changes_task import FewChangesTask
 from jobs.iceberg.row_delta_task import Gone, RowDeltaReport, RowDeltaTask
 from jobs.spark_tasks import Batches, in_tasks, numbered, numbers, report_row, task_numbers, task_reports
 from resources.errors import InvariantBroken
