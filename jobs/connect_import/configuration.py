@@ -46,10 +46,18 @@ def read_configuration(path: Path) -> Configuration:
     """
     where = str(path)
     try:
-        text = path.read_text()
+        written = path.read_bytes()
     except OSError as problem:
         raise ConfigurationError(f"cannot be read: {problem.strerror}", where=where, remedy="check the path") from None
-    options = _json(text, where) if text.lstrip().startswith("{") else _properties(text)
+    is_json = written.lstrip().startswith(b"{")
+    try:
+        text = written.decode()
+    except UnicodeDecodeError as problem:
+        if is_json:
+            what = f"it is not UTF-8 at byte {problem.start}"
+            raise ConfigurationError(what, where=where, remedy="save it as UTF-8") from None
+        text = written.decode("latin-1")  # what Java takes properties for
+    options = _json(text, where) if is_json else _properties(text)
     if "connector.class" not in options:
         raise ConfigurationError(
             "there is no `connector.class`",
@@ -79,7 +87,7 @@ def _properties(text: str) -> dict[str, str]:
     """Java properties: `key=value` or `key: value`, comments with # and !, lines continued with a backslash."""
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = {}
-    for line in joined.splitlines():
+    for line in re.split(r"\r\n?|\n", joined):  # `splitlines` cuts inside texts too
         match = re.fullmatch(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line.strip())
         if match and line.strip()[0] not in "#!":
             found[_unescaped(match[1])] = _unescaped(match[2])

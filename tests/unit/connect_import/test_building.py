@@ -334,6 +334,11 @@ def test_three_forms_of_a_file(tmp_path: Path) -> None:
     assert [(f.name, f.flag("ssl"), f.items("topics"), f.text("tasks.max")) for f in found] == [
         ("s", True, ["a", "b", "c"], "3")
     ] * 3
+    properties.write_text("\n".join([*lines, "title=Caf\u00e9\u0085!"]), encoding="latin-1")
+    assert read_configuration(properties).options == {**found[2].options, "title": "Caf\u00e9\u0085!"}
+    flat.write_text('{"name": "Caf\u00e9"}', encoding="latin-1")
+    with pytest.raises(ConfigurationError, match=r"not UTF-8 at byte 13.*save it as UTF-8"):
+        read_configuration(flat)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', "topics=a", '{"connector.class": "a.b.Unknown"}'])
