@@ -18,7 +18,8 @@ from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, find, none
 from jobs.connect_import.unwrapping import TARGET
 from jobs.spec.envelope import OP_COLUMN
-from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline import NAME, PipelineSpec
+from jobs.spec.pipeline_file import is_name
 from resources.config_files.models import examine
 
 _WITHOUT_DELETES = {"upsert_delete": "upsert", "delete": "append"}
@@ -104,9 +105,10 @@ def build(
 
 
 def pipeline_name(name: str) -> str:
-    """The connector's name with what a pipeline's name cannot have replaced."""
+    """The connector's name with what a pipeline's name cannot have replaced or cut off."""
     plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
-    return plain if re.match(r"[a-z]", plain) else f"p_{plain}"
+    begins = (NAME.match(text) for text in (plain, f"p_{plain}"))
+    return next(found[0] for found in begins if found and is_name(found[0]))
 
 
 def _status_of(name: str, options: Options) -> Option:

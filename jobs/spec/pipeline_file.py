@@ -50,6 +50,11 @@ class PipelineFile:
             raise self.yaml.refusal(found, _ROOT)
 
 
+def is_name(text: str) -> bool:
+    """Whether a pipeline can have this name."""
+    return NAME.fullmatch(text) is not None and not keyword.iskeyword(text) and text not in _RESERVED
+
+
 def read_pipeline_file(path: Path) -> PipelineFile:
     """The pipeline of one `defs.yaml`.
 
@@ -57,7 +62,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         ConfigurationError: it cannot be read. WrongFile: it is not a right pipeline file; one line a mistake.
     """
     name = path.parent.name
-    if not NAME.fullmatch(name) or keyword.iskeyword(name) or name in _RESERVED:
+    if not is_name(name):
         raise ConfigurationError(
             f"the folder's name {name!r} cannot be a pipeline's name",
             where=shown_file(path),

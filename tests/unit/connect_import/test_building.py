@@ -18,6 +18,7 @@ from jobs.spec.added_columns import key_is_open
 from jobs.spec.members import expand
 from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline_file import is_name
 from resources.errors import ConfigurationError
 
 SECRET = "hunter2"
@@ -349,6 +350,13 @@ def test_what_is_no_known_connector_is_refused(text: str, tmp_path: Path) -> Non
         build(read_configuration(path))
 
 
-@pytest.mark.parametrize(("name", "expected"), [("A b", "a_b"), ("9lives", "p_9lives"), ("--x--", "x")])
+NAMES = [
+    ("A b", "a_b"), ("9lives", "p_9lives"), ("--x--", "x"), ("-", "p_"), ("Import", "p_import"), ("type", "p_type"),
+    ("x" * 80, "x" * 63), ("9" * 80, "p_" + "9" * 61),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "expected"), NAMES)
 def test_names(name: str, expected: str) -> None:
     assert pipeline_name(name) == expected
+    assert is_name(expected)
