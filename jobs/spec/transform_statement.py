@@ -8,7 +8,7 @@ declared schema: Dagster loads definitions without a Spark server. Spark evaluat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -70,8 +70,8 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     written = [
         _text(transform.sql, _without_alias(piece, one)) for piece, one in zip(pieces, select.expressions, strict=True)
     ]
-    texts = _expand_stars(select, written, parse_fields(value))
     _name_as_declared(select, known)
+    texts = _expand_stars(select, written, list(value), known)
     _refuse_unknown(select, known)
     names = [one.output_name or f"_col_{n}" for n, one in enumerate(select.expressions)]
     if len(set(names)) != len(names):
@@ -105,7 +105,8 @@ def _parsed(sql: str) -> tuple[exp.Select, list[Token]]:
 
 def _check(select: exp.Select, tokens: list[Token]) -> None:
     source = select.args.get("from_") or select.args.get("from")
-    if source is None or source.this.sql(dialect="spark").lower() != RECORDS or select.args.get("with_"):
+    table = source.this.sql(dialect="spark", comments=False) if source else ""
+    if table.strip("`").lower() != RECORDS or select.args.get("with_"):
         raise _wrong("it must select from `records` alone")
     for kind, name in _FORBIDDEN:
         if select.find(kind):
@@ -146,7 +147,8 @@ def _without_alias(tokens: list[Token], result: exp.Expr) -> list[Token]:
 
 
 def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
-    """Spark does not tell upper from lower case; names of result columns stay as they are written."""
+    """Spark does not tell upper from lower case. A result that is a column of `records` has the declared name; names in
+    structs, and those after `as`, stay as they are written."""
     declared = {name.lower(): name for name in (*columns, RECORDS)}
     for column in select.find_all(exp.Column):
         parts = column.parts
@@ -166,7 +168,9 @@ def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> N
     raise ConfigurationError(f"{one_of(unknown, 'and')} {are} of records", where="transform", remedy=guess)
 
 
-def _expand_stars(select: exp.Select, written: list[str], columns: Mapping[str, pa.DataType]) -> list[str]:
+def _expand_stars(
+    select: exp.Select, written: list[str], value: Sequence[str], known: Mapping[str, pa.DataType]
+) -> list[str]:
     """`*` are the columns of the value; the key and the place of the record are named by those who want them.
 
     `column.*` are the fields of a struct.
@@ -185,20 +189,24 @@ def _expand_stars(select: exp.Select, written: list[str], columns: Mapping[str, 
             expanded.append(one)
             texts.append(text)
             continue
-        struct = columns.get(one.table) if isinstance(one, exp.Column) and one.table else None
-        if struct is not None and pa.types.is_struct(struct):
-            expanded += [exp.column(f.name, table=one.table, quoted=True) for f in struct]
-            texts += [quote("spark", (RECORDS, one.table, f.name)) for f in struct]
-            continue
+        within = path(one)[:-1] if isinstance(one, exp.Column) else []
+        names = _fields(within, known) if within else value
         left_out = {name.name.lower() for name in star.args.get("except_") or star.args.get("except") or []}
-        unknown = left_out.difference(c.lower() for c in columns)
+        unknown = left_out.difference(name.lower() for name in names)
         if unknown:
             raise _wrong(f"`except` names {', '.join(sorted(unknown))}, which is no column")
-        kept = [c for c in columns if c.lower() not in left_out]
-        expanded += [exp.column(c, quoted=True) for c in kept]
-        texts += [quote("spark", (RECORDS, c)) for c in kept]
+        kept = [name for name in names if name.lower() not in left_out]
+        expanded += [exp.column(name, *reversed(within), quoted=True) for name in kept]
+        texts += [quote("spark", (RECORDS, *within, name)) for name in kept]
     select.set("expressions", expanded)
     return texts
+
+
+def _fields(struct: Sequence[str], known: Mapping[str, pa.DataType]) -> list[str]:
+    kind = certain_type(exp.column(*reversed(struct)), known)
+    if kind is None or not pa.types.is_struct(kind):
+        raise _wrong(f"{'.'.join(struct)} is no struct of `records`, so it has no `*`")
+    return [field.name for field in kind]
 
 
 def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:

@@ -26,6 +26,11 @@ def resolved(sql: str, **columns: str) -> Resolved:
         ("select * except (a, tags, name) from records",
          {"id": "long not null", "price": "decimal(10,2)", "at": "timestamp", "local": "timestamp_ntz"}),
         ("select a.* from records", {"b": "int", "c d": "string"}),
+        ("select ID, A.* except (`C D`) from records", {"id": "long not null", "b": "int"}),
+        ("select RECORDS.* except (A, Tags, name, price, at) from records",
+         {"id": "long not null", "local": "timestamp_ntz"}),
+        ("select _key.*, name from records", {"id": "long", "name": "string"}),
+        ("select id -- the key\nfrom /* all */ `Records` -- note", {"id": "long not null"}),
         ("select a.`c d` as x, tags[0] as t from records", {"x": "string", "t": "string"}),
         ("select cast(name as decimal(5,1)) as d, try_cast(name as timestamp) as t from records",
          {"d": "decimal(5,1)", "t": "timestamp"}),
@@ -116,6 +121,11 @@ def test_a_type_that_is_not_certain_is_declared(text: str) -> None:
         ("select price * 2 as p from records", "the type of p does not follow"),
         ("select from_json(name, 'a int') as p from records", "the type of p does not follow"),
         ("select * except (nope) from records", "nope, which is no column"),
+        ("select a.* except (nope) from records", "nope, which is no column"),
+        ("select nope.* from records", "nope is no struct"),
+        ("select name.* from records", "name is no struct"),
+        ("select id from x.records -- note", "from `records` alone"),
+        ("select id from records() -- note", "from `records` alone"),
     ],
 )
 def test_what_is_refused(sql: str, says: str) -> None:
