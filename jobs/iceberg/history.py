@@ -121,10 +121,10 @@ def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
 
 
 def _begins_from_nothing(snapshot: Snapshot) -> bool:
-    """Whether all of the table's files came with it."""
+    """Whether all of the table's files came with it, and in place of no others, as in a compaction."""
     summary = _summary(snapshot)
-    added, total = (summary.get(f"{part}-data-files") for part in ("added", "total"))
-    return snapshot.parent_snapshot_id is None and total is not None and (added or "0") == total
+    added, deleted = (summary.get(f"{part}-data-files", "0") for part in ("added", "deleted"))
+    return snapshot.parent_snapshot_id is None and added == summary.get("total-data-files") and deleted == "0"
 
 
 def _place(snapshot: Snapshot) -> tuple[int, int]:

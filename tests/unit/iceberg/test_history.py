@@ -71,6 +71,13 @@ def mirrored(number: int, branch: str = "main") -> dict[str, str]:
             [(2, 1, state(2)), (8, None, BEGUN), CUT[1]], {"main": 9, TAG: 2}, {}, None, 2,
             id="a table that was replaced begins from nothing",
         ),
+        *(
+            pytest.param(
+                [(2, 1, state(2)), (8, None, {**BEGUN, "operation": operation, "deleted-data-files": "3"}), CUT[1]],
+                {"main": 9, TAG: 2}, {}, 2, None, id=f"one whose files were all written anew does not: {operation}",
+            )
+            for operation in ("replace", "overwrite")
+        ),
         pytest.param(
             [(3, 2, OTHERS), (4, 3, state(4)), (5, 4, state(5))], {"main": 3, TAG: 5}, {}, None, 5,
             id="a rollback to where the state has expired",
