@@ -48,6 +48,8 @@ A = TypeVar("A")
 
 # One Spark job does the work of so many at most: each has a thread meanwhile, and each task its files open.
 _AT_MOST = 200
+# Questions to a catalog: they wait more than they work, and a sensor has seconds for all of them.
+_QUESTIONS = 32
 
 
 @dataclass
@@ -152,7 +154,11 @@ class Members:
     def landed(self) -> list[CommittedState]:
         """The landed states of all members that have one. Raises BatchmergeError where one cannot be asked."""
         found = list[CommittedState]()
-        for outcome in self.each("landed", self.known(), lambda pipeline: pipeline.intermediate.committed()):
+
+        def ask(pipeline: Pipeline) -> CommittedState | None:
+            return pipeline.intermediate.committed()
+
+        for outcome in self.each("landed", self.known(), ask, at_once=_QUESTIONS):
             if outcome.problem:
                 raise outcome.problem
             found += [outcome.done] if outcome.done else []
@@ -172,15 +178,17 @@ class Members:
         members: Sequence[Member],
         work: Callable[[Pipeline], T | None],
         states: Mapping[str, TopicState] | None = None,
+        at_once: int | None = None,
     ) -> Iterator[Outcome[T]]:
-        """Does the work for each member, so many at once as the file allows, and yields the outcomes as they come: of
-        those that had something to do, and of those that failed.
+        """Does the work for each member, and yields the outcomes as they come: of those that had something to do, and
+        of those that failed.
 
         Args:
             role: names the Spark sessions; two that work at the same time must not share one.
             states: what Kafka has, by topic, where that is known.
+            at_once: so many side by side; None: as the file allows.
         """
-        at_once = max(1, min(self.spec.batch.at_once, len(members)))
+        at_once = max(1, min(at_once or self.spec.batch.at_once, len(members)))
         sessions = [self._shared_session(f"{role}-{worker}") for worker in range(at_once)]
         free: SimpleQueue[OneSession] = SimpleQueue()
         for one_of_them in sessions:

@@ -25,8 +25,9 @@ from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reaso
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 
-# Seconds: between two ticks, and for one look. The daemon gives all sensors of a code location a minute each.
-_EVERY, _PATIENCE = 30, 15.0
+# Seconds: between two ticks, and for one look, also at hundreds of members. The daemon gives all sensors of a code
+# location a minute each.
+_EVERY, _PATIENCE, _PATIENCE_FOR_MEMBERS = 30, 15.0, 45.0
 
 
 def lag_sensor(
@@ -89,7 +90,8 @@ def look_at(name: str, spec: PipelineSpec) -> Waiting:
             return _look_at_members(Members(name, spec, connections))
         return look(Pipeline(name, spec, connections))
 
-    return with_timeout(_PATIENCE, f"systems of {name}", work)
+    patience = _PATIENCE_FOR_MEMBERS if spec.source.for_each else _PATIENCE
+    return with_timeout(patience, f"systems of {name}", work)
 
 
 def _look_at_members(members: Members) -> Waiting:

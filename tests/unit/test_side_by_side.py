@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import threading
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.batch import CommittedState
+from jobs.members import Members
 from jobs.side_by_side import OneSession, Outcome, side_by_side
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout
+from resources.connections import Connections
 from resources.errors import Interrupted
 from tests.kit import specs
+from tests.kit.batches import committed
 
 
 class Session:
@@ -73,3 +78,17 @@ def test_members_work_in_the_context_of_their_step() -> None:
     step.set("landing")
     found = side_by_side([Member("t", "p__t", specs.spec())], 1, lambda m: Outcome(m.topic, m, done=step.get()), [])
     assert [outcome.done for outcome in found] == ["landing"]
+
+
+def test_the_lag_sensor_asks_for_many_landed_states_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow catalog, four questions at a time: hundreds of topics would take longer than a tick may."""
+    members, others = [Member(f"t{n}", f"p__t{n}", specs.spec()) for n in range(40)], threading.Barrier(20)
+
+    def ask() -> CommittedState:
+        others.wait(3)
+        return committed(1)
+
+    pipeline = SimpleNamespace(intermediate=SimpleNamespace(committed=ask))
+    monkeypatch.setattr(Members, "known", lambda _: members)
+    monkeypatch.setattr(Members, "open", lambda *_, **__: pipeline)
+    assert len(Members("p", specs.spec(), Connections({}, "")).landed()) == 40
