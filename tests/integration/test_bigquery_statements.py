@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery import asked_texts
 from jobs.destinations.bigquery.asked_texts import AskedTexts
@@ -117,28 +118,57 @@ def test_types_arrive_as_they_were(mode: str, emulator: BigQuery, name: str) -> 
     assert all(second[n] == ([] if n in repeated else None) for n in expected)
 
 
-TEXTS: dict[str, tuple[list[str | None], list[str]]] = {
-    "GEOGRAPHY": ([None, "POINT(30 10)", "POINT(30 10)", "LINESTRING(1 1, 2 2)"], ["POINT(1", "", "here"]),
-    "DATE": (["2024-02-29"], ["", "2024-02-30", "today"]),
-    "TIME": (["23:59:59.999999"], ["25:00:00", "noon"]),
-    "DATETIME": (["2024-02-29T12:00:00.5"], ["2024-13-01 00:00:00", "2024-02-29T"]),
-    "TIMESTAMP": (["2024-02-29 12:00:00-08:30"], ["2024-02-30 12:00:00", "2024-01-01 00:00:00 Foo/Bar"]),
-    "NUMERIC": (["-1.5", "1.1000000000", "1e10"], ["1.0000000001", "1e-39", "1e29", "one", "１２"]),
-    "BIGNUMERIC": (["1.5", f"0.{'3' * 38}00", "1e-38", "0e-40"], ["x", f"0.{'3' * 39}", "1e-39"]),
-}
+# Those that need not be asked about, others that BigQuery reads, and those that it does not.
+TEXTS: dict[str, tuple[list[str | None], list[str], list[str]]] = {
+    "GEOGRAPHY": ([None], ["POINT(30 10)", "POINT(30 10)", "LINESTRING(1 1, 2 2)"], ["POINT(1", "", "here"]),
+    "DATE": (["2024-02-29", "1000-01-01", "9999-12-31"], ["2024-2-9", "0999-12-31"], ["", "2024-02-30", "today"]),
+    "TIME": ([None, "00:00:00", "23:59:59.999999"], ["1:02:03"], ["25:00:00", "noon"]),
+    "DATETIME": (
+        ["2024-02-29T12:00:00.5", "9999-12-31 23:59:59.999999"],
+        ["2024-02-29"],
+        ["2024-13-01 00:00:00", "2024-02-29T"],
+    ),
+    "TIMESTAMP": (
+        ["2024-02-29 12:00:00-08:30", "9999-12-31T23:59:59.999999Z", "2024-02-29 12:00:00+13:59",
+         "2024-02-29 12:00:00-13:59", "2024-02-29 12:00:00 UTC", "9999-12-31 23:59:59+00:01", "2024-02-29T12:00:00"],
+        ["2024-02-29", "2024-02-29 12:00:00 Europe/Oslo"],
+        ["2024-02-30 12:00:00", "2024-01-01 00:00:00 Foo/Bar"],
+    ),
+    "NUMERIC": (
+        ["-1.5", "007", "1.100000000", "9" * 28 + "." + "9" * 9],
+        ["1.1000000000", "1e10", "9" * 29],
+        ["1.0000000001", "1e-39", "1e29", "one", "１２"],
+    ),
+    "BIGNUMERIC": (
+        ["1.5", "-" + "9" * 19 + "." + "9" * 38],
+        [f"0.{'3' * 38}00", "1e-38", "0e-40"],
+        ["x", f"0.{'3' * 39}", "1e-39"],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_texts_of_another_type_are_found_before_they_are_sent(
     kind: str, emulator: BigQuery, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, bad = TEXTS[kind]
-    texts = [*good, *bad, *good]
+    certain, good, bad = TEXTS[kind]
+    texts, asked = [*certain, *good, *bad, *good], list[str]()
+
+    def ask(self: BigQuery, text: str, where: str, arrays: Sequence[ArrayQueryParameter]) -> pa.Table:
+        asked.extend(arrays[0].values)
+        return arrow(self, text, where, arrays)
+
+    arrow = BigQuery.arrow
+    monkeypatch.setattr(BigQuery, "arrow", ask)
     judge = AskedTexts(emulator, name, kind)
     for most in (5_000_000, 50):
         monkeypatch.setattr(asked_texts, "_MOST_BYTES", most)
         found = judge(pa.array(texts, pa.string())).tolist()
         assert [text for text, refused in zip(texts, found, strict=True) if refused] == bad
+    assert sorted(asked) == sorted([*{*good, *bad}] * 2)
+    with monkeypatch.context() as all_asked:
+        all_asked.setattr(asked_texts, "without_certain", lambda given, _: given)
+        assert not judge(pa.array(certain, pa.string())).any()
     document = {
         "columns": {"id": "long", "place": "string"},
         "table": {"mode": "append", "column_types": {"place": kind}},

@@ -1,6 +1,7 @@
 """Texts that BigQuery cannot convert to the type of a column (`column_types`): one of them would stop the whole merge.
 
-Only BigQuery can tell what it reads as a date, a number or a shape, so it is asked before the rows are sent.
+Only BigQuery can tell what it reads as a date, a number or a shape, so it is asked before the rows are sent: about
+texts whose form leaves that open.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
+from jobs.destinations.bigquery.certain_texts import without_certain
 from jobs.destinations.held_values import Mask
 from resources.bigquery import BigQuery
 from sql import render
@@ -34,7 +36,7 @@ class AskedTexts:
     type: str
 
     def __call__(self, values: pa.Array) -> Mask:
-        texts = pc.unique(values.drop_null())
+        texts = without_certain(pc.unique(values.drop_null()), self.type)
         refused = [text for part in _parts(texts.to_pylist()) for text in self._refused(part)]
         found = pc.is_in(values, value_set=pa.array(refused, values.type))
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
