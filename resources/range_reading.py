@@ -2,10 +2,14 @@
 
 librdkafka fetches and decompresses in a thread of its own, and one consumer reads thousands of ranges as well as one.
 Records are judged and converted by column: a loop over them would cost as much as reading them.
+
+Of records of aborted transactions, which may be gigabytes, librdkafka says nothing while it skips them: how far it is,
+its statistics tell (`next_offset`, which moves only after what lies before it is in our queue).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +31,8 @@ from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _AT_ONCE, _WAIT_SECONDS = 10_000, 1.0
+# How often librdkafka says how far it is, at most: of thousands of partitions that is megabytes.
+_STATISTICS_SECONDS = 5.0
 # An Arrow batch is handed on when it has so many rows or bytes.
 _ROWS, _BYTES = 20_000, 16 << 20
 # Behind a small range its partition may have much more, which would be fetched in vain.
@@ -76,12 +82,16 @@ def read_ranges(
     known = cluster.client_settings()
     where, seconds = f"connection {cluster.name} ({known['bootstrap.servers']})", int(known["socket.timeout.ms"]) / 1000
     small = max(end - start for start, end in wanted.values()) <= _SMALL
-    fetch = {"fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE}
+    unread = _Unread({tp: end for tp, (_, end) in wanted.items()})
+    fetch = {
+        "fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE,
+        "statistics.interval.ms": int(min(_STATISTICS_SECONDS, seconds / 3) * 1000),
+        "stats_cb": unread.note,
+    }
     with kafka_errors(where):
         consumer = Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)
         try:
             consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
-            unread = _Unread({tp: end for tp, (_, end) in wanted.items()})
             yield from _in_batches(_Reading(where, seconds, unread).until_end(consumer), unread, headers)
         finally:
             consumer.close()
@@ -118,6 +128,7 @@ class _Unread:
         self._keys = np.array([self._topics[tp.topic] << 32 | tp.partition for tp in self._places], np.int64)
         self._ends = np.array([ends[tp] for tp in self._places], np.int64)
         self._left = set(range(len(self._places)))
+        self._fetched = dict[int, int]()
         self.topics = pa.array([tp.topic for tp in self._places], pa.string())
         self.partitions = pa.array([tp.partition for tp in self._places], pa.int32())
 
@@ -142,10 +153,29 @@ class _Unread:
         finished = self._finish(place)
         return (finished, int(self._ends[place])) if finished else None
 
+    def note(self, statistics: str) -> None:
+        """Takes down how far librdkafka has fetched; called by it while we wait for records."""
+        topics = json.loads(statistics)["topics"]
+        for place in self._left:
+            tp = self._places[place]
+            found = topics.get(tp.topic, {}).get("partitions", {}).get(str(tp.partition), {})
+            self._fetched[place] = found.get("next_offset", -1)
+
+    @property
+    def fetched(self) -> int:
+        """Grows while anything is fetched, be it records that are skipped."""
+        return sum(self._fetched.values())
+
+    def passed(self) -> list[TopicPartition]:
+        """Topic-partitions that were fetched to their ends; asked when no record waits for us any more."""
+        passed = [place for place, offset in self._fetched.items() if offset >= self._ends[place]]
+        return [tp for place in passed if (tp := self._finish(place))]
+
     def _finish(self, place: int) -> TopicPartition | None:
         if place not in self._left:
             return None
         self._left.discard(place)
+        self._fetched.pop(place, None)
         return self._places[place]
 
     def _keys_of(self, messages: Sequence[Message]) -> _Numbers:
@@ -170,17 +200,20 @@ class _Reading:
 
     def until_end(self, consumer: Consumer) -> Iterator[_Records]:
         problem, deadline = KafkaError(KafkaError._TIMED_OUT), time.monotonic() + self.seconds
+        fetched = self.unread.fetched
         while self.unread:
-            messages, events = _waiting(consumer)
+            messages, events, is_all = _waiting(consumer)
             records, finished = self.unread.take(messages)
+            if is_all:
+                finished += self.unread.passed()
             for event in events:
                 error = event.error()
                 if error and error.code() != KafkaError._PARTITION_EOF:
                     problem = self._judged(error, problem)
                 elif ended := self.unread.at_end(event):
                     finished.append(self._reached(event, *ended))
-            if messages or finished:
-                deadline = time.monotonic() + self.seconds
+            if messages or finished or fetched != self.unread.fetched:
+                deadline, fetched = time.monotonic() + self.seconds, self.unread.fetched
             elif time.monotonic() > deadline:
                 raise KafkaException(problem)
             if self.unread and finished:
@@ -211,18 +244,19 @@ class _Reading:
         )
 
 
-def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
-    """The records that there are by now, and what else librdkafka says; the first of all is waited for."""
+def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message], bool]:
+    """The records that there are by now, what else librdkafka says, and whether it was all. The first is waited for."""
     first = consumer.poll(_WAIT_SECONDS)
     if first is None:
-        return [], []
-    found = [first, *consumer.consume(_AT_ONCE, 0)]
+        return [], [], True
+    more = consumer.consume(_AT_ONCE, 0)
+    found, is_all = [first, *more], len(more) < _AT_ONCE
     if not any(map(Message.error, found)):
-        return found, []
+        return found, [], is_all
     records, events = list[Message](), list[Message]()
     for message in found:
         (events if message.error() else records).append(message)
-    return records, events
+    return records, events, is_all
 
 
 def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeaders) -> Iterator[pa.RecordBatch]:

@@ -14,11 +14,13 @@ from confluent_kafka.admin import AdminClient
 
 from jobs.landing.read_task import ReadTask
 from jobs.offsets import OffsetRange, TopicPartition
+from resources import range_reading
 from resources.carried_errors import CarriedError, carried_by
 from resources.connections import Connections, KafkaConnection
 from resources.errors import TransientError, Unavailable
 from resources.kafka import KafkaCluster
 from resources.kafka_records import WantedHeaders, combined, records_schema
+from tests.kit.network import with_connection
 from tests.kit.records import Record, bootstrap, produce, put
 
 MakeTopic = Callable[..., str]
@@ -110,6 +112,19 @@ def test_ranges_that_end_in_what_was_never_committed(connections: Connections, t
     assert places(read(connections, {tp: OffsetRange(2, 5)})) == []
     produce(servers, name, [put(4)])
     assert places(read(connections, {tp: OffsetRange(0, 4)})) == [(name, 0, 0)], "the next record is not its own"
+
+
+def test_aborted_records_of_which_librdkafka_says_nothing(
+    connections: Connections, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gigabytes of them take longer than an answer may; here what ends them would never come."""
+    monkeypatch.setattr(range_reading, "_SETTINGS", {**range_reading._SETTINGS, "enable.partition.eof": False})
+    servers, name = bootstrap(connections), topic()
+    produce(servers, name, [put(1)])
+    produce(servers, name, [put(2), put(3)], transaction=f"tx-{uuid.uuid4().hex[:6]}", abort=True)
+    kafka = connections.get("kafka", KafkaConnection)
+    hasty = with_connection(connections, "kafka", kafka.model_copy(update={"timeout_seconds": 3}))
+    assert places(read(hasty, {TopicPartition(name, 0): OffsetRange(0, 3)})) == [(name, 0, 0)]
 
 
 def test_offsets_that_kafka_does_not_have(connections: Connections, topic: MakeTopic) -> None:
