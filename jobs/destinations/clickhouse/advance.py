@@ -17,6 +17,7 @@ judges them there.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +77,8 @@ class Advance:
         old = seen or Lease()
         wanted = replace(
             old,
-            epoch=old.epoch + 1,
+            # Above those of a state that was forgotten: a run of then may only sleep.
+            epoch=max(old.epoch + 1, int(time.time() * 1000)),
             owner=uuid.uuid4().hex,
             run_id=self.run_id,
             endpoints=self.endpoints,
