@@ -37,7 +37,8 @@ def _batch(number: int, tps: list[TopicPartition]) -> Batch:
 
 def test_lease_is_read_as_written(store: KeeperStore) -> None:
     assert store.lease() is None
-    first = store.swap(None, Lease(epoch=1, owner="a", endpoints=("h:1", "h:2"), run_id="it's \\ odd\n"))
+    spread = Lease(endpoints=("h:1", "h:2"), spread_by="sipHash64(id)")
+    first = store.swap(None, replace(spread, epoch=1, owner="a", run_id="it's \\ odd\n"))
     assert store.lease() == first
     second = store.swap(first, replace(first, batch=7, commit_id="c", chunk_rows=5))
     assert store.lease() == second

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def _merged(pipeline: Pipeline, table: str) -> MergedBatches:
     return done
 
 
-def test_other_endpoints_are_refused(
+def test_other_endpoints_and_hashes_are_refused(
     sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
     two = sharded(0, 1)
@@ -221,3 +222,11 @@ def test_other_endpoints_are_refused(
         changed = flow.pipeline(sharded(*others))
         with pytest.raises(ConfigurationError, match="rows of a key would be on two endpoints"):
             protocol.merge(changed, changed.destinations()[0])
+    two = sharded(0, 1)
+    for options in ({"hash_function": "cityHash64"}, {"shard_by": ["name"]}):
+        edited = replace(flow, overrides=clickhouse_flow(flow.topic, ["append"], **options).overrides)
+        edited.overrides["tables"][0]["table"] = flow.table("append")  # type: ignore[index]
+        changed = edited.pipeline(two)
+        with pytest.raises(ConfigurationError, match=r"rows were spread .* by sipHash64\(id\)"):
+            protocol.merge(changed, changed.destinations()[0])
+        assert flow.pipeline(two).destinations()[0].committed(), "undone, it goes on"

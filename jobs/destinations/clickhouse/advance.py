@@ -50,6 +50,7 @@ class Advance:
     where: str
     run_id: str
     endpoints: tuple[str, ...]
+    spread_by: str
     table_id: str
     stop_older: Callable[[Lease], None]
     insert: Insert
@@ -82,6 +83,7 @@ class Advance:
             owner=uuid.uuid4().hex,
             run_id=self.run_id,
             endpoints=self.endpoints,
+            spread_by=self.spread_by,
             table_id=self.table_id,
         )
         held = self.store.swap(seen, _begun(wanted, step) if step else wanted)

@@ -30,6 +30,18 @@ def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> Non
         )
 
 
+def check_spread(where: str, lease: Lease, spread_by: str) -> None:
+    """It follows also from the hash that rows are spread by; leases of older versions do not name it."""
+    if lease.spread_by and lease.spread_by != spread_by:
+        raise ConfigurationError(
+            f"rows were spread over the endpoints by {lease.spread_by}, and the pipeline file now says {spread_by}: "
+            "rows of a key would be on two endpoints",
+            where=where,
+            remedy="set `hash_function` and `shard_by` as they were; for others start a new table (another name in "
+            "`tables`) and let it be filled from the landed batches",
+        )
+
+
 def check_continues(
     where: str,
     state: CommittedState | None,

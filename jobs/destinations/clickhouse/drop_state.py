@@ -53,7 +53,7 @@ def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
     # First: where this dies in between, the table still has a state to hand over, and doing it again completes it.
     new = KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}")
     if new.lease() is None:
-        new.swap(None, Lease())
+        new.swap(None, Lease(endpoints=lease.endpoints, spread_by=lease.spread_by))
     failpoint("take-over.given")
     _forget(shard, lease)
     return True

@@ -42,10 +42,11 @@ _COLUMNS = {
     "chunk_rows": "UInt64",
     "state": "String",
     "endpoints": "Array(String)",
+    "phase": "String",
     "table_id": "String",
 }
 # Fields of a lease in columns that only the rows of topic-partitions had before: a KeeperMap table gets no new ones.
-_NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step"}
+_NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step", "phase": "spread_by"}
 # Codes of an unknown table and an unknown database: no run has come here yet.
 NO_STATE_TABLE = (60, 81)
 

@@ -147,6 +147,7 @@ def advance_of(shard: Shard, inserts: Inserts) -> Advance:
         where=shard.where,
         run_id=inserts.context.run_id,
         endpoints=shard.endpoints,
+        spread_by=shard.spread_by,
         table_id=inserts.present.id,
         stop_older=shard.stop_older,
         insert=inserts.of_step,

@@ -58,6 +58,11 @@ class Shard:
     def endpoints(self) -> tuple[str, ...]:
         return tuple(self.server.connection.endpoints)
 
+    @property
+    def spread_by(self) -> str:
+        """The hash that rows are spread over the endpoints by; empty for one endpoint."""
+        return self.statements.spread_by if len(self.endpoints) > 1 else ""
+
     def committed(self) -> CommittedState | None:
         lease = self.store.lease()
         if lease is None:

@@ -39,6 +39,7 @@ class Lease:
         refill_until: records of batches up to this one may be there, inserted by another step; 0 for none.
         state: the committed state as JSON; empty before the first batch.
         endpoints: of the connection; rows are spread by their number and order.
+        spread_by: the hash that rows are spread by; empty for one endpoint, and where an older version wrote the lease.
         table_id: UUID of the table that was last written.
     """
 
@@ -54,6 +55,7 @@ class Lease:
     refill_until: int = 0
     state: str = ""
     endpoints: tuple[str, ...] = ()
+    spread_by: str = ""
     table_id: str = ""
 
     @property

@@ -81,15 +81,25 @@ class Statements:
             lease_lost=LEASE_LOST,
         )
 
+    @property
+    def shard_by(self) -> list[str]:
+        """The columns whose hash picks the endpoint of a row."""
+        return self.layout.table.shard_by or self.layout.keys or ["_topic", "_partition"]
+
+    @property
+    def spread_by(self) -> str:
+        """The hash that picks it, as people read it."""
+        return f"{self.layout.table.hash_function}({', '.join(self.shard_by)})"
+
     def spread(self, server: ClickHouseServer, endpoint: int, endpoints: int) -> Spread:
         """Which rows belong on this endpoint (from 0) of so many."""
-        by_name, table = {c.name: c for c in self.layout.columns}, self.layout.table
-        by = [by_name[name] for name in table.shard_by or self.layout.keys or ["_topic", "_partition"]]
+        by_name = {c.name: c for c in self.layout.columns}
+        by = [by_name[name] for name in self.shard_by]
         sql = render(
             "clickhouse",
             "own_rows",
             number=NUMBER,
-            hash_function=table.hash_function,
+            hash_function=self.layout.table.hash_function,
             shard_by=by,
             shards=endpoints,
             shard=endpoint,

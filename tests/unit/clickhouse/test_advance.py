@@ -90,7 +90,7 @@ def advance(store: MemoryStore, table: FakeTable) -> Advance:
                 raise Killed
         return Inserted(rows=len(step.chunks))
 
-    return Advance(store, "t", "run", ("h:1",), "id", lambda _: None, insert)
+    return Advance(store, "t", "run", ("h:1",), "", "id", lambda _: None, insert)
 
 
 def run(store: MemoryStore, table: FakeTable, landed: list[LandedBatch], chunk_rows: int = 10, most: int = 9) -> None:
