@@ -62,6 +62,7 @@ class ClickHouseServer:
     """
 
     def __init__(self, name: str, connection: ClickHouseConnection, endpoint: str) -> None:
+        self.name = name
         self.connection = connection
         self.endpoint = endpoint
         self.where = f"clickhouse {name} ({endpoint})"
@@ -97,12 +98,14 @@ class ClickHouseServer:
         with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
             yield from found
 
-    def select_with(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
+    def select_with(
+        self, sql: str, data: pa.Table, structure: str, parameters: Mapping[str, object] | None = None
+    ) -> pa.Table:
         """The rows of a SELECT over `data`, which is sent with it, its columns having these types."""
         client = self._client
         sent = ExternalData(data=to_arrow_file(data), file_name="data", fmt="Arrow", structure=structure)
         with clickhouse_errors(self.where):
-            return client.query_arrow(sql, use_strings=True, external_data=sent)
+            return client.query_arrow(sql, dict(parameters or {}), use_strings=True, external_data=sent)
 
     def execute(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,7 +20,10 @@ from jobs import protocol
 from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse.merge import merge
 from jobs.merged import MergedBatches
+from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.replay.landed import replay_batches
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Unavailable
@@ -201,6 +205,48 @@ def test_rows_of_several_endpoints_stay_on_workers(
         list(protocol.land(pipeline, 0))
         assert _merged(pipeline, flow.table("append")).merged.counts.inserted == 3 * ROWS
     check_no_rows(moving, times=3)
+
+
+def test_record_that_is_read_again_stays_where_it_is(
+    sharded: Callable[..., Connections],
+    topic: Callable[..., str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The transform is mended, and by the new value it belongs on another endpoint."""
+    connections = sharded(0, 1, 2)
+    flow = clickhouse_flow(topic(partitions=2), ["append"], shard_by=["name"])
+    name, records = flow.table("append"), [put(n, f"n{n}", partition=n % 2) for n in range(90)]
+    produce(bootstrap(connections), flow.topic, records[:60])
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    _merged(pipeline, name)
+    for server in servers(connections)[:2]:
+        server.execute(f"DELETE FROM {name} WHERE id < 15")
+    produce(bootstrap(connections), flow.topic, records[60:])
+    list(protocol.land(pipeline, 0))
+    there = {row[0]: row for row in [*rows(connections, name), *model.expected(records[60:], "append")]}
+    wanted = [there.get(n, (n, f"n{n}!", 1)) for n in range(90)]
+    assert 75 < len(there) < 90, "some are to come back"
+
+    transform = "select * except (name), concat(name, '!') as name from records"
+    source: Any = flow.spec_document["source"]
+    flow.overrides["source"] = {**source, "transform": transform}
+    pipeline = flow.pipeline(connections, spark)
+    starts = {TopicPartition(flow.topic, partition): 0 for partition in range(2)}
+    reread_from_kafka(pipeline, from_offsets(starts))
+    table, landed = destination(pipeline, name), pipeline.intermediate.landed().batches
+    table.prepare()
+    work, first = pipeline.merge_context(table), table.shards[0]
+    merge(first, work, first.committed(), landed[1:2])
+    monkeypatch.setattr("jobs.destinations.clickhouse.merge._PATIENCE_SECONDS", -1)
+    with pytest.raises(Unavailable, match="does not have batch 2 yet"):
+        merge(first, work, first.committed(), landed[2:])
+    monkeypatch.undo()
+    _merged(pipeline, name)
+    assert rows(connections, name) == wanted
+    replay_batches(pipeline, table, 1, 3)
+    assert rows(connections, name) == wanted
 
 
 def _merged(pipeline: Pipeline, table: str) -> MergedBatches:

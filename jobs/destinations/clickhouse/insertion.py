@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.spread import NUMBER, Spread
+from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal
 from jobs.spark_tasks import in_tasks
@@ -103,6 +103,7 @@ class Insertion:
         dead_letters_sql: the insert into the side table.
         fit_sql: per column of a named type what to ask whether values fit, and what they travel as.
         spread: which rows belong on this endpoint; None: all.
+        elsewhere: other endpoints, whose records are not inserted here.
     """
 
     server: ClickHouseServer
@@ -119,6 +120,7 @@ class Insertion:
     dead_letters_sql: str
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spread: Spread | None = None
+    elsewhere: tuple[Elsewhere, ...] = ()
 
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
         """Inserts all chunks of one task, by number with their rows; gives one row of `RESULT` a chunk.
@@ -168,10 +170,13 @@ class Insertion:
         return own, self.spread.own_dead_letters(dead_letters)
 
     def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> int:
+        coordinates = _coordinates(chunk, self.coordinates)
+        for other in self.elsewhere:
+            rows = other.lacking(rows, coordinates)
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))
-        parameters = {**self.parameters, **_coordinates(chunk, self.coordinates)}
+        parameters = {**self.parameters, **coordinates}
         token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}"
         return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 

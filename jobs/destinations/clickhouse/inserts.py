@@ -19,9 +19,10 @@ from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.newest_rows import NewestRows
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.spread import Elsewhere
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
-from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.clickhouse.tables import Present, describe
 from jobs.destinations.clickhouse.window import most_partitions
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
@@ -203,4 +204,14 @@ class Inserts:
             dead_letters_sql=shard.statements.insert_dead_letters(),
             fit_sql=shard.statements.fits(),
             spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
+            elsewhere=self._elsewhere() if appends and only is Only.RECORD else (),
+        )
+
+    def _elsewhere(self) -> tuple[Elsewhere, ...]:
+        """A record that was read again may belong on this endpoint by its values now, and be on another one."""
+        there = [(other, describe(other.server, other.layout.path)) for other in self.shard.others]
+        return tuple(
+            other.statements.elsewhere(other.server, set(other.layout.origin) <= set(present.types))
+            for other, present in there
+            if present
         )

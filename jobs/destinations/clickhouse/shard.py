@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jobs.batch import CommittedState
@@ -57,6 +57,16 @@ class Shard:
     @property
     def endpoints(self) -> tuple[str, ...]:
         return tuple(self.server.connection.endpoints)
+
+    @property
+    def others(self) -> list[Shard]:
+        """The same table on the other endpoints."""
+        connection = self.server.connection
+        return [
+            replace(self, server=ClickHouseServer(self.server.name, connection, endpoint), number=number)
+            for number, endpoint in enumerate(self.endpoints, start=1)
+            if number != self.number
+        ]
 
     @property
     def spread_by(self) -> str:

@@ -1,4 +1,5 @@
-"""Which rows of a table over several endpoints belong on one of them: found before anything is sent.
+"""Which rows of a table over several endpoints belong on one of them, and which records another one has already: found
+before anything is sent.
 
 The server itself is asked, with the columns that decide and nothing else: so any of its hash functions will do, and a
 key stays where it always was.
@@ -6,6 +7,7 @@ key stays where it always was.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +41,43 @@ class Spread:
         Raises:
             TerminalError: a value cannot be converted to the column's type.
         """
-        if not rows.num_rows:
-            return rows
-        asked = rows.select([*self.columns, NUMBER])
-        found = retried(lambda: self.server.select_with(self.sql, asked, self.structure))
-        return rows.filter(pa.array(np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())))
+        return rows.filter(pa.array(_found(self.server, self.sql, rows, self.columns, self.structure)))
 
     def own_dead_letters(self, dead_letters: pa.Table) -> pa.Table:
         """Of rows that were refused before they had a place, those that are kept here: each on one endpoint."""
         places = dead_letters["partition"].to_numpy() + dead_letters["offset"].to_numpy()
         return dead_letters.filter(pa.array(places % self.endpoints == self.endpoint))
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The records that another endpoint has; travels to the workers.
+
+    Attributes:
+        sql: gives the `NUMBER`s of the rows whose record is there, of data with `columns` in `structure`.
+    """
+
+    server: ClickHouseServer
+    sql: str
+    columns: tuple[str, ...]
+    structure: str
+
+    def lacking(self, rows: pa.Table, parameters: Mapping[str, object]) -> pa.Table:
+        """The rows whose record is not there; `parameters` say which records their chunk covers."""
+        return rows.filter(pa.array(~_found(self.server, self.sql, rows, self.columns, self.structure, parameters)))
+
+
+def _found(
+    server: ClickHouseServer,
+    sql: str,
+    rows: pa.Table,
+    columns: tuple[str, ...],
+    structure: str,
+    parameters: Mapping[str, object] | None = None,
+) -> np.ndarray:
+    """Of each row, whether the server gives its number."""
+    if not rows.num_rows:
+        return np.zeros(0, dtype=bool)
+    asked = rows.select([*columns, NUMBER])
+    found = retried(lambda: server.select_with(sql, asked, structure, parameters))
+    return np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())

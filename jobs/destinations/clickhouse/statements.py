@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
-from jobs.destinations.clickhouse.spread import NUMBER, Spread
+from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
@@ -106,6 +106,12 @@ class Statements:
         )
         structure = _structure({**{c.name: c.wire for c in by}, NUMBER: "UInt32"})
         return Spread(server, sql, tuple(c.name for c in by), structure, endpoint, endpoints)
+
+    def elsewhere(self, server: ClickHouseServer, origin: bool) -> Elsewhere:
+        """Which records this server has, which is another endpoint; `origin` as in `insert`, of its table."""
+        sql = render("clickhouse", "present_records", table=self.layout.path, number=NUMBER, origin=origin)
+        wire = {name: self.wire[name] for name in ("_topic", "_partition", "_offset")}
+        return Elsewhere(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
 
     def fits(self) -> dict[str, tuple[str, str]]:
         """Per converted column: what to ask whether its values fit, and the type that they travel as."""

@@ -54,8 +54,10 @@ class Server(ClickHouseServer):
         self.tokens.setdefault(token, rows.num_rows)
         return int(rows.num_rows)
 
-    def select_with(self, sql: str, data: pa.Table, structure: str) -> pa.Table:
-        del sql, structure
+    def select_with(
+        self, sql: str, data: pa.Table, structure: str, parameters: Mapping[str, object] | None = None
+    ) -> pa.Table:
+        del sql, structure, parameters
         self._check(data)
         return data
 
