@@ -167,7 +167,7 @@ class _Unread:
         return sum(self._fetched.values())
 
     def passed(self) -> list[TopicPartition]:
-        """Topic-partitions that were fetched to their ends; asked when no record waits for us any more."""
+        """Topic-partitions that were fetched to their ends; asked when nothing has come for a while."""
         passed = [place for place, offset in self._fetched.items() if offset >= self._ends[place]]
         return [tp for place in passed if (tp := self._finish(place))]
 
@@ -202,9 +202,9 @@ class _Reading:
         problem, deadline = KafkaError(KafkaError._TIMED_OUT), time.monotonic() + self.seconds
         fetched = self.unread.fetched
         while self.unread:
-            messages, events, is_all = _waiting(consumer)
+            messages, events = _waiting(consumer)
             records, finished = self.unread.take(messages)
-            if is_all:
+            if not (messages or events):
                 finished += self.unread.passed()
             for event in events:
                 error = event.error()
@@ -244,19 +244,18 @@ class _Reading:
         )
 
 
-def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message], bool]:
-    """The records that there are by now, what else librdkafka says, and whether it was all. The first is waited for."""
+def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
+    """The records that there are by now, and what else librdkafka says; the first of all is waited for."""
     first = consumer.poll(_WAIT_SECONDS)
     if first is None:
-        return [], [], True
-    more = consumer.consume(_AT_ONCE, 0)
-    found, is_all = [first, *more], len(more) < _AT_ONCE
+        return [], []
+    found = [first, *consumer.consume(_AT_ONCE, 0)]
     if not any(map(Message.error, found)):
-        return found, [], is_all
+        return found, []
     records, events = list[Message](), list[Message]()
     for message in found:
         (events if message.error() else records).append(message)
-    return records, events, is_all
+    return records, events
 
 
 def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeaders) -> Iterator[pa.RecordBatch]:
