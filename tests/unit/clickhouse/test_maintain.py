@@ -44,7 +44,7 @@ def test_deletes_stay_while_a_run_may_be_at_work(
     lease: dict[str, Any] = {
         "name": "p/d.t/1", "change": "c", "epoch": 3, "owner": owner, "run_id": "r", "first": 0, "last": 0,
         "topic_id": "", "batch": batch, "commit_id": "", "chunk_rows": 0, "state": "", "endpoints": ["h:1"],
-        "table_id": "", "changed_at": datetime.now(UTC) - timedelta(seconds=seconds),
+        "phase": "", "table_id": "", "changed_at": datetime.now(UTC) - timedelta(seconds=seconds),
     }  # fmt: skip
 
     def execute(_: object, sql: str, parameters: Mapping[str, object] | None = None, settings: object = None) -> int:
