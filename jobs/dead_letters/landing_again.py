@@ -18,7 +18,6 @@ from jobs.dead_letters.moved_rows import with_earlier_values
 from jobs.dead_letters.redecode import Redecoded, redecode, relanded
 from jobs.decode.envelope import MOVED
 from jobs.iceberg import spark_writes
-from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import arrow_schema
 from jobs.landing.new_tables import known_names, name_rule
@@ -78,8 +77,8 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                readings = _DeadLetterReadings(dead_letters, batch, redecoded)
-                place.revise(batch, committed, readings, pipeline.run_properties)
+                write = _Rows(dead_letters, batch, redecoded).write
+                place.revise(batch, committed, Attempt, write, pipeline.run_properties)
     return replace(redecoded, all_asked=all_asked)
 
 
@@ -96,16 +95,14 @@ def _dead_letters(
 
 
 @dataclass(frozen=True)
-class _DeadLetterReadings:
-    """Dead letters that have something new to say (`jobs.landing.readings.Readings`)."""
+class _Rows:
+    """Dead letters that have something new to say; Spark reads them, and writes to a branch."""
 
     dead_letters: DataFrame
     batch: Batch
     redecoded: Redecoded
-    from_dead_letters: bool = True
 
-    def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
-        assert isinstance(commit, Attempt), "letters are read by Spark, which writes to a branch"
+    def write(self, commit: Attempt, selection: Selection) -> LandedRanges:
         rows = relanded(self.redecoded.rows, self.dead_letters, self.batch, commit.schema)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
         if selection.bad_records:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.landing.new_columns import Written
-    from jobs.landing.readings import Readings
+    from jobs.landing.ranges import LandedRanges
+    from jobs.landing.task import Selection
+
+W = TypeVar("W", Append, Attempt)
 
 _OWNER = PREFIX + "lands-for"
 # Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
@@ -248,17 +251,29 @@ class IntermediateTable:
         replace(self, spec=spec).prepare()
 
     def revise(
-        self, batch: Batch, committed: CommittedState, readings: Readings, summary: dict[str, str]
+        self,
+        batch: Batch,
+        committed: CommittedState,
+        kind: type[W],
+        write: Callable[[W, Selection], LandedRanges],
+        summary: dict[str, str],
     ) -> LandedBatch:
+        """Lands records that were read once more, from Kafka or from dead letters: a batch that revises earlier ones.
+
+        Args:
+            write: writes those that are selected, for a commit of this kind.
+
+        Raises:
+            BadRecords, InvariantBroken: as in landing.
+        """
         from jobs.landing.task import Selection
         from resources.spark import spark_errors
 
         keeps_bad = self.spec.on_bad_record != "skip"
         with spark_errors(self.identifier):
-            writes = Attempt if readings.from_dead_letters else Append
-            commit = writes(self.catalog, self.identifier, self.pipeline, committed)
+            commit = kind(self.catalog, self.identifier, self.pipeline, committed)
             failpoint("land.begun")
-            written = readings.write(commit, Selection(READINGS, keeps_bad))
+            written = write(commit, Selection(READINGS, keeps_bad))
             failpoint("land.written")
         named = new_table_properties(commit, written.report, batch.number)
         watermark = committed.watermark.truncated(written.report.truncated_below)

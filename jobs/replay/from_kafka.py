@@ -25,7 +25,6 @@ from jobs.dead_letters.landing_again import land_again
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.decode.envelope import MOVED
 from jobs.iceberg.append import Append
-from jobs.iceberg.attempt import Attempt
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
@@ -73,7 +72,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
             return None
         batch = revising_batch(pipeline, committed, 0)
         records = _KafkaRecords(pipeline, batch, ranges, places(landed, committed.topic_ids, ranges))
-        done = place.revise(batch, committed, records, pipeline.run_properties)
+        done = place.revise(batch, committed, Append, records.write, pipeline.run_properties)
         _LOG.info("read %d offsets from Kafka again as %s", total(ranges), batch)
         return done
 
@@ -164,16 +163,14 @@ def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
 
 @dataclass(frozen=True)
 class _KafkaRecords:
-    """The records of some ranges, read by Spark (`jobs.landing.readings.Readings`)."""
+    """The records of some ranges; tasks read them, and write files."""
 
     pipeline: Pipeline
     batch: Batch
     ranges: Ranges
     places: Places
-    from_dead_letters: bool = False
 
-    def write(self, commit: Append | Attempt, selection: Selection) -> LandedRanges:
-        assert isinstance(commit, Append), "tasks write files of what they read"
+    def write(self, commit: Append, selection: Selection) -> LandedRanges:
         pipeline, spec = self.pipeline, self.pipeline.spec
         spark = pipeline.spark("landing", pipeline.intermediate.catalog)
         records = BatchRecords(
