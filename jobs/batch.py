@@ -170,7 +170,7 @@ class CommittedState:
         watermark: per-partition record times, of which VTTS is the minimum.
         leader_epochs: of the newest batch (`Batch`); empty in states of before they were stored.
         order: hash of the key and the order that the table's deletes are kept by (`PipelineSpec.order_hash`); empty
-            where none are, and in states of before it was stored.
+            where none are, and in states of before it was stored. It says nothing about where the table stands.
     """
 
     pipeline: str
@@ -181,7 +181,7 @@ class CommittedState:
     spec_hash: str
     watermark: Watermark
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
-    order: str = ""
+    order: str = field(default="", compare=False)
 
     @classmethod
     def after(cls, landed: LandedBatch, order: str = "") -> CommittedState:
