@@ -27,14 +27,6 @@ _SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", S
 _KEY_ENVELOPE = (
     "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
 )
-_CONNECTIONS: tuple[type[connections.Connection], ...] = (
-    connections.KafkaConnection,
-    connections.SparkConnection,
-    connections.IcebergConnection,
-    connections.ClickHouseConnection,
-    connections.BigQueryConnection,
-    connections.SchemaRegistryConnection,
-)
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,8 @@ def options() -> list[Option]:
 def connection_options() -> list[Option]:
     """All options of the kinds of connections; those that hold a secret say so."""
     found = []
-    for model in _CONNECTIONS:
+    ours = connections.__name__
+    for model in (one for one in connections.Connection.__subclasses__() if one.__module__ == ours):
         (kind,) = typing.get_args(model.model_fields["kind"].annotation)
         secret = {
             n for n, f in model.model_fields.items() if SecretStr in (f.annotation, *typing.get_args(f.annotation))
