@@ -33,26 +33,23 @@ def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa
     if not errors:
         return pa.nulls(batch.num_rows, ERROR)
     keys, values = batch.column("key"), batch.column("value")
-    headers = _headers(batch)
     rows: list[dict[str, object] | None] = [None] * batch.num_rows
     for row, error in errors.items():
         raw = {
             "key": keys[row].as_py(),
             "value": values[row].as_py(),
-            "headers": headers[row],
+            "headers": _headers(batch, row),
         }
         rows[row] = {**vars(error), **raw}
     return pa.array(rows, ERROR)
 
 
-def _headers(batch: pa.RecordBatch) -> list[list[dict[str, object]] | None]:
-    """Per record its headers, marked where these are not all; None where nothing is known of them."""
+def _headers(batch: pa.RecordBatch, row: int) -> list[dict[str, object]] | None:
+    """A record's headers, marked where these are not all; None where nothing is known of them."""
     if "headers" in batch.schema.names:
-        return [found or [] for found in batch.column("headers").to_pylist()]
-    if "some_headers" not in batch.schema.names:
-        return [None] * batch.num_rows
-    mark: dict[str, object] = {"key": SOME_HEADERS, "value": None}
-    return [[*found, mark] if found else None for found in batch.column("some_headers").to_pylist()]
+        return batch.column("headers")[row].as_py() or []
+    found = batch.column("some_headers")[row].as_py() if "some_headers" in batch.schema.names else None
+    return [*found, {"key": SOME_HEADERS, "value": None}] if found else None
 
 
 def unchanged_column(unchanged: Mapping[int, tuple[str, ...]], rows: int) -> pa.Array:
