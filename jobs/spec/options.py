@@ -22,7 +22,14 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from resources import connections
 
-_SCALARS = {str: "text", int: "number", float: "number", bool: "true | false", SecretStr: "text", Any: "any option"}
+_SCALARS = {
+    str: "text",
+    SecretStr: "text, a secret",
+    int: "number",
+    float: "number",
+    bool: "true | false",
+    Any: "any option",
+}
 # Of the options of envelopes only this one is accepted for keys (`Source` refuses the others).
 _KEY_ENVELOPE = (
     "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
@@ -58,19 +65,14 @@ def options() -> list[Option]:
 
 
 def connection_options() -> list[Option]:
-    """All options of the kinds of connections; those that hold a secret say so."""
-    found = []
-    ours = connections.__name__
-    for model in (one for one in connections.Connection.__subclasses__() if one.__module__ == ours):
-        (kind,) = typing.get_args(model.model_fields["kind"].annotation)
-        secret = {
-            n for n, f in model.model_fields.items() if SecretStr in (f.annotation, *typing.get_args(f.annotation))
-        }
-        for o in _options(model, ""):
-            if o.path != "kind":
-                meaning = "; ".join(filter(None, [o.description, "a secret" if o.path in secret else ""]))
-                found.append(replace(o, path=f"{kind}: {o.path}", description=meaning))
-    return found
+    """All options of the kinds of connections."""
+    ours = [one for one in connections.Connection.__subclasses__() if one.__module__ == connections.__name__]
+    return [
+        replace(o, path=f"{_kind(model.model_fields['kind'].annotation)}: {o.path}")
+        for model in ours
+        for o in _options(model, "")
+        if o.path != "kind"
+    ]
 
 
 def _markdown(rows: Sequence[Option]) -> str:
