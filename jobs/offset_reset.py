@@ -211,13 +211,11 @@ def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:
 
 
 def _watermark(base: CommittedState, batch: Batch) -> Watermark:
-    """Record times of a recreated topic start over: it is another topic. So does what truncations have taken away, and
-    where `changes` means something else: the order may be another one."""
+    """Record times of a recreated topic start over: it is another topic. What truncations have taken away stays away,
+    and comes back by no replay, until `changes` means something else: the order may be another one then."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
-    recreated = any(base.topic_ids.get(topic, topic_id) != topic_id for topic, topic_id in batch.topic_ids.items())
-    goes_on = batch.spec_hash == base.spec_hash and not recreated
-    below = base.watermark.truncated_below if goes_on else None
+    below = base.watermark.truncated_below if batch.spec_hash == base.spec_hash else None
     return replace(base.watermark, record_times=times, truncated_below=below)
 
 

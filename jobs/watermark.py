@@ -24,7 +24,8 @@ class Watermark:
         caught_up_through: VTTS, except that a partition read to its end counts as of the plan's time: an idle
             partition does not look stale. Never goes back.
         truncated_below: the largest `changes.order_by` of a truncation (`envelope.truncates: apply`): nothing of a
-            smaller value, or of none, is in the table, whenever it comes. Never goes back.
+            smaller value, or of none, is in the table, whenever it comes. Never goes back while `changes` means the
+            same.
     """
 
     record_times: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -44,11 +45,11 @@ class Watermark:
         Args:
             seen: maximum record timestamp per partition in this batch.
             log_ends: last stable offset per partition when the batch was planned.
-            planned_at: when that was.
+            planned_at: when that was. No record is younger, whatever its producer says.
         """
         times = {**self.record_times}
         for tp in ranges:
-            known = [time for time in (times.get(tp), seen.get(tp)) if time is not None]
+            known = [min(time, planned_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
             times[tp] = max(known, default=None)
         reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
         now = [time for time in (self.caught_up_through, _minimum(reached)) if time is not None]

@@ -55,6 +55,13 @@ def test_caught_up_through_never_goes_back() -> None:
     assert behind.caught_up_through == 9000
 
 
+def test_record_from_the_future_does_not_let_the_table_look_fresh_for_ever() -> None:
+    mark = Watermark().advance(READ, {P0: 253_402_300_799_999, P1: 400}, MORE, planned_at=9000)
+    assert (mark.record_times, mark.caught_up_through) == ({P0: 9000, P1: 400}, 400)
+    mark = mark.advance(READ, {P1: 253_402_300_799_999}, MORE, planned_at=9500)
+    assert (mark.vtts, mark.caught_up_through) == (9000, 9000)
+
+
 TIMES = st.one_of(st.none(), st.integers(-1, 2**53))
 
 
