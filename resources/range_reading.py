@@ -97,8 +97,9 @@ def read_ranges(
             consumer.close()
 
 
-# Milliseconds of the years 1 to 9999. A producer may give a record any number, such as microseconds.
-_YEARS = (-62_135_596_800_000, 253_402_300_799_999)
+# Milliseconds of the years 1 to 9999, as every time zone has them: Python shows times in the machine's. A producer may
+# give a record any number, such as microseconds.
+_YEARS = (-62_135_510_400_000, 253_402_214_399_999)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def decode_each(raw: pa.Array, decode: Callable[[Any], Any]) -> tuple[list[Any],
             try:
                 value = decode(record)
             except Refused as refused:
-                errors[index] = refused.error
+                # A decoder may keep one for all records of a schema: it must not keep the frames of each of them.
+                errors[index] = refused.with_traceback(None).error
         values.append(value)
     return values, errors

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlencode
 
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -90,7 +91,11 @@ class NewFiles:
         place = load_location_provider(self.location, dict(self.properties))
         if not partition:
             return place.new_data_location(name)
-        folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
+        try:
+            folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
+        except OverflowError:  # a time that Python has no words for; readers take partitions from metadata
+            named = zip(self.spec.fields, partition, strict=True)
+            folders = _Folders("/".join(urlencode({field.name: value}) for field, value in named))
         return place.new_data_location(name, folders)
 
     @property

@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import MonthTransform, YearTransform
 from pyiceberg.types import PrimitiveType
 
 Values = tuple[Any, ...]
 """Of one partition: per field of the partition spec its value as Iceberg's metadata has it (days, micros, …)."""
 
+# Python's calendar, which pyiceberg asks, ends with the year 9999; numpy's does not.
+_CALENDAR: dict[type, str] = {YearTransform: "Y", MonthTransform: "M"}
+
 
 def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Values, pa.Table]]:
     """The partitions of the rows, each with its rows in their order.
 
-    Transforms are applied to distinct values, in Python: so all of Iceberg's are known, and by its own rules.
+    Transforms are applied to distinct values, by Iceberg's own rules: so all of its transforms are known.
     """
     if spec.is_unpartitioned():
         yield (), rows
@@ -30,8 +34,7 @@ def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterato
         assert isinstance(kind, PrimitiveType), "only single values are partitioned by"
         column = at(rows, schema.find_column_name(field.source_id) or "")
         distinct = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
-        transform = field.transform.transform(kind)
-        values = [transform(value) for value in internal(distinct.dictionary).to_pylist()]
+        values = _transformed(field, kind, distinct.dictionary)
         number = {value: n for n, value in enumerate(dict.fromkeys(values))}
         own = np.array([number[value] for value in values], np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
         # Only pairs that occur are carried on, so that the numbers stay small however many fields there are.
@@ -40,6 +43,14 @@ def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterato
         found = [(*found[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
     for n, partition in enumerate(found):
         yield partition, rows.filter(pa.array(place == n)) if len(found) > 1 else rows
+
+
+def _transformed(field: PartitionField, kind: PrimitiveType, values: pa.Array) -> list[Any]:
+    if unit := _CALENDAR.get(type(field.transform)):
+        times = values.to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]").astype(np.int64)
+        return pa.array(times, mask=values.is_null().to_numpy(zero_copy_only=False)).to_pylist()  # type: ignore[no-any-return]
+    transform = field.transform.transform(kind)
+    return [transform(value) for value in internal(values).to_pylist()]
 
 
 def at(rows: pa.Table, name: str) -> pa.ChunkedArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.decode.base import DecodeError
+from jobs.decode.base import DecodeError, Refused, decode_each
 from jobs.decode.decoders import decoder_for
 from resources.errors import ConfigurationError
 from tests.kit.arrow import copied, raw_values
@@ -63,3 +63,13 @@ def test_what_cannot_be(format: str, kind: pa.DataType, what: str) -> None:
     with pytest.raises(ConfigurationError, match=what) as refused:
         decoder_for(format, kind)
     assert refused.value.remedy
+
+
+def test_error_that_a_decoder_keeps_does_not_keep_the_records_it_is_raised_for() -> None:
+    kept = Refused("schema", "schema id 9 is not in the registry")
+
+    def refuse(_: bytes) -> None:
+        raise kept
+
+    assert set(decode_each(pa.array([b"a", b"b"]), refuse)[1]) == {0, 1}
+    assert kept.__traceback__ is None

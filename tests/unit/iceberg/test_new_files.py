@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -136,6 +138,20 @@ def test_times_after_the_year_9999_are_written_with_their_bounds(lake: IcebergCa
     (file,) = write(table, rows.set_column(3, "day", pa.array([0, 9_000_000], pa.int32()).cast(pa.date32())))
     at, day = (table.schema().find_field(name).field_id for name in ("at", "day"))
     assert [int.from_bytes(file.upper_bounds[column], "little") for column in (at, day)] == [late, 9_000_000]
+
+
+@pytest.mark.parametrize("by", ["year(at)", "month(at)", "day(at)", "hour(at)", "at", "year(day)", "month(day)", "day"])
+def test_times_after_the_year_9999_have_partitions(lake: IcebergCatalog, by: str) -> None:
+    late = {"at": 400_000_000_000_000_000, "day": 9_000_000}
+    rows = ROWS.slice(0, 2)
+    for n, column in enumerate(rows.column_names):
+        if column in late:
+            moments = pa.array([0, late[column]], pa.int32() if column == "day" else pa.int64())
+            rows = rows.set_column(n, column, moments.cast(rows.schema.field(column).type))
+    found = [int(file.partition[0]) for file in write(create(lake, (by,)), rows)]
+    times = {name: np.datetime64(value, "D" if name == "day" else "us") for name, value in late.items()}
+    column, unit = re.sub(r".*\(|\)", "", by), {"y": "Y", "m": "M", "d": "D", "h": "h", "a": "us"}[by[0]]
+    assert found == [0, int(times[column].astype(f"datetime64[{unit}]").astype(np.int64))]
 
 
 @pytest.mark.parametrize(
