@@ -94,7 +94,9 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
         job = bigquery.client.load_table_from_file(file, bigquery.table_id(staged), job_config=config)
         assert bigquery.wait(job, 600) is None
 
-    text, _ = destination.merging.binding.bound(staged, loader.rows.schema, flush.first.number, flush.last.number)
+    row = destination.state.read()
+    assert row is not None
+    text, _ = destination.merging.bound(loader, row, flush)
     text = text.replace(f"`{bigquery.table_id(destination.table.table)}`", f"`{bigquery.table_id(target)}`")
     bounds = {"first": flush.first.number, "last": flush.last.number}
     values = [ScalarQueryParameter(name, "INT64", number) for name, number in bounds.items()]

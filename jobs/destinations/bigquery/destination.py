@@ -76,17 +76,7 @@ class BigQueryDestination(Destination):
         self.merging.settle()
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        merging = self.merging
-        return Preparation(
-            bigquery=self.bigquery,
-            pipeline=self.pipeline,
-            table=self.table,
-            columns=self.columns,
-            staged=merging.staged,
-            state=self.state,
-            merge_attempts=merging.attempts_on,
-            keeps_deletes=merging.keeps_deletes,
-        ).run(dry_run)
+        return Preparation(*self._parts).run(dry_run)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         found = self.bigquery.find_table(self.table.table)
@@ -170,4 +160,4 @@ class BigQueryDestination(Destination):
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:
             return {}
-        return {"intermediate tables dropped": self.merging.clean_up.remove_merged(row, row.committed.batch_number)}
+        return {"intermediate tables dropped": self.merging.remove_merged(row, row.committed.batch_number)}

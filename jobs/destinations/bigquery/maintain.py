@@ -9,10 +9,9 @@ import logging
 from dataclasses import dataclass
 
 from jobs.destinations.bigquery.flush import Flush
-from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import intermediate_table
-from resources.bigquery import BigQuery
+from jobs.destinations.bigquery.work import Work
 from resources.errors import BatchmergeError
 from sql import render
 
@@ -20,21 +19,10 @@ _LOG = logging.getLogger("batchmerge")
 
 
 @dataclass(frozen=True)
-class CleanUp:
-    """Cleans up after the merges of one table.
+class CleanUp(Work):
+    """Cleans up after the merges of one table."""
 
-    Attributes:
-        keep_deletes: deletes stay known, since an older change that comes later must not bring a row back.
-    """
-
-    bigquery: BigQuery
-    pipeline: str
-    table: BigQueryTable
-    state: TableState
-    keep_deletes: bool
-    where: str
-
-    def after(self, row: StateRow, flush: Flush) -> None:
+    def clean_up(self, row: StateRow, flush: Flush) -> None:
         """Of a flush that is merged; a failure is a warning."""
         try:
             self.remove_merged(row, flush.last.number)
@@ -45,7 +33,7 @@ class CleanUp:
     def remove_merged(self, row: StateRow, last: int) -> int:
         """Takes batches up to this one out of the intermediate table and drops older generations' tables: how many."""
         intermediate = self.bigquery.table_id(row.intermediate)
-        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self.keep_deletes)
+        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self.keeps_deletes)
         self.bigquery.change(text, {"last": last}, self.where)
         return self._drop_leftovers(row)
 

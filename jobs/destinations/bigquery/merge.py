@@ -38,7 +38,6 @@ from jobs.destinations.bigquery.loading import Filled, Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import StateRow
-from jobs.destinations.bigquery.work import Work
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import check_limits
@@ -51,7 +50,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 @dataclass(frozen=True)
-class Merging(Work):
+class Merging(CleanUp):
     """Merges of one table."""
 
     def merge(
@@ -95,7 +94,7 @@ class Merging(Work):
         failpoint("bigquery.merged")
         clock.time("state", lambda: self.state.move(row, self.after(row, flush)))
         failpoint("bigquery.moved")
-        clock.time("clean-up", lambda: self.clean_up.after(row, flush))
+        clock.time("clean-up", lambda: self.clean_up(row, flush))
         failpoint("bigquery.cleaned")
         if flush.batches != wanted.batches:
             raise CommitFailed(
@@ -149,15 +148,3 @@ class Merging(Work):
             return job
 
         return self.attempts_on(row).run_until_done(submit, applies)
-
-    @property
-    def clean_up(self) -> CleanUp:
-        """What follows each merge."""
-        return CleanUp(
-            self.bigquery,
-            self.pipeline,
-            self.table,
-            self.state,
-            self.keeps_deletes,
-            self.where,
-        )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from google.cloud import bigquery
 
-from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.schema import can_follow, placed
-from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState, identity
+from jobs.destinations.bigquery.state import StateRow, identity
 from jobs.destinations.bigquery.tables import (
     destination_table,
     evolve,
@@ -23,9 +21,9 @@ from jobs.destinations.bigquery.tables import (
     knowing_pipeline,
     knows_pipeline,
 )
+from jobs.destinations.bigquery.work import Work
 from jobs.destinations.requirements import require_create, require_known_rows, require_same_table
 from jobs.spec.tables import Evolution
-from resources.bigquery import BigQuery
 from resources.errors import CommitFailed, TableReplaced
 
 _BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
@@ -37,27 +35,8 @@ def check_identity(row: StateRow, present: bigquery.Table | None, where: str) ->
 
 
 @dataclass(frozen=True)
-class Preparation:
-    """Makes everything that a merge needs, or brings it up to date. Safe to run at any time, by many at once.
-
-    Attributes:
-        staged: the intermediate table's schema, before it is laid out like the destination table.
-        merge_attempts: the sequence of what is applied on top of a state.
-        keeps_deletes: the intermediate table keeps deletes that were merged.
-    """
-
-    bigquery: BigQuery
-    pipeline: str
-    table: BigQueryTable
-    columns: Sequence[Column]
-    staged: Sequence[Field]
-    state: TableState
-    merge_attempts: Callable[[StateRow], JobSequence]
-    keeps_deletes: bool
-
-    @property
-    def _where(self) -> str:
-        return f"bigquery {self.table.table}"
+class Preparation(Work):
+    """Makes everything that a merge needs, or brings it up to date. Safe to run at any time, by many at once."""
 
     def run(self, dry_run: bool) -> list[str]:
         """What was done, or with `dry_run` would be done, for people.
@@ -70,21 +49,21 @@ class Preparation:
         if row is None:
             self.state.require_only_writer()
         if row is not None:
-            check_identity(row, found, self._where)
+            check_identity(row, found, self.where)
         elif found is not None and knows_pipeline(found, self.pipeline):
             count = count_rows(self.bigquery, self.table, self.columns)
-            require_known_rows(count, self.table, self._where, _BRING_BACK)
+            require_known_rows(count, self.table, self.where, _BRING_BACK)
         done = self._destination(found is not None, dry_run)
         if dry_run:
             return [*done, *self._planned(row, placed(self.staged, found.schema if found else ()))]
         found = found or self.bigquery.find_table(self.table.table)
         if found is None:
-            raise TableReplaced("the table was dropped this very moment", where=self._where, remedy="run again")
+            raise TableReplaced("the table was dropped this very moment", where=self.where, remedy="run again")
         if row is None:
             row = self.state.create(identity(found), self.table.time_limit_seconds)
         elif not row.committed and row.table_created != identity(found):
             self.state.renew(row, identity(found))
-            row = self._row()
+            row = self._present_row()
         if not knows_pipeline(found, self.pipeline):
             # Before its first row: so it is known that a table without a state row has lost it.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
@@ -94,15 +73,15 @@ class Preparation:
         wanted = [c.field for c in self.columns]
         if exists:
             changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
-            return [f"{self._where}: {change}" for change in changes]
-        require_create(self.table, self._where)
+            return [f"{self.where}: {change}" for change in changes]
+        require_create(self.table, self.where)
         if not dry_run:
             self.bigquery.create_dataset(self.table.table.split(".")[0])
             table_id = self.bigquery.table_id(self.table.table)
             self.bigquery.create_table(destination_table(table_id, self.table, self.columns))
             # Somebody else may have created it at the same moment: it must fit.
             evolve(self.bigquery, self.table.table, wanted, self.table.evolve)
-        return [f"create {self._where}{self._layout()}"]
+        return [f"create {self.where}{self._layout()}"]
 
     def _layout(self) -> str:
         table = self.table
@@ -114,7 +93,7 @@ class Preparation:
     def _planned(self, row: StateRow | None, staged: Sequence[Field]) -> list[str]:
         present = self.bigquery.find_table(row.intermediate) if row else None
         if row is None or present is None or not can_follow(row.intermediate, present.schema, staged):
-            return [f"create an intermediate table for {self._where}"]
+            return [f"create an intermediate table for {self.where}"]
         changes = evolve(self.bigquery, row.intermediate, staged, Evolution(), dry_run=True)
         return [f"{row.intermediate}: {change}" for change in changes]
 
@@ -140,17 +119,17 @@ class Preparation:
         """
         if not self._was_used(row):
             return row
-        if self.merge_attempts(row).closed(applies) is None:
+        if self.attempts_on(row).closed(applies) is None:
             self.state.renew(row, row.table_created)
-        return self._row()
+        return self._present_row()
 
     def _was_used(self, row: StateRow) -> bool:
         prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         loads = JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
-        return row.committed is not None or loads.newest()[0] > 0 or self.merge_attempts(row).newest()[0] > 0
+        return row.committed is not None or loads.newest()[0] > 0 or self.attempts_on(row).newest()[0] > 0
 
-    def _row(self) -> StateRow:
+    def _present_row(self) -> StateRow:
         row = self.state.read()
         if row is None:
-            raise CommitFailed("the table's row in `batchmerge_state` is gone", where=self._where, remedy="run again")
+            raise CommitFailed("the table's row in `batchmerge_state` is gone", where=self.where, remedy="run again")
         return row

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.destinations.bigquery.columns import Column, KeyPart, key_parts
+from jobs.changes.columns import UNCHANGED
+from jobs.destinations.bigquery.columns import OP, Column, KeyPart, key_parts
+from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
@@ -126,6 +128,16 @@ def statement(
         whole=partition_filter(table, columns),
         by_record_time=_record_time(table),
     )
+
+
+def has_unchanged(schema: Sequence[AnyField]) -> bool:
+    """Whether an intermediate table has the names of columns that changes leave as they were."""
+    return any(field.name == UNCHANGED.name for field in schema)
+
+
+def says_op(schema: Sequence[AnyField]) -> bool:
+    """Whether an intermediate table has the operations of its changes."""
+    return any(field.name == OP for field in schema)
 
 
 def order_column(spec: PipelineSpec, columns: Sequence[Column]) -> Column | None:

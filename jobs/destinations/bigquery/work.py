@@ -6,14 +6,14 @@ import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 from google.cloud.bigquery import Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction, truncated_below
-from jobs.changes.unchanged_columns import may_leave_unchanged
+from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
 from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
@@ -24,13 +24,12 @@ from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.names import merge_prefix
-from jobs.destinations.bigquery.query_parameters import Binding, Values, has_unchanged, says_op
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
-from jobs.destinations.bigquery.statements import order_column
+from jobs.destinations.bigquery.statements import Statement, has_unchanged, order_column, says_op, statement
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
@@ -38,12 +37,14 @@ from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.requirements import require_batch_column
 from jobs.lineage import joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.unchanged_columns import can_keep
+from jobs.spec.unchanged_columns import can_keep, row_can_keep
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, TableReplaced
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
+
+Values = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,6 @@ class Work:
             names_unchanged=can_keep(self.table) and names_unchanged_columns(self.spec),
             says_op=self._takes_landed_rows,
         )
-
-    @cached_property
-    def binding(self) -> Binding:
-        return Binding(self.bigquery, self.spec, self.table, self.columns, self.where)
 
     @property
     def keeps_deletes(self) -> bool:
@@ -189,24 +186,45 @@ class Work:
         self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
-        """Binds the statement. Replayed rows without a unique key are left out if the table has their coordinates."""
-        coordinates, recreated = tuple[str, ...](), row.recreated
+        """The statement's text and parameters, some of which are looked up in the staged changes.
+
+        Replayed rows without a unique key are left out if the table has their coordinates. The schema of the
+        intermediate table, not the pipeline file, says which optional columns it has: rows that were loaded under an
+        earlier file keep their meaning.
+        """
+        target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.intermediate))
+        made = statement(self.spec, self.table, self.columns, target, source, self.where)
+        wanted = replace(made, says_op=says_op(loader.rows.schema))
+        values = Values(first=flush.first.number, last=flush.last.number)
         if loader.rows.replayed is not None and self.table.mode in ("append", "delete"):
-            wanted = [("kafka", part) for part in ("topic", "partition", "offset")]
-            coordinates = tuple(c.name for c in self.columns if c.source in wanted)
+            parts = [("kafka", part) for part in ("topic", "partition", "offset")]
             landed = loader.rows.context.intermediate.landed().batches
-            recreated = joined(recreated, recreated_topics(map(CommittedState.after, landed)))
+            recreated = joined(row.recreated, recreated_topics(map(CommittedState.after, landed)))
             require_batch_column(recreated, self.table, self.where)
-        return self.binding.bound(
-            loader.rows.intermediate,
-            loader.rows.schema,
-            flush.first.number,
-            flush.last.number,
-            coordinates,
-            recreated if coordinates else None,
-            truncated_below(self.spec, self.table, flush.last),
-            truncates=CommittedState.after(flush.last).truncates(row.committed) is not None,
-        )
+            wanted = replace(
+                wanted,
+                coordinates=tuple(c.name for c in self.columns if c.source in parts),
+                recreated=tuple(map(tuple, recreated.values())),
+            )
+            values |= {f"recreated_{n}": topic for n, topic in enumerate(recreated)}
+        below = truncated_below(self.spec, self.table, flush.last)
+        if below is not None:
+            truncates = CommittedState.after(flush.last).truncates(row.committed) is not None
+            wanted, values["below"] = replace(wanted, truncated=True, truncates=truncates), below
+        return self._looked_up(wanted, values, has_unchanged(loader.rows.schema))
+
+    def _looked_up(self, wanted: Statement, values: Values, names_unchanged: bool) -> tuple[str, Values]:
+        """With unchanged columns and key bounds where they help."""
+        if row_can_keep(self.spec, self.table) and names_unchanged:
+            names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.where)]
+            wanted = wanted.keeping(names)
+        if wanted.bounds:
+            found = self.bigquery.read(wanted.bounds_text(), values, self.where)[0]
+            if found["nulls"] or found[wanted.bounds[0].low] is None:
+                wanted = wanted.unbounded()
+            else:
+                values |= {name: found[name] for b in wanted.bounds for name in (b.low, b.high)}
+        return wanted.text(), values | unchanged_parameters([c.source[-1] for c in wanted.unchanged])
 
     def replayed(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
         """The changes that a replay of these batches takes, up to the batch of this number or the last of them."""
