@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.destinations.base import Destination
@@ -74,9 +75,16 @@ class BigQueryKind(Kind[BigQueryTable]):
         return certain(held_columns(spec, table, destination_columns(spec, table, f"bigquery {table.table}")))
 
     def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
-        from jobs.destinations.bigquery.preview import statement
+        from jobs.destinations.bigquery.columns import destination_columns
+        from jobs.destinations.bigquery.direct_load import takes_landed_rows
+        from jobs.destinations.bigquery.statements import statement
 
-        return statement(spec, table)
+        where = f"bigquery {table.table}"
+        columns = destination_columns(spec, table, where)
+        dataset, name = table.table.split(".")
+        intermediate = f"{dataset}._{name}_{table.intermediate_suffix}_…"
+        found = statement(spec, table, columns, table.table, intermediate, where).unbounded()
+        return replace(found, says_op=takes_landed_rows(spec, table, columns)).text()
 
     def sink(self) -> Sink:
         from jobs.destinations.bigquery.connect_sink import BigQuerySink

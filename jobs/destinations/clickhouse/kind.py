@@ -69,9 +69,11 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         return certain(held_columns(spec, table))
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
-        from jobs.destinations.clickhouse.preview import statement
+        from jobs.destinations.clickhouse.statements import Statements
+        from jobs.destinations.clickhouse.tables import layout_of
 
-        return statement(spec, table)
+        layout = layout_of(spec, table)
+        return Statements(layout, (layout.path[0], "…")).insert()
 
     def sink(self) -> Sink:
         from jobs.destinations.clickhouse.connect_sink import ClickHouseSink

@@ -10,13 +10,15 @@ from jobs.destinations.base import Destination
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.kind import Capabilities, Kind
 from resources.connections import Connections, IcebergConnection
-from sql import SPARK
+from sql import SPARK, render
 
 if TYPE_CHECKING:
     from jobs.connect_import.sink import Sink
     from jobs.spec.columns import RowColumn
     from jobs.spec.pipeline import PipelineSpec
     from resources.config_files.mistakes import Mistake
+
+_ELSE = "-- Where the table takes position deletes, the same is written without a MERGE."
 
 
 class IcebergKind(Kind[IcebergTable]):
@@ -68,9 +70,27 @@ class IcebergKind(Kind[IcebergTable]):
         return mistakes(spec, table)
 
     def statement(self, spec: PipelineSpec, table: IcebergTable) -> str:
-        from jobs.destinations.iceberg.preview import statement
-
-        return statement(spec, table)
+        """Empty for mode append: such a table gets data files."""
+        key = spec.changes.key
+        if table.mode == "append" or key is None:
+            return ""
+        text = render(
+            self.dialect,
+            "merge",
+            target=(table.connection, *table.table.split("."), "branch_…"),
+            changes=["last_changes"],
+            tombstones=None,
+            keys=tuple(key.columns),
+            columns=[c.name for c in self.columns(spec, table)],
+            mode=table.mode,
+            named=False,
+            null_safe=key.nulls == "match",
+            bounded={},
+            order_by=spec.changes.ordered_by,
+            unchanged=(),
+            truncated_below=None,
+        )
+        return text if table.write == "copy_on_write" else f"{text}\n{_ELSE}"
 
     def sink(self) -> Sink:
         from jobs.destinations.iceberg.connect_sink import IcebergSink
