@@ -22,6 +22,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
 from jobs.changes.landed_file import LandedFile, Ranges
+from jobs.groups import groups
 from jobs.iceberg.attempt import added_files
 from resources.iceberg_errors import catalog_errors
 
@@ -102,7 +103,8 @@ class PlannedFiles:
         if self.files is None:
             yield from (self.landed.read(of_batches(number, number)) for number in range(first, last + 1))
             return
-        for files in _groups_of_small([one for one in self._portions if one.may_hold(first, last, None)]):
+        portions = (one for one in self._portions if one.may_hold(first, last, None))
+        for files in groups(portions, lambda portion: portion.rows, _PIECE_ROWS):
             yield self._chosen(self._read(files, first, last, None), first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
@@ -198,18 +200,6 @@ def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
     wanted, starts, ends = np.array(known, np.int64).reshape(-1, 3).T
     at = np.searchsorted(wanted, rows).clip(max=len(wanted) - 1)
     return pa.array((wanted[at] == rows) & (offsets >= starts[at]) & (offsets < ends[at]))
-
-
-def _groups_of_small(files: Sequence[LandedFile]) -> Iterator[list[LandedFile]]:
-    """Small files one after another that have so many rows together; a larger one alone."""
-    group: list[LandedFile] = []
-    for file in files:
-        if group and sum(one.rows for one in group) + file.rows > _PIECE_ROWS:
-            yield group
-            group = []
-        group.append(file)
-    if group:
-        yield group
 
 
 def _filter(first: int, last: int, part: Ranges | None) -> BooleanExpression:

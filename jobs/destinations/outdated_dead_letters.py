@@ -6,7 +6,7 @@ its place, but where retention has removed its batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Row, SparkSession
@@ -16,6 +16,7 @@ from jobs.changes.reduction import Reduction
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.shares import rows_of
 from jobs.destinations.side_table import WRITTEN, SideTable
+from jobs.groups import groups
 from resources.spark import spark_errors
 
 # Of one statement: a parameter of ClickHouse's takes 128 KB.
@@ -53,8 +54,9 @@ class OutdatedDeadLetters:
             judged = self.spark.sql(self.wanted.judged_places, args=dict(self.wanted.parameters))
             written = rows_of(self.spark, [self.side.written], WRITTEN)
             found = written.join(judged, ["topic", "partition", "offset"]).toLocalIterator()
-            dead_letters = (row for row in found if row["attempt"] in others and self._is_of(row))
-            for some in _pieces((_place(row), row["attempt"]) for row in dead_letters):
+            outdated = (row for row in found if row["attempt"] in others and self._is_of(row))
+            dead_letters = ((_place(row), row["attempt"]) for row in outdated)
+            for some in groups(dead_letters, _size, _CHARACTERS):
                 places, attempts = (sorted(set(values)) for values in zip(*some, strict=True))
                 self.side.forget_places(places, attempts, newest_by)
 
@@ -70,13 +72,5 @@ def _place(row: Row) -> str:
     return f"{row['batch']}/{row['topic']}-{row['partition']}@{row['offset']}"
 
 
-def _pieces(dead_letters: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    piece, size = list[tuple[str, str]](), 0
-    for letter in dead_letters:
-        piece.append(letter)
-        size += sum(len(text) + 3 for text in letter)
-        if size > _CHARACTERS:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+def _size(dead_letter: tuple[str, str]) -> int:
+    return sum(len(text) + 3 for text in dead_letter)

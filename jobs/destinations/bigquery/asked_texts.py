@@ -6,7 +6,6 @@ texts whose form leaves that open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
@@ -17,6 +16,7 @@ from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.certain_texts import without_certain
 from jobs.destinations.held_values import Mask
+from jobs.groups import groups
 from resources.bigquery import BigQuery
 from sql import render
 
@@ -37,7 +37,7 @@ class AskedTexts:
 
     def __call__(self, values: pa.Array) -> Mask:
         texts = without_certain(pc.unique(values.drop_null()), self.type)
-        refused = [text for part in _parts(texts.to_pylist()) for text in self._refused(part)]
+        refused = [text for part in groups(texts.to_pylist(), _size, _MOST_BYTES) for text in self._refused(part)]
         found = pc.is_in(values, value_set=pa.array(refused, values.type))
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
 
@@ -46,6 +46,10 @@ class AskedTexts:
         found = self.bigquery.arrow(render("bigquery", "unreadable_texts", type=self.type), self.where, [asked])
         rounded = [text for text in texts if _scale(text) > _SCALES[self.type]] if self.type in _SCALES else []
         return [*found["text"].to_pylist(), *rounded]
+
+
+def _size(text: str) -> int:
+    return len(text.encode()) + _AROUND
 
 
 def _scale(text: str) -> int:
@@ -58,16 +62,3 @@ def _scale(text: str) -> int:
         return 0
     zeros = next(n for n, digit in enumerate(reversed(digits)) if digit)
     return -exponent - zeros
-
-
-def _parts(texts: list[str]) -> Iterator[list[str]]:
-    part, size = list[str](), 0
-    for text in texts:
-        length = len(text.encode()) + _AROUND
-        if part and size + length > _MOST_BYTES:
-            yield part
-            part, size = [], 0
-        part.append(text)
-        size += length
-    if part:
-        yield part

@@ -21,6 +21,7 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
+from jobs.groups import groups
 from jobs.spark_tasks import Batches, report_row
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.errors import BatchmergeError
@@ -107,7 +108,8 @@ class RowsFile:
 
         with catalog_errors(self.where), ExitStack() as opened:
             writer: pq.ParquetWriter | None = None
-            for group in _grouped(shaped()):
+            for waiting in groups(shaped(), lambda part: part.num_rows, _GROUP_ROWS):
+                group = pa.concat_tables(waiting).combine_chunks()
                 writer = writer or _open(storage, path, group.schema, opened)
                 writer.write_table(group)
                 rows += group.num_rows
@@ -169,19 +171,6 @@ def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> p
     # It is read once, as a whole, and removed: what makes it small, or parts of it easy to find, would only cost time.
     writer = pq.ParquetWriter(stream, schema, compression="snappy", use_dictionary=False, write_statistics=False)
     return opened.enter_context(writer)
-
-
-def _grouped(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, as so many together as make a row group."""
-    waiting, rows = list[pa.Table](), 0
-    for part in parts:
-        waiting.append(part)
-        rows += part.num_rows
-        if rows >= _GROUP_ROWS:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting, rows = [], 0
-    if rows:
-        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def _empty(field_: Field) -> pa.Field:

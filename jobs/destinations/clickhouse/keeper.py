@@ -12,22 +12,20 @@ are none, and ours are conditional.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
+from jobs.groups import groups
 from jobs.offsets import TopicPartition
 from resources.clickhouse import ClickHouseServer, Row, retried
 from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 
-T = TypeVar("T")
-
 # Of one statement: ClickHouse takes a parameter of 128 KB, and ZooKeeper a request of 1 MB. A row is about 400 bytes
-# there, and its name one and a half times as long.
-_MOST_ROWS, _MOST_NAMES_SIZE = 1000, 100_000
+# there, and its name one and a half times as long: a short name counts for more, so that rows are at most a thousand.
+_MOST_NAMES_SIZE, _ROW_SIZE = 100_000, 100
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
 _COLUMNS = {
     "change": "String",
@@ -114,7 +112,7 @@ class KeeperStore:
     def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
         old, new = sorted(set(rows.spans) & set(known)), sorted(set(rows.spans) - set(known))
         for template, wanted in (("partitions_update", old), ("partitions_insert", new)):
-            for page in _pages({self._name(tp): tp for tp in wanted}):
+            for page in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE):
                 self._write_rows(template, held, rows, page)
         if rows.spans:
             require_owner(held, self.lease(), self.server.where)
@@ -141,23 +139,23 @@ class KeeperStore:
             sql = render("clickhouse", "state_forget", table=self.table, partitions=partitions)
             self._write(sql, {"name": self.name, "epoch": held.epoch}, is_gone)
 
-    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, page: Mapping[str, TopicPartition]) -> None:
+    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, page: Sequence[TopicPartition]) -> None:
         parameters: dict[str, object] = {
-            "names": list(page),
+            "names": [self._name(tp) for tp in page],
             "epoch": held.epoch,
             "phase": rows.phase.value,
         }
         if not rows.confirms:
             parameters |= {
-                "firsts": [rows.spans[tp].first for tp in page.values()],
-                "lasts": [rows.spans[tp].last for tp in page.values()],
-                "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in page.values()],
+                "firsts": [rows.spans[tp].first for tp in page],
+                "lasts": [rows.spans[tp].last for tp in page],
+                "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in page],
                 "owner": held.owner,
                 "run_id": held.run_id,
                 "batch": rows.batch.number,
                 "commit_id": rows.batch.commit_id,
             }
-        wanted = {tp: rows.row(tp) for tp in page.values()}
+        wanted = {tp: rows.row(tp) for tp in page}
 
         def is_written() -> bool:
             if self.partitions(list(wanted)) == wanted:
@@ -193,10 +191,10 @@ class KeeperStore:
     def _rows(self, names: Sequence[str]) -> list[Row]:
         sql = render("clickhouse", "state_rows", table=self.table, prefix=False)
 
-        def of(page: Mapping[str, object]) -> list[Row]:
-            return retried(lambda: self.server.rows(sql, {"names": list(page)}))
+        def of(page: list[str]) -> list[Row]:
+            return retried(lambda: self.server.rows(sql, {"names": page}))
 
-        return self._found(lambda: [row for page in _pages(dict.fromkeys(names)) for row in of(page)])
+        return self._found(lambda: [row for page in groups(names, _size, _MOST_NAMES_SIZE) for row in of(page)])
 
     def _found(self, read: Callable[[], list[Row]]) -> list[Row]:
         """The rows that this reads; none where there is no state table yet."""
@@ -211,17 +209,8 @@ class KeeperStore:
         return f"{self.name}/{tp.topic}/{tp.partition}"
 
 
-def _pages(names: Mapping[str, T]) -> Iterator[dict[str, T]]:
-    """What these names stand for, in parts that a statement takes."""
-    page, size = dict[str, T](), 0
-    for name, value in names.items():
-        if len(page) == _MOST_ROWS or size + len(name) + 3 > _MOST_NAMES_SIZE:
-            yield page
-            page, size = {}, 0
-        page[name] = value
-        size += len(name) + 3
-    if page:
-        yield page
+def _size(name: str) -> int:
+    return max(len(name) + 3, _ROW_SIZE)
 
 
 def _lease(row: Row) -> Lease:

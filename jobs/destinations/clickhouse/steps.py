@@ -15,10 +15,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from jobs.batch import Batch, LandedBatch
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.transitions import Span
+from jobs.groups import groups
 from jobs.lineage import choices
 from jobs.offsets import TopicPartition, total
 from resources.errors import LineageBroken
@@ -114,18 +116,15 @@ class Step:
 
 def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> list[Step]:
     """All these batches in steps of at most so many chunks; only a batch that has more by itself is more."""
-    steps: list[Step] = []
-    for stretch in _stretches(batches):
-        step: list[LandedBatch] = []
-        chunks = 0
-        for run in _runs(stretch, chunk_rows):
-            more = len(Step(tuple(run), chunk_rows).chunks)
-            if step and chunks + more > most_chunks:
-                steps.append(Step(tuple(step), chunk_rows))
-                step, chunks = [], 0
-            step, chunks = [*step, *run], chunks + more
-        steps.append(Step(tuple(step), chunk_rows))
-    return steps
+
+    def chunks(run: Sequence[LandedBatch]) -> int:
+        return len(Step(tuple(run), chunk_rows).chunks)
+
+    return [
+        Step(tuple(chain.from_iterable(runs)), chunk_rows)
+        for stretch in _stretches(batches)
+        for runs in groups(_runs(stretch, chunk_rows), chunks, most_chunks)
+    ]
 
 
 def left_behind(
@@ -176,16 +175,7 @@ def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
 
 def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[LandedBatch]]:
     """Batches one after another that together are no larger than a chunk; a larger one alone."""
-    run: list[LandedBatch] = []
-    size = 0
-    for landed in batches:
-        more = total(landed.batch.ranges)
-        if run and size + more > chunk_rows:
-            yield run
-            run, size = [], 0
-        run, size = [*run, landed], size + more
-    if run:
-        yield run
+    return groups(batches, lambda landed: total(landed.batch.ranges), chunk_rows)
 
 
 def _split(span: Span, rows: int) -> Iterator[Span]:

@@ -1,0 +1,22 @@
+"""Items in groups of a size that a statement, a file or the memory takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def groups(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Items one after another that together are no larger than this; a larger one alone."""
+    group, total = list[T](), 0
+    for item in items:
+        more = size(item)
+        if group and total + more > most:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += more
+    if group:
+        yield group
