@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import FileFormat
 from pyiceberg.table import DataScan, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -87,27 +86,6 @@ class LandedFiles:
             names = {f.name for f in table.schema().fields}
             found = self.scan(table, where, tuple(name for name in FIELDS if name in names)).to_arrow()
         return LandedSlice.of(found).route_filter(self.route).in_order()
-
-    def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
-        """The Parquet files that hold the landed rows of these batches and nothing else; none where there are no such.
-
-        A scan's plan leaves out no file that may have one of the rows: where its files have as many rows together as
-        the batches, these are all of theirs and no others. All files have the same columns.
-
-        Raises:
-            StorageError, Unavailable: the manifests cannot be read.
-        """
-        with catalog_errors(self.identifier):
-            table = self.table()
-            schemas = {s.snapshot_id: s.schema_id for s in table.metadata.snapshots}
-            if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(self.snapshot)}:
-                return []
-            where = _within("batchNumber", batches[0].number, batches[-1].number + 1)
-            tasks = list(self.scan(table, where, ("i",)).plan_files())
-        whole = not any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks)
-        rows = sum(task.file.record_count for task in tasks)
-        landed = sum(b.counts.landed for b in batches)
-        return sorted(task.file.file_path for task in tasks) if whole and rows == landed else []
 
     def table(self) -> StaticTable:
         """The intermediate table as it was found."""

@@ -81,6 +81,12 @@ class PlannedFiles:
         """How large the files are together; None where that is not known."""
         return None if self.files is None else sum(file.size for file in self.files)
 
+    def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
+        """The paths of the files, where these hold the landed rows of these batches and nothing else; else none."""
+        files = self.files or ()
+        is_whole = sum(file.rows for file in files) == sum(batch.counts.landed for batch in batches)
+        return sorted(file.path for file in files) if is_whole else []
+
     def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
         """The rows of these batches, ordered by batch and position; with `part` only those of these offsets.
 

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Flush, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
@@ -135,7 +136,7 @@ class Loader:
 
     def landed_files(self, flush: Flush) -> list[str]:
         """The landed files that hold the rows of a flush and nothing else."""
-        return self.rows.files(flush).holding_only(flush.batches)
+        return PlannedFiles.of(self.rows.files(flush), flush.batches, []).holding_only(flush.batches)
 
     def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", intermediate=self.rows.bigquery.table_id(self.rows.intermediate))

@@ -138,17 +138,20 @@ def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
     return replace(batches.landed(number), counts=Counts(landed=rows), snapshot_id=snapshot)
 
 
+def held(files: LandedFiles, *whole: LandedBatch) -> list[str]:
+    return PlannedFiles.of(files, whole, []).holding_only(whole)
+
+
 def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
     table = files.table()
     (first, *_) = [s.snapshot_id for s in table.metadata.snapshots]
-    held = files.holding_only([landed(1, 6, first)])
     (file,) = {task.file.file_path for task in table.scan("batchNumber == 1").plan_files()}
-    assert held == [file]
-    assert files.holding_only([landed(1, 5, first)]) == [], "a row that is not of the batch"
+    assert held(files, landed(1, 6, first)) == [file]
+    assert held(files, landed(1, 5, first)) == [], "a row that is not of the batch"
     # A file with a dead letter has more rows than the batch has changes.
-    assert files.holding_only([landed(2, 4, files.snapshot)]) == []
-    assert files.holding_only([landed(1, 6, first), landed(2, 4, files.snapshot)]) == []
-    assert files.holding_only([landed(1, 6, 1)]) == [], "its snapshot is gone, so its columns are unknown"
+    assert held(files, landed(2, 4, files.snapshot)) == []
+    assert held(files, landed(1, 6, first), landed(2, 4, files.snapshot)) == []
+    assert held(files, landed(1, 6, 1)) == [], "its snapshot is gone, so its columns are unknown"
 
 
 def widened(landing: Landing) -> int:
@@ -162,9 +165,9 @@ def widened(landing: Landing) -> int:
 
 def test_files_with_other_columns_are_not_taken_together(files: LandedFiles, landing: Landing) -> None:
     first = widened(landing)
-    assert files.holding_only([landed(1, 6, first)]), "read as of then"
+    assert held(files, landed(1, 6, first)), "read as of then"
     now = LandedFiles.up_to(BATCH, landing)
-    assert now.holding_only([landed(1, 6, first)]) == []
+    assert held(now, landed(1, 6, first)) == []
 
 
 PIECES: list[tuple[int, int, dict[TopicPartition, OffsetRange] | None]] = [
