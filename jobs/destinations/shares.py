@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.destinations.row_values import RowValues
 from jobs.spark_tasks import Batches, in_tasks, numbered, numbers
 from resources.spark import parallelism
 
@@ -18,6 +20,17 @@ Share = Callable[[], Iterable[pa.Table]]
 WORTH_A_TASK = 250_000
 # Each core gets its part in pieces, so that none waits long for the last one.
 _PIECES = 2
+
+
+@dataclass(frozen=True)
+class ReadShare:
+    """A share that a client reads (`batches`), its values as they are compared."""
+
+    batches: Callable[[], Iterable[pa.RecordBatch]]
+    values: RowValues
+
+    def __call__(self) -> Iterator[pa.Table]:
+        return (self.values.as_read(pa.Table.from_batches([batch])) for batch in self.batches())
 
 
 def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> DataFrame:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statements import partition_filter
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
-from jobs.destinations.shares import rows_of, share_count
+from jobs.destinations.shares import ReadShare, rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import BIGQUERY, render
@@ -78,21 +79,6 @@ class BigQueryValues(RowValues):
         return [None if value is None else stored[value] for value in values.cast(pa.string()).to_pylist()]
 
 
-@dataclass(frozen=True)
-class _Share:
-    """A stretch of a table that nobody changes."""
-
-    bigquery: BigQuery
-    table: str
-    first: int
-    count: int
-    values: RowValues
-
-    def __call__(self) -> Iterator[pa.Table]:
-        batches = self.bigquery.batches(self.table, self.first, self.count)
-        return (self.values.as_read(pa.Table.from_batches([batch])) for batch in batches)
-
-
 class BigQueryReader(TableReader):
     """Asks by query jobs."""
 
@@ -128,7 +114,7 @@ class BigQueryReader(TableReader):
             count = self._keep(text, answer)
             most = -(-count // share_count(spark, count)) or 1
             shares = [
-                _Share(self._bigquery, answer, first, min(most, count - first), self.values)
+                ReadShare(partial(self._bigquery.batches, answer, first, min(most, count - first)), self.values)
                 for first in range(0, count, most)
             ]
             yield rows_of(spark, shares, self.values.schema)

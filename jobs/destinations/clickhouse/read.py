@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,7 @@ from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
-from jobs.destinations.shares import rows_of, share_count
+from jobs.destinations.shares import ReadShare, rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from sql import CLICKHOUSE, quote, render
@@ -54,18 +55,6 @@ class ClickHouseValues(RowValues):
         return answer
 
 
-@dataclass(frozen=True)
-class _Share:
-    """What one endpoint answers to a query."""
-
-    server: ClickHouseServer
-    text: str
-    values: RowValues
-
-    def __call__(self) -> Iterator[pa.Table]:
-        return (self.values.as_read(pa.Table.from_batches([batch])) for batch in self.server.batches(self.text))
-
-
 class ClickHouseReader(TableReader):
     """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
 
@@ -96,7 +85,7 @@ class ClickHouseReader(TableReader):
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
         yield rows_of(spark, list(self._shares(spark, limit)), self.values.schema)
 
-    def _shares(self, spark: SparkSession, limit: int) -> Iterator[_Share]:
+    def _shares(self, spark: SparkSession, limit: int) -> Iterator[ReadShare]:
         names = [c.name for c in self.values.columns]
         stored = sum(one.rows for one in self._described())
         count = 1 if limit else share_count(spark, stored // len(self._shards))
@@ -106,4 +95,4 @@ class ClickHouseReader(TableReader):
             text = self.text(
                 "some_rows", columns=names, limit=limit, texts=self._texts, share=share if count > 1 else None, of=count
             )
-            yield from (_Share(shard.server, text, self.values) for shard in self._shards)
+            yield from (ReadShare(partial(shard.server.batches, text), self.values) for shard in self._shards)
