@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,9 +12,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from jobs.iceberg.statistics import bounds_of
-from jobs.offsets import OffsetRange, TopicPartition
+from jobs.offsets import Ranges
 
-Ranges = Mapping[TopicPartition, OffsetRange]
 Bounds = Sequence[tuple[int, int] | None]
 """The smallest and largest value of `_BOUNDED`; None where that is not known."""
 

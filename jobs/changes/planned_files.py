@@ -21,9 +21,10 @@ from pyiceberg.table import Table
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
-from jobs.changes.landed_file import LandedFile, Ranges
+from jobs.changes.landed_file import LandedFile
 from jobs.groups import groups
 from jobs.iceberg.attempt import added_files
+from jobs.offsets import Ranges
 from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.

@@ -27,11 +27,12 @@ import pyarrow.json as pj
 from jobs.decode.base import Decoded
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import found_fields, records_with, unexpected
-from jobs.decode.json_wire import declared_columns, has_map, numbers_alone, wire_fields
+from jobs.decode.json_wire import declared_columns, numbers_alone, wire_fields
 from jobs.decode.parts import SMALL as _SMALL
 from jobs.decode.parts import Part, joined, judged, pieces
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.types import has_map
 from jobs.schema.with_fields import with_fields
 
 _CHUNK = 512  # records of one call where bad ones cannot be distinguished from good ones
@@ -128,6 +129,7 @@ class Json:
         self._type, self._watch = kind, watch
         self._strict = StrictJson(kind, watch=watch)
         read_type = watch.without_column(kind) if watch else kind
+        # Arrow reads maps from arrays of key and value, not from objects.
         fast = pa.types.is_struct(kind) and read_type.num_fields > 0 and not has_map(kind)
         self._arrow = ArrowJson(kind, watch) if fast else None
 

@@ -6,7 +6,7 @@ import binascii
 import re
 import struct
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
@@ -24,6 +24,8 @@ FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1)
 # MySQL's TIME is of up to 838:59:59, and below zero; 24:00 is a time of day in PostgreSQL.
 LONGEST_TIME = 839 * 3_600_000_000 - 1
 
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
 Convert = Callable[[Any], Any]
 
 # What a number of this unit is multiplied with, and divided by, to be microseconds.
@@ -31,9 +33,7 @@ UNITS = {"ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
 _NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
-_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
-)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<zone>[Zz]|[+-]\d\d(:?[0-5]\d)?)?", re.ASCII)
 
 
 # JSON has no such numbers; Debezium, Kafka Connect and Jackson write these texts.
@@ -303,22 +303,13 @@ def text_to_microseconds(text: str, expected: str, where: str) -> int:
 
 def _microseconds(text: str, zoned: bool) -> int | None:
     match = _TIMESTAMP.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second, fraction, zulu, sign, zone_hour, zone_minute = match.groups()
-    if not zoned and (zulu or sign):
+    if match is None or (match["zone"] and not zoned):
         return None
     try:
-        days = date(int(year), int(month), int(day)).toordinal() - 719_163
+        found = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
-    hours, minutes, seconds = int(hour), int(minute), int(second or 0)
-    zone_hours, zone_minutes = int(zone_hour or 0), int(zone_minute or 0)
-    if hours > 23 or minutes > 59 or seconds > 59 or zone_hours > 23 or zone_minutes > 59:
-        return None
-    offset = (zone_hours * 60 + zone_minutes) * (-60 if sign == "-" else 60)
-    micros = int((fraction or "0")[:6].ljust(6, "0"))
-    return (days * 86_400 + hours * 3600 + minutes * 60 + seconds - offset) * 1_000_000 + micros
+    return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // _MICROSECOND
 
 
 _SCALARS: dict[str, Callable[[str], Convert]] = {

@@ -21,11 +21,6 @@ from jobs.schema.found_fields import inside
 from jobs.schema.types import is_text
 
 
-def has_map(kind: pa.DataType) -> bool:
-    """Whether a map is in the type; Arrow reads maps from arrays of key and value, not from objects."""
-    return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
-
-
 def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
     """The fields to read by Arrow: as declared, but times as strings or numbers, whichever the samples have."""
     records = [sample for sample in samples if isinstance(sample, dict)]

@@ -175,22 +175,22 @@ class Refusal:
         unchanged = np.zeros(rows.num_rows, dtype=bool)
         if self.out_of_range == "refuse" or not column.may_be_adjusted:
             return rows, unchanged
-        before = _judged(rows, column, out_of_range(whole(rows[column.name]), column.held))
+        before = judged(rows, column, out_of_range(rows[column.name].combine_chunks(), column.held))
         if not before.any():
             return rows, unchanged
-        fitted = brought_in_range(whole(rows[column.name]), column.held, self.out_of_range, column.nullable)
-        after = _judged(rows, column, out_of_range(fitted, column.held))
+        fitted = brought_in_range(rows[column.name].combine_chunks(), column.held, self.out_of_range, column.nullable)
+        after = judged(rows, column, out_of_range(fitted, column.held))
         at = rows.column_names.index(column.name)
         return rows.set_column(at, rows.schema.field(column.name), fitted), before & ~after
 
     def _flaws(self, rows: pa.Table, column: HeldColumn) -> Iterator[tuple[str, Mask]]:
-        values = whole(rows[column.name])
-        beyond = _judged(rows, column, out_of_range(values, column.held))
-        nulls = _judged(rows, column, null_collections(values, column.held)) & ~beyond
+        values = rows[column.name].combine_chunks()
+        beyond = judged(rows, column, out_of_range(values, column.held))
+        nulls = judged(rows, column, null_collections(values, column.held)) & ~beyond
         yield column.held.outside, beyond
         yield NULL_ELEMENT if column.held.collections else NULL_COLLECTION, nulls[~beyond]
         if column.held.unreadable:
-            flawed = _judged(rows, column, column.held.unreadable(values))
+            flawed = judged(rows, column, column.held.unreadable(values))
             yield UNREADABLE, flawed[~(beyond | nulls)]
 
     def _dead_letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
@@ -244,14 +244,14 @@ def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, bat
         )
 
 
-def _judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
-    """Rows of deletes have only their key."""
+def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
+    """The flawed rows of these; rows of deletes have only their key."""
     if mask is None:
         return np.zeros(rows.num_rows, dtype=bool)
     if column.is_key or DELETED not in rows.column_names:
         return mask
-    judged: Mask = mask & (rows[DELETED].to_numpy() == 0)
-    return judged
+    kept: Mask = mask & (rows[DELETED].to_numpy() == 0)
+    return kept
 
 
 def _has_limits(kind: pa.DataType, held: Held) -> bool:
@@ -266,11 +266,6 @@ def _has_ranges(kind: pa.DataType, held: Held) -> bool:
     if pa.types.is_nested(kind):
         return any(_has_ranges(field.type, held) for field in inner_fields(kind))
     return held.range_of(kind) is not None
-
-
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _plain(column: pa.ChunkedArray) -> list[object]:

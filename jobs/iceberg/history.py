@@ -165,12 +165,12 @@ def _given_to(branch: str) -> str:
     return _GIVEN_TO if branch == "main" else f"{_GIVEN_TO}.{branch}"
 
 
-def landed_batches(table: Table, pipeline: str, branch: str = "main") -> LandedBatches:
+def landed_batches(table: Table, pipeline: str) -> LandedBatches:
     """The landed batches that the table's snapshots still know.
 
     A snapshot of maintenance carries no batch and is passed over.
     """
-    reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, branch)]
+    reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, "main")]
     found = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
 

@@ -62,15 +62,13 @@ def publish_batch(
     landed: LandedBatch,
     summary: dict[str, str],
     mirrored: Mapping[str, str] | None = None,
-    rebase: bool = True,
 ) -> LandedBatch:
     """Publishes the files that were written as this batch; returns it with its snapshot.
 
     Args:
         mirrored: further table properties.
-        rebase: see `Attempt.publish_append`.
     """
     state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
-    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state, rebase)
+    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state)
     failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

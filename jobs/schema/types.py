@@ -75,6 +75,11 @@ def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
     return pa.schema([_Parser(text, name).whole().with_name(name) for name, text in columns.items()])
 
 
+def has_map(kind: pa.DataType) -> bool:
+    """Whether a map is in the type."""
+    return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
+
+
 def is_text(field: pa.Field) -> bool:
     """Whether the field takes values of any type as text."""
     return bool(field.metadata) and _TEXT.items() <= field.metadata.items()

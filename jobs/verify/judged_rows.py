@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.destinations.refusal import whole
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
 
@@ -57,7 +56,7 @@ class _PythonComparison:
                 continue
             known = rows[f"known_{n}"].to_numpy()
             compared = rows.filter(pa.array(known))
-            pair = (whole(compared[f"{which}_{n}"]) for which in ("expected", "found"))
+            pair = (compared[f"{which}_{n}"].combine_chunks() for which in ("expected", "found"))
             differs = np.zeros(len(rows), bool)
             differs[known] = self.values.differ(column, *pair)
             made[f"differs_{n}"] = pa.chunked_array([pa.array(differs)])

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal
+from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal, judged
 from jobs.spark_tasks import in_tasks
 from resources.carried_errors import error_from_fields, error_to_fields, worst
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
@@ -204,7 +204,7 @@ class Insertion:
                 continue
             mask = np.zeros(rows.num_rows, dtype=bool)
             mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
-            rows, more = self.refusal.parted(rows, self._unless_deleted(mask, rows, column), held, _UNFIT)
+            rows, more = self.refusal.parted(rows, judged(rows, held, mask), held, _UNFIT)
             dead_letters = pa.concat_tables([dead_letters, more])
         if not dead_letters.num_rows:
             raise problem
@@ -224,13 +224,6 @@ class Insertion:
             middle = len(numbers) // 2
             return self._unfit(column, rows, numbers[:middle]) + self._unfit(column, rows, numbers[middle:])
         return []
-
-    def _unless_deleted(self, mask: np.ndarray, rows: pa.Table, column: Column) -> np.ndarray:
-        """Rows of deletes have only their key."""
-        if column.is_key or DELETED not in rows.column_names:
-            return mask
-        kept: np.ndarray = mask & (rows[DELETED].to_numpy() == 0)
-        return kept
 
 
 def _one_ahead(items: Iterable[T]) -> Iterator[T]:

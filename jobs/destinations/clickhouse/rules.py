@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.destinations.clickhouse.replacing import replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, layout_of
-from jobs.schema.types import type_name
+from jobs.schema.types import has_map, type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
 
@@ -23,7 +23,7 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
         if name in types:
             yield Mistake((), f"{name} is a column that we add to the table", "rename yours in a transform")
     for number, name in enumerate(table.order_by):
-        if name in types and _has_map(types[name]):
+        if name in types and has_map(types[name]):
             what = f"{name} is {type_name(types[name])}, by which ClickHouse cannot sort"
             yield Mistake(("order_by", number), what, "name columns without maps")
     if layout.versioned:
@@ -62,9 +62,3 @@ def _moving(layout: Layout, used: Sequence[str]) -> list[str]:
 
 def _has_integer_order(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
-def _has_map(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_has_map(kind.field(n).type) for n in range(kind.num_fields))
-    return _has_map(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_map(kind))
