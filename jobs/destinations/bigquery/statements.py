@@ -15,7 +15,7 @@ from sql import render
 _TEMPLATES = {
     "append": "append",
     "upsert": "merge_upsert",
-    "upsert_delete": "merge_upsert_delete",
+    "upsert_delete": "merge_upsert",
     "delete": "merge_delete",
 }
 # Types whose smallest and largest value, written as text, are read back as they were.
