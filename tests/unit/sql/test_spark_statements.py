@@ -197,7 +197,7 @@ def test_rendered_sql_is_the_agreed_one(case: str) -> None:
 
 
 def test_every_template_has_a_case() -> None:
-    included = {"incarnation", "match", "open_dead_letters", "readings", "taken"}
+    included = {"incarnation", "match", "open_dead_letters", "readings", "selected", "taken"}
     rendered = {template for template, _ in [*CASES, *ON_FILE.values()]} | included
     assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
 
