@@ -1,5 +1,7 @@
 """SQL templates, one folder per dialect, and the only place where SQL text is made.
 
+What several dialects say alike is in `common`; it imports what they say differently, from the dialect's own folder.
+
 Identifiers reach a template as Python strings or paths (tuples) and leave it through the `ident` filter, quoted;
 values go in as parameters, never as text.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 _HERE = Path(__file__).parent
+_COMMON = _HERE / "common"
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Dialect:
 
     def text(self) -> str:
         """All templates, for hashes of what is run."""
-        return "".join(f"{file.name}\n{file.read_text()}" for file in sorted(self.folder.glob("*.sql.j2")))
+        files = [file for folder in (self.folder, _COMMON) for file in sorted(folder.glob("*.sql.j2"))]
+        return "".join(f"{file.name}\n{file.read_text()}" for file in files)
 
 
 SPARK = Dialect("spark", _HERE / "spark", "`", (("`", "``"),))
@@ -62,7 +66,7 @@ def literal(text: str) -> str:
 @cache
 def _environment(dialect: Dialect) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(dialect.folder),
+        loader=FileSystemLoader([dialect.folder, _COMMON]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
