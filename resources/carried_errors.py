@@ -7,45 +7,25 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from resources.errors import (
-    BadRecords,
-    BatchmergeError,
-    CommitFailed,
-    ConfigurationError,
-    Interrupted,
-    StorageError,
-    TerminalError,
-    TransientError,
-    Unavailable,
-)
-
-_CARRIED: tuple[type[BatchmergeError], ...] = (
-    BadRecords,
-    Interrupted,
-    CommitFailed,
-    Unavailable,
-    TransientError,
-    StorageError,
-    ConfigurationError,
-    TerminalError,
-)
+from resources import errors
+from resources.errors import BatchmergeError, Interrupted, TransientError
 
 
 def error_to_fields(problem: BatchmergeError) -> Sequence[str]:
-    """An error as strings; of a kind that is not known here, it is terminal."""
-    kind = next((k for k in _CARRIED if isinstance(problem, k)), TerminalError)
+    """An error as strings; of a kind that is not in `resources.errors`, the nearest one that is."""
+    kind = next(k for k in type(problem).__mro__ if k.__module__ == errors.__name__)
     return kind.__name__, problem.what, problem.where, problem.remedy
 
 
 def error_from_fields(kind: str, what: str, where: str, remedy: str) -> BatchmergeError:
     """The inverse of `error_to_fields`."""
-    found = next((k for k in _CARRIED if k.__name__ == kind), TransientError)
+    found: type[BatchmergeError] = getattr(errors, kind, TransientError)
     return found(what, where=where, remedy=remedy)
 
 
-def worst(errors: Sequence[BatchmergeError]) -> BatchmergeError:
+def worst(found: Sequence[BatchmergeError]) -> BatchmergeError:
     """Of several tasks' errors: an interruption before everything, since the others may follow from it."""
-    return next((e for e in errors if isinstance(e, Interrupted)), errors[0])
+    return next((e for e in found if isinstance(e, Interrupted)), found[0])
 
 
 class CarriedError(Exception):

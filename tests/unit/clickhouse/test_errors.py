@@ -12,10 +12,13 @@ from resources.errors import (
     BadRecords,
     BatchmergeError,
     CommitFailed,
+    CommitStateUnknown,
     ConfigurationError,
     Interrupted,
+    SchemaRefused,
     StorageError,
     TerminalError,
+    TimeLimitReached,
     Unavailable,
 )
 
@@ -57,7 +60,17 @@ def test_messages_hold_no_values() -> None:
     assert found.facts["code"] == 6
 
 
-CARRIED = [Interrupted, CommitFailed, Unavailable, BadRecords, ConfigurationError, TerminalError]
+CARRIED = [
+    Interrupted,
+    CommitFailed,
+    CommitStateUnknown,
+    Unavailable,
+    TimeLimitReached,
+    BadRecords,
+    ConfigurationError,
+    SchemaRefused,
+    TerminalError,
+]
 
 
 @pytest.mark.parametrize("kind", CARRIED)
