@@ -58,24 +58,7 @@ STAGE_SECONDS = Measure(
 RUNS = Measure("batchmerge_runs_total", "Runs that have ended, by how.", ("pipeline", "status"), counter=True)
 RETRIES = Measure("batchmerge_step_retries_total", "Steps that were tried again.", ("pipeline",), counter=True)
 
-MEASURES = (
-    LAG,
-    LAG_SECONDS,
-    BATCH,
-    VTTS,
-    DEAD_LETTERS,
-    UP,
-    PAUSED,
-    DAEMON,
-    LOOK_AGE,
-    CAUGHT_UP,
-    LAST_SUCCESS,
-    BATCHES,
-    ROWS,
-    STAGE_SECONDS,
-    RUNS,
-    RETRIES,
-)
+MEASURES = tuple(one for one in list(globals().values()) if isinstance(one, Measure))
 
 
 @dataclass(frozen=True)
