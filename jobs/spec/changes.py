@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from jobs.spec.routing import named_twice
 from resources.config_files.mistakes import Mistake, refuse
 
 
@@ -21,11 +22,7 @@ class Key(Spec):
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Key:
-        refuse(
-            Mistake(("columns", number), f"{name} is named twice", "name each key column once")
-            for number, name in enumerate(self.columns)
-            if name in self.columns[:number]
-        )
+        refuse(named_twice(("columns",), self.columns))
         return self
 
 
