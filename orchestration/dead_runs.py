@@ -8,7 +8,7 @@ commits are refused, as those of any older run.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import dagster as dg
 
@@ -22,25 +22,15 @@ _NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
 _IN_PROGRESS = [*_NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
-@dataclass
-class _Held:
-    """Pools by run: held, or queued for."""
-
-    pools: dict[str, set[str]] = field(default_factory=dict)
-
-    def add(self, run_id: str, pool: str) -> None:
-        self.pools.setdefault(run_id, set()).add(pool)
-
-
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """Ends the runs whose process is over and frees the pools of runs that have ended; what was done, a line a run."""
     held = _held(instance)
     in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_IN_PROGRESS))}
     reasons = []
-    for run_id in sorted({*held.pools, *in_progress}):
+    for run_id in sorted({*held, *in_progress}):
         if reason := _end(instance, run_id):
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
-            freed = ", ".join(sorted(held.pools.get(run_id, ())))
+            freed = ", ".join(sorted(held.get(run_id, ())))
             reasons.append(f"{reason}; freed {freed}" if freed else reason)
     return reasons
 
@@ -50,11 +40,12 @@ def name_of(run: dg.DagsterRun) -> str:
     return f"run {run.run_id[:8]} of {run.tags.get(PIPELINE_TAG) or run.job_name}"
 
 
-def _held(instance: dg.DagsterInstance) -> _Held:
-    storage, held = instance.event_log_storage, _Held()
+def _held(instance: dg.DagsterInstance) -> dict[str, set[str]]:
+    """Pools by run: held, or queued for."""
+    storage, held = instance.event_log_storage, defaultdict[str, set[str]](set)
     for pool, info in storage.get_concurrency_infos(list(storage.get_concurrency_keys())).items():
         for run_id in (*info.active_run_ids, *(step.run_id for step in info.pending_steps)):
-            held.add(run_id, pool)
+            held[run_id].add(pool)
     return held
 
 

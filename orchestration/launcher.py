@@ -10,11 +10,8 @@ tables' pools are taken, and schedule and sensors wait for it.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
-from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -32,7 +29,7 @@ from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
 from orchestration.names import LAUNCHER_TAG
-from orchestration.run_process import end_leftovers, pid_of, process_state, process_tags
+from orchestration.run_process import end_leftovers, interrupt, process_state, process_tags
 from orchestration.warm.client import WarmProcesses
 
 # A code server that is only busy answers one of these.
@@ -69,13 +66,9 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
-        pid = pid_of(run.tags, run_id) if run else None
-        if run is None or pid is None or run.is_finished or process_state(run.tags, run_id) != "alive":
-            return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
-        self._instance.report_run_canceling(run)
-        with suppress(ProcessLookupError):  # it has ended meanwhile
-            os.kill(pid, signal.SIGINT)
-        return True
+        if run is not None and not run.is_finished and interrupt(self._instance, run):
+            return True
+        return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
 
     @property
     def supports_check_run_worker_health(self) -> bool:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 
 from orchestration.names import LAUNCHER_TAG, PROCESS_TAG
 from resources.local.processes import end
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 # What the processes of a run's steps have in their environment.
 RUN_VARIABLE = "BATCHMERGE_RUN"
@@ -51,6 +56,17 @@ def _state_of(named: str, run_id: str) -> ProcessState:
     except psutil.AccessDenied:
         return "unknown"
     return "alive"
+
+
+def interrupt(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Asks the process of a run to end, where it is known to be alive; whether it is."""
+    pid = pid_of(run.tags, run.run_id)
+    if pid is None or process_state(run.tags, run.run_id) != "alive":
+        return False
+    instance.report_run_canceling(run)
+    with suppress(ProcessLookupError):  # it has ended meanwhile
+        os.kill(pid, signal.SIGINT)
+    return True
 
 
 def where(tags: Mapping[str, str]) -> str:

@@ -18,3 +18,8 @@ def failure_facts(event: dg.DagsterEvent) -> dict[str, Any]:
     """Its class, where it was, the remedy and so on, by name; nothing of a failure that is none of ours."""
     given = event.step_failure_data.user_failure_data
     return {name: value.value for name, value in given.metadata.items()} if given else {}
+
+
+def is_transient(event: dg.DagsterEvent) -> bool:
+    """Whether the same step may succeed later."""
+    return str(failure_facts(event).get("class", "")).startswith("transient")

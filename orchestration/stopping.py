@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 import dagster as dg
 from dagster_shared.error import DagsterError
 
 from orchestration.dead_runs import end_dead_runs, name_of
-from orchestration.run_process import end_leftovers, kill, pid_of, process_state
+from orchestration.run_process import end_leftovers, interrupt, kill, process_state
 from resources.errors import Unavailable
 
 # Seconds that a run has to end by itself, before its process is killed; and that it then has to be gone.
@@ -31,11 +28,7 @@ def stop_runs(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> li
 
 
 def _ask(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    pid = pid_of(run.tags, run.run_id)
-    if pid and process_state(run.tags, run.run_id) == "alive":
-        instance.report_run_canceling(run)
-        with suppress(ProcessLookupError):  # it has ended meanwhile
-            os.kill(pid, signal.SIGINT)
+    if interrupt(instance, run):
         return
     try:
         instance.run_coordinator.cancel_run(run.run_id)

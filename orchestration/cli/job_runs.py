@@ -21,7 +21,7 @@ from orchestration.dead_runs import end_dead_runs
 from orchestration.names import MAX_RUNTIME_TAG, PIPELINE_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
-from orchestration.step_failures import failure_facts, failure_text
+from orchestration.step_failures import failure_text, is_transient
 
 _LOG = logging.getLogger("batchmerge")
 # Steps at the most, if nothing else is said.
@@ -189,5 +189,4 @@ def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEven
         metadata = {name: plain(value) for name, value in made.materialization.metadata.items()}
     if failed is None:
         return Step(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
-    transient = str(failure_facts(failed).get("class", "")).startswith("transient")
-    return Step(asset, metadata, failure_text(failed), transient)
+    return Step(asset, metadata, failure_text(failed), is_transient(failed))

@@ -16,6 +16,7 @@ from orchestration.cli.run import launched
 from orchestration.components.maintenance import AT_ONCE
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
+from orchestration.step_failures import failure_text, is_transient
 
 
 @click.command()
@@ -34,14 +35,13 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         result = execute(instance, job, {}, config, not no_wait, at_once=AT_ONCE)
     _show(result)
-    problems = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
-    problem_texts = [problem.description if problem else "a step failed, see its log" for problem in problems]
+    problems = [event for event in result.all_events if event.is_step_failure]
+    problem_texts = [failure_text(problem) for problem in problems]
     output.result({"run_id": result.run_id, "done": _counts(result), "problems": problem_texts})
     for line in problem_texts:
         click.echo(line, err=True)
     if problems:
-        transient = [p and str(p.metadata["class"].value).startswith("transient") for p in problems]
-        sys.exit(3 if all(transient) else 2)
+        sys.exit(3 if all(map(is_transient, problems)) else 2)
 
 
 def _show(result: dg.ExecuteInProcessResult) -> None:

@@ -13,6 +13,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
+from orchestration.step_failures import failure_text
 
 
 @click.command()
@@ -48,8 +49,7 @@ def verify(pipeline: str, rows: int) -> None:
     if not result.success:
         failed = [event for event in result.all_events if event.is_step_failure]
         for event in failed:
-            data = event.step_failure_data.user_failure_data
-            click.echo(str(data.description if data else "the job failed; see its run in Dagster"), err=True)
+            click.echo(failure_text(event), err=True)
         sys.exit(2)
     sys.exit(0 if all(check.passed for check in checks) else 1)
 
