@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import mmh3
 import pyarrow as pa
 
-from resources.carried_errors import carrying_errors
+from resources.carried_errors import carrying_errors, error_from_fields, error_to_fields, worst
+from resources.errors import BatchmergeError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +21,8 @@ Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 _ZERO = pa.RecordBatch.from_pydict({"id": [0]})
 _REPORT_SCHEMA = pa.schema([pa.field("report", pa.string(), nullable=False)])
+# No other report begins like it.
+_ERROR = "!"
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
@@ -64,6 +68,25 @@ def report_row(text: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"report": [text]}, _REPORT_SCHEMA)
 
 
+def telling(task: Task) -> Task:
+    """The task, which reports one of our errors instead of failing: Spark does not repeat it, and the run raises it."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from task(batches)
+        except BatchmergeError as problem:
+            yield report_row(_ERROR + json.dumps(list(error_to_fields(problem))))
+
+    return run
+
+
+def without_errors(reports: list[str]) -> list[str]:
+    """The reports, where none is of an error (`telling`); else raises the worst of them."""
+    if errors := [error_from_fields(*json.loads(text[1:])) for text in reports if text.startswith(_ERROR)]:
+        raise worst(errors)
+    return reports
+
+
 class OneTask:
     """Has Spark do what takes a single task, which gets the number 0."""
 
@@ -107,7 +130,8 @@ def task_reports(rows: DataFrame, task: Task) -> list[str]:
     """Has every task go through its rows; returns what each of them reports (`report_row`)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return [row["report"] for row in rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()]
+    done = rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()
+    return without_errors([row["report"] for row in done])
 
 
 def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.delivery import Delivery, DeliveryTask, raise_reported
+from jobs.dead_letters.delivery import Delivery, DeliveryTask
 from jobs.dead_letters.listing import ALL, open_dead_letters
 from jobs.dead_letters.sent import has_sent, note_first_sending
 from jobs.destinations.base import Destination
@@ -32,7 +32,7 @@ from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import Batches, numbered, task_reports
+from jobs.spark_tasks import Batches, numbered, task_reports, telling
 from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_metadata
@@ -122,10 +122,9 @@ class DeadLetterTopic:
 
         with spark_errors(delivery.topic):
             rows, messages = self._dead_letters(spark, batch)
-            outcomes = task_reports(rows, DeliveryTask(delivery, messages))
-        if not outcomes:  # none is left, so there was no task
+            sent = task_reports(rows, telling(DeliveryTask(delivery, messages)))
+        if not sent:  # none is left, so there was no task
             self._move(delivery)
-        raise_reported(outcomes)
 
     def _move(self, delivery: Delivery) -> None:
         """Moves the position past a batch without dead letters."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pyarrow as pa
 import pytest
 
-from jobs.spark_tasks import task_numbers
+from jobs.spark_tasks import Batches, report_row, task_numbers, telling, without_errors
+from resources.errors import BadRecords
 
 
 def test_numbers_of_tasks_are_those_that_spark_sends_to_a_partition_each() -> None:
@@ -15,3 +19,16 @@ def test_numbers_of_tasks_are_those_that_spark_sends_to_a_partition_each() -> No
 @pytest.mark.parametrize("tasks", [1, 2, 200])
 def test_each_task_has_a_number_of_its_own(tasks: int) -> None:
     assert len(set(task_numbers(tasks))) == tasks
+
+
+def test_an_error_that_a_task_tells_is_raised_as_it_was() -> None:
+    def fails(_batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield report_row("first")
+        raise BadRecords("what", where="where", remedy="how")
+
+    reports = [text for batch in telling(fails)([]) for text in batch["report"].to_pylist()]
+    assert reports[0] == "first"
+    with pytest.raises(BadRecords, match="what") as refused:
+        without_errors(reports)
+    assert refused.value.remedy == "how"
+    assert without_errors(["first", "{}"]) == ["first", "{}"]

@@ -35,7 +35,7 @@ from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint
-from jobs.spark_tasks import Batches, numbered, numbers, report_row, task_reports
+from jobs.spark_tasks import Batches, numbered, numbers, report_row, task_reports, telling
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
@@ -113,8 +113,7 @@ class SentRows:
         """
         rows, parts = self._rows(flush)
         task = StagingTask(self._rows_file, parts, folder, self._storage(folder), writes_dead_letters)
-        with spark_errors(self.where):
-            return Staged.sum_of(task_reports(rows, task) or self._reports_of_no_rows(task))
+        return self._staged(rows, task)
 
     def _upload(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         rows, parts = self._rows(flush, most_tasks=1)
@@ -130,15 +129,19 @@ class SentRows:
             seconds=self.table.time_limit_seconds,
             writes_dead_letters=writes_dead_letters,
         )
-        with spark_errors(self.where):
-            Staged.sum_of(task_reports(rows, task) or self._reports_of_no_rows(task))
+        self._staged(rows, task)
         job = self.bigquery.find_job(job_id)
         assert job, "a task has submitted it"
         return job
 
-    def _reports_of_no_rows(self, task: StagingTask | UploadTask) -> list[str]:
-        """Without rows there may be no task, and a load has to have a file."""
-        return task_reports(numbered(self.context.spark, 1), replace(task, parts=lambda _batches: iter(())))
+    def _staged(self, rows: DataFrame, task: StagingTask | UploadTask) -> Staged:
+        with spark_errors(self.where):
+            reports = task_reports(rows, telling(task))
+            if not reports:
+                # Without rows there may be no task, and a load has to have a file.
+                of_no_rows = replace(task, parts=lambda _batches: iter(()))
+                reports = task_reports(numbered(self.context.spark, 1), telling(of_no_rows))
+        return Staged.sum_of(reports)
 
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
         """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""

@@ -23,8 +23,6 @@ from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
 from jobs.groups import groups
 from jobs.spark_tasks import Batches, report_row
-from resources.carried_errors import error_from_fields, error_to_fields, worst
-from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
 
 # Rows wait in memory until they make a row group.
@@ -56,17 +54,10 @@ class Staged:
 
     @classmethod
     def sum_of(cls, texts: Iterable[str]) -> Staged:
-        """The sum of what the tasks report.
-
-        Raises:
-            BadRecords, StorageError, Unavailable: what they met; the worst of it.
-        """
-        found = [json.loads(text) for text in texts]
-        if errors := [error_from_fields(*one["error"]) for one in found if "error" in one]:
-            raise worst(errors)
+        """The sum of what the tasks report."""
         parts = [
             cls(one["rows"], Judged(**one["judged"]), tuple(one["files"]), tuple(one["dead_letters"]), one["job"])
-            for one in found
+            for one in map(json.loads, texts)
         ]
         whole = sum(parts, cls())
         # A load needs a file, and files without rows are of no other use.
@@ -136,11 +127,8 @@ class StagingTask:
     writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        try:
-            written, dead_letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
-            yield (written + Staged(dead_letters=self._keep(dead_letters))).report()
-        except BatchmergeError as problem:
-            yield error_report(problem)
+        written, dead_letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
+        yield (written + Staged(dead_letters=self._keep(dead_letters))).report()
 
     def _keep(self, dead_letters: pa.Table) -> tuple[str, ...]:
         if not (self.writes_dead_letters and dead_letters.num_rows):
@@ -153,11 +141,6 @@ class StagingTask:
 
     def _new_path(self, kind: str) -> str:
         return f"{self.folder}/{kind}-{uuid.uuid4()}.parquet"
-
-
-def error_report(problem: BatchmergeError) -> pa.RecordBatch:
-    """The report of a failed task; the run raises its error."""
-    return report_row(json.dumps({"error": list(error_to_fields(problem))}))
 
 
 def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:

@@ -11,10 +11,9 @@ import pyarrow as pa
 from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.side_table import SideTable
-from jobs.destinations.bigquery.staged_files import RowsFile, error_report
+from jobs.destinations.bigquery.staged_files import RowsFile
 from jobs.spark_tasks import Batches
 from resources.bigquery import BigQuery
-from resources.errors import BatchmergeError
 
 
 @dataclass(frozen=True)
@@ -39,15 +38,12 @@ class UploadTask:
     writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "rows.parquet"
-                written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
-                if self.writes_dead_letters:
-                    self.side_table.add(dead_letters, self.labels, self.seconds)
-                labels = {**self.labels, **written.judged.labels(self.attempt)}
-                with path.open("rb") as rows:
-                    job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)
-            yield replace(written, files=(), job=str(job.job_id)).report()
-        except BatchmergeError as problem:
-            yield error_report(problem)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "rows.parquet"
+            written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
+            if self.writes_dead_letters:
+                self.side_table.add(dead_letters, self.labels, self.seconds)
+            labels = {**self.labels, **written.judged.labels(self.attempt)}
+            with path.open("rb") as rows:
+                job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)
+        yield replace(written, files=(), job=str(job.job_id)).report()

@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -19,16 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal, judged
-from jobs.spark_tasks import in_tasks
-from resources.carried_errors import error_from_fields, error_to_fields, worst
+from jobs.spark_tasks import Task, report_row, task_reports, telling
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
-from resources.errors import BatchmergeError, TerminalError
+from resources.errors import TerminalError
 from resources.spark import spark_errors
 
 T = TypeVar("T")
@@ -70,14 +68,6 @@ class Inserted:
 
 # Columns of the landed rows that lead the insert and are not the row itself, beside those of `Refusal`.
 CHUNK, POSITION, ORDER = "__chunk", "__i", "__order"
-
-RESULT = pa.schema(
-    [
-        pa.field("chunk", pa.int32()),
-        *(pa.field(count.name, pa.int64()) for count in fields(Inserted)),
-        pa.field("error", pa.list_(pa.string())),
-    ]
-)
 
 # What the server says of a value that the column's type cannot hold (395: our own check said so).
 _DOES_NOT_FIT = frozenset(
@@ -123,23 +113,13 @@ class Insertion:
     elsewhere: tuple[Elsewhere, ...] = ()
 
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
-        """Inserts all chunks of one task, by number with their rows; gives one row of `RESULT` a chunk.
+        """Inserts all chunks of one task, by number with their rows; reports what was inserted of each.
 
-        While a chunk is sent, the rows of the next one are made. A failure is a row too, so that the driver sees the
-        error as it is, not as text in Spark's.
+        While a chunk is sent, the rows of the next one are made.
         """
         with ThreadPoolExecutor(1, "batchmerge-chunk") as thread:
             for number, rows in _one_ahead((number, thread.submit(rows)) for number, rows in pieces):
-                try:
-                    yield self._result(number, self._insert(self.chunks[number], rows.result()))
-                except BatchmergeError as problem:
-                    yield self._result(number, Inserted(), list(error_to_fields(problem)))
-                    return
-
-    @staticmethod
-    def _result(number: int, counts: Inserted, error: list[str] | None = None) -> pa.RecordBatch:
-        values = {"chunk": number, **asdict(counts), "error": error}
-        return pa.RecordBatch.from_pylist([values], schema=RESULT)
+                yield report_row(json.dumps(asdict(self._insert(self.chunks[number], rows.result()))))
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
         fit = self.refusal.fit(rows)
@@ -262,17 +242,12 @@ def _without(dead_letters: pa.Table) -> str:
     return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
 
 
-def run_tasks(
-    pieces: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], where: str
-) -> Inserted:
-    """Runs tasks that yield rows of `RESULT`, and sums them up.
+def run_tasks(pieces: DataFrame, task: Task, where: str) -> Inserted:
+    """Runs tasks that report what they have inserted, and sums it up.
 
     Raises:
         Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
     """
     with spark_errors(where):
-        done = pieces.mapInArrow(in_tasks(task), from_arrow_schema(RESULT)).collect()
-    errors = [error_from_fields(*row["error"]) for row in done if row["error"]]
-    if errors:
-        raise worst(errors)
-    return sum((Inserted(*(row[count.name] for count in fields(Inserted))) for row in done), Inserted())
+        reports = task_reports(pieces, telling(task))
+    return sum((Inserted(**json.loads(report)) for report in reports), Inserted())

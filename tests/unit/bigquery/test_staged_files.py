@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
@@ -19,7 +17,6 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
 from jobs.spark_tasks import Batches
-from resources.errors import BadRecords
 from tests.kit import specs
 from tests.kit.arrow import copied
 
@@ -64,9 +61,3 @@ def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
     some = Staged.sum_of([*nothing, *reports(tmp_path, rows(0, 2))])
     assert (some.rows, len(some.files)) == (2, 1)
     assert some.files != (path,)
-
-
-def test_a_task_that_fails_tells_why() -> None:
-    with pytest.raises(BadRecords, match="what") as refused:
-        Staged.sum_of([json.dumps({"error": ["BadRecords", "what", "where", "how"]})])
-    assert refused.value.remedy == "how"
