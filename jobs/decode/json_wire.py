@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
 from jobs.decode.json_dialect import base64_scale, unit_of
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS, base64_bytes
-from jobs.schema.found_fields import inside
-from jobs.schema.types import is_text
+from jobs.schema.types import inside, is_text
 
 
 def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.evolution import plain
-from jobs.schema.found_fields import Path, inside
-from jobs.schema.types import is_wider, type_name
+from jobs.schema.found_fields import Path
+from jobs.schema.types import inside, is_wider, type_name, with_inside
 from resources.errors import ConfigurationError
 
 
@@ -96,9 +96,7 @@ def _fitted_nested(found: pa.DataType, tables: Mapping[str, Takes]) -> pa.DataTy
     for field in inside(found):
         there = {name: part for name, column in tables.items() if (part := _at(column, (field.name,)))}
         parts.append(field.with_type(_fitted(field.type, there)))
-    if pa.types.is_struct(found):
-        return pa.struct(parts)
-    return pa.list_(parts[0]) if pa.types.is_list(found) else pa.map_(found.key_type, parts[0])
+    return with_inside(found, parts)
 
 
 def _at(column: Takes | None, path: Path) -> Takes | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.schema.types import parse_type, type_name
+from jobs.schema.types import inside, parse_type, type_name, with_inside
 
 Path = tuple[str, ...]
 """Names from the record inwards; ``element`` of a list, ``value`` of a map."""
@@ -125,15 +125,6 @@ def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
         yield from _paths(inside(one.type), here)
 
 
-def inside(kind: pa.DataType) -> list[pa.Field]:
-    """What a type has in it, by the steps of paths."""
-    if pa.types.is_struct(kind):
-        return list(kind)
-    if pa.types.is_list(kind):
-        return [kind.value_field.with_name("element")]
-    return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []
-
-
 def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> pa.DataType | None:
     """The type without what is at these paths; None where nothing is left of it."""
     if not pa.types.is_nested(kind):
@@ -143,11 +134,7 @@ def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> 
         here = (*at, inner.name)
         part = None if here in paths else without_paths(inner.type, paths, here)
         parts += [] if part is None else [inner.with_type(part)]
-    if not parts:
-        return None
-    if pa.types.is_struct(kind):
-        return pa.struct(parts)
-    return pa.list_(parts[0]) if pa.types.is_list(kind) else pa.map_(kind.key_type, parts[0])
+    return with_inside(kind, parts) if parts else None
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -183,17 +170,10 @@ def known_type(kind: pa.DataType) -> pa.DataType | None:
     """The type without parts of which nothing is known yet (only nulls, empty arrays); None where nothing is left."""
     if pa.types.is_null(kind):
         return None
-    if pa.types.is_struct(kind):
-        parts = {f.name: known_type(f.type) for f in kind}
-        known = {name: part for name, part in parts.items() if part is not None}
-        return pa.struct(list(known.items())) if known else None
-    if pa.types.is_list(kind):
-        inner = known_type(kind.value_type)
-        return None if inner is None else pa.list_(pa.field("element", inner))
-    if pa.types.is_map(kind):
-        inner = known_type(kind.item_type)
-        return None if inner is None else pa.map_(kind.key_type, pa.field("value", inner))
-    return kind
+    if not pa.types.is_nested(kind):
+        return kind
+    parts = [f.with_type(part) for f in inside(kind) if (part := known_type(f.type)) is not None]
+    return with_inside(kind, parts) if parts else None
 
 
 _WHOLE = {pa.int32(), pa.int64()}

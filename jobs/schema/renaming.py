@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from jobs.schema.found_fields import FoundFields, Path, shown
+from jobs.schema.types import inside, with_inside
 
 Step = Callable[[Path, str], tuple[str, str]]
 """From where a field is in records, and its name in a type, to its names in records and in the type to make."""
@@ -65,16 +66,8 @@ class Renaming:
 
 
 def _mapped(kind: pa.DataType, path: Path, step: Step) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        parts = []
-        for f in kind:
-            in_records, name = step(path, f.name)
-            parts.append(f.with_name(name).with_type(_mapped(f.type, (*path, in_records), step)))
-        return pa.struct(parts)
-    if pa.types.is_list(kind):
-        inner = kind.value_field
-        return pa.list_(inner.with_type(_mapped(inner.type, (*path, "element"), step)))
-    if pa.types.is_map(kind):
-        item = kind.item_field
-        return pa.map_(kind.key_type, item.with_type(_mapped(item.type, (*path, "value"), step)))
-    return kind
+    parts = []
+    for f in inside(kind):
+        in_records, name = step(path, f.name) if pa.types.is_struct(kind) else (f.name, f.name)
+        parts.append(f.with_name(name).with_type(_mapped(f.type, (*path, in_records), step)))
+    return with_inside(kind, parts)

@@ -24,7 +24,7 @@ A field name that is no identifier stands in backticks, a backtick in it doubled
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -75,6 +75,24 @@ def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
     return pa.schema([_Parser(text, name).whole().with_name(name) for name, text in columns.items()])
 
 
+def inside(kind: pa.DataType) -> list[pa.Field]:
+    """What a type has in it: the fields of a struct, ``element`` of a list, ``value`` of a map."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_list(kind):
+        return [kind.value_field.with_name("element")]
+    return [kind.item_field.with_name("value")] if pa.types.is_map(kind) else []
+
+
+def with_inside(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """The type with these in it instead (`inside`)."""
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_list(kind):
+        return pa.list_(fields[0])
+    return pa.map_(kind.key_type, fields[0]) if pa.types.is_map(kind) else kind
+
+
 def has_map(kind: pa.DataType) -> bool:
     """Whether a map is in the type."""
     return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
@@ -87,16 +105,9 @@ def is_text(field: pa.Field) -> bool:
 
 def as_text(field: pa.Field) -> pa.Field:
     """The field with all text in it, nested too, taking values of any type."""
-    kind = field.type
-    if pa.types.is_string(kind):
+    if pa.types.is_string(field.type):
         return field.with_metadata(_TEXT)
-    if pa.types.is_struct(kind):
-        kind = pa.struct([as_text(f) for f in kind])
-    elif pa.types.is_list(kind):
-        kind = pa.list_(as_text(kind.value_field))
-    elif pa.types.is_map(kind):
-        kind = pa.map_(kind.key_type, as_text(kind.item_field))
-    return pa.field(field.name, kind, field.nullable, field.metadata)
+    return field.with_type(with_inside(field.type, [as_text(f) for f in inside(field.type)]))
 
 
 def field_text(field: pa.Field) -> str:

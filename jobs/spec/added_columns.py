@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes, Taking, fitted, is_required, takes_nothing
-from jobs.schema.found_fields import FoundFields, Path, field_paths, inside, shown, without_paths
+from jobs.schema.found_fields import FoundFields, Path, field_paths, shown, without_paths
 from jobs.schema.renaming import Renaming
-from jobs.schema.types import as_text, parse_columns
+from jobs.schema.types import as_text, inside, parse_columns, with_inside
 from jobs.spec.changes import Key
 from jobs.spec.columns import optional
 from jobs.spec.formats import Value, columns_text
@@ -285,9 +285,7 @@ def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
         return column.type
     if pa.types.is_struct(kind):
         return pa.struct(_planted(list(kind), path, column))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_planted_in(kind.value_type, path[1:], column)))
-    return pa.map_(kind.key_type, kind.item_field.with_type(_planted_in(kind.item_type, path[1:], column)))
+    return with_inside(kind, [f.with_type(_planted_in(f.type, path[1:], column)) for f in inside(kind)])
 
 
 def undeclared_counts(spec: PipelineSpec, counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

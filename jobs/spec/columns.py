@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.schema.types import parse_columns
+from jobs.schema.types import inside, parse_columns, with_inside
 from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
@@ -73,14 +73,4 @@ def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
 
 def optional(field: pa.Field) -> pa.Field:
     """The field with itself and all that is nested in it optional."""
-    return pa.field(field.name, _optional_type(field.type), True)
-
-
-def _optional_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([optional(kind.field(n)) for n in range(kind.num_fields)])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _optional_type(kind.value_type), True))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, pa.field("value", _optional_type(kind.item_type), True))
-    return kind
+    return pa.field(field.name, with_inside(field.type, [optional(f) for f in inside(field.type)]), True)
