@@ -66,7 +66,11 @@ class ClickHouseDestination(Destination):
         present = tables.describe(self.shards[0].server, self.layout.path)
         return taken(present.types if present else {}, set(names).difference(self.table.column_types))
 
-    def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
+    def merge(
+        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    ) -> Merged | None:
+        if committed and batches[0].batch.revises is not None and self._others_lack(committed.batch_number):
+            return None
         began = time.monotonic()
         results = [merge(shard, context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
@@ -119,6 +123,16 @@ class ClickHouseDestination(Destination):
         del session
         if self.committed() is not None and self.spec.maintenance.clean_up.enabled:
             yield do("clean_up", self.name, self._clean_up)
+
+    def _others_lack(self, number: int) -> bool:
+        """Whether records of batches up to this one, which are looked for on all endpoints, may still come to others.
+
+        Nobody waits for them: what one endpoint leaves, the whole table gets once each has done what it can.
+        """
+        if self.endpoint is None or self.table.mode != "append":
+            return False
+        least = oldest(replace(self, endpoint=None).states())
+        return least is None or least.batch_number < number
 
     def _clean_up(self) -> Mapping[str, int]:
         if not self.layout.versioned:

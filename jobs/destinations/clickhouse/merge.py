@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
@@ -19,14 +18,11 @@ from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
-from jobs.time_limit import LOOK, raise_if_to_end
-from resources.errors import CommitFailed, ConfigurationError, LineageBroken, Unavailable
+from resources.errors import CommitFailed, ConfigurationError, LineageBroken
 from resources.spark import parallelism
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
-# For another endpoint to make some progress.
-_PATIENCE_SECONDS = 60
 
 
 def merge(
@@ -42,8 +38,6 @@ def merge(
     check_continues(shard.where, state, committed, batches, newer)
     if not newer:
         return Inserted()
-    if newer[0].batch.revises is not None and shard.table.mode == "append":
-        _wait_for_others(shard, state.batch_number if state else 0)
     present = shard.require_table()
     if lease is None or not lease.state:
         lease = _claim(shard, lease, present, newer)
@@ -51,27 +45,6 @@ def merge(
     inserted = advance_of(shard, Inserts(shard, context, present)).run(lease, steps)
     failpoint("merge.published")
     return inserted
-
-
-def _wait_for_others(shard: Shard, number: int) -> None:
-    """Waits until all endpoints have the batches up to this one, whose records are looked for there.
-
-    Raises:
-        Unavailable: an endpoint does not get there.
-    """
-    for other in shard.others:
-        seen, until = "", time.monotonic() + _PATIENCE_SECONDS
-        while (lease := other.store.lease() or Lease()).committed_number < number:
-            if lease.change != seen:
-                seen, until = lease.change, time.monotonic() + _PATIENCE_SECONDS
-            elif time.monotonic() > until:
-                raise Unavailable(
-                    f"it does not have batch {number} yet, whose records were read again",
-                    where=other.where,
-                    remedy="see in the run's log why it is behind; the next run goes on",
-                )
-            raise_if_to_end()
-            time.sleep(LOOK)
 
 
 def replay(shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Inserted:

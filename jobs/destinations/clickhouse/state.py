@@ -63,11 +63,6 @@ class Lease:
         return state_from_text(self.state) if self.state else None
 
     @property
-    def committed_number(self) -> int:
-        """The committed batch; 0 before the first."""
-        return self.committed.batch_number if self.committed else 0
-
-    @property
     def left_behind(self) -> bool:
         """A step was begun and not finished."""
         return self.batch > 0
