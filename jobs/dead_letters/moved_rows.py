@@ -26,6 +26,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from jobs.batch import LandedBatches
 from jobs.changes.columns import MOVE, REVISION, UNCHANGED
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
@@ -100,26 +101,27 @@ def _read_old_rows(
     """Reads the rows of the old keys into a view, from a table that can say what stood under them.
 
     It is read as it was before one of the batches `ends`, ascending, in which the old keys are deleted: merges go on
-    meanwhile. The rows have all that is not landed any more, and no reading again comes after them.
+    meanwhile. The rows have all that is not landed any more.
 
     Returns:
         The newest batch that the rows have; None: the landed changes alone have to say it. And whether all tables could
         be asked. One that cannot yet holds up no landing.
     """
-    landed, all_asked = pipeline.intermediate.landed().batches, True
-    least = max(landed[0].number - 1, *(b.number for b in landed if b.batch.revises is not None), 0)
+    landed, all_asked = pipeline.intermediate.landed(), True
+    least, awaited = least_batch(landed), last_reading_before(ends[-1], landed)
     for destination in filter(partial(_finds_all, pipeline.spec), pipeline.destinations()):
         try:
             state = destination.committed()
-            all_asked = all_asked and (state is None or state.batch_number >= least)
-            reader = destination.read(spark)
+            if state is None:
+                continue
+            has_all = state.batch_number >= awaited
+            all_asked = all_asked and has_all
             with spark_errors(destination.name):
-                for end in ends if state else ():
-                    if found := reader.rows_of(spark, keys, columns, end, least):
-                        found[0].createTempView(view)
-                        spark.catalog.cacheTable(view)
-                        spark.table(view).count()
-                        return found[1], True
+                if found := destination.read(spark).rows_of(spark, keys, columns, ends, least):
+                    found[0].createTempView(view)
+                    spark.catalog.cacheTable(view)
+                    spark.table(view).count()
+                    return found[1], has_all
         except Interrupted:
             raise
         except BatchmergeError as problem:
@@ -127,6 +129,20 @@ def _read_old_rows(
             spark.catalog.dropTempView(view)
             all_asked = False
     return None, all_asked
+
+
+def least_batch(landed: LandedBatches) -> int:
+    """The batch that a table's rows must have, so that they and the landed changes leave nothing out: retention has
+    removed what was before the first one, and of what was read again since it may have removed both readings."""
+    first = landed.batches[0].number
+    again = [b.number for b in landed.batches if b.batch.revises is not None and b.batch.revises < first]
+    return max(first - 1, *([] if landed.complete else again), 0)
+
+
+def last_reading_before(end: int, landed: LandedBatches) -> int:
+    """The last batch before this one that revises others. A table that lacks it comes to a state that says more; 0:
+    there is none."""
+    return max((b.number for b in landed.batches if b.batch.revises is not None and b.number < end), default=0)
 
 
 def _finds_all(spec: PipelineSpec, destination: Destination) -> bool:

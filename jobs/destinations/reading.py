@@ -86,16 +86,17 @@ class TableReader(ABC):
         yield spark.createDataFrame(pa.concat_tables(map(self.values.as_read, found)))
 
     def rows_of(
-        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: int, least: int
+        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: Sequence[int], least: int
     ) -> tuple[DataFrame, int] | None:
         """The rows of a few keys, as the table had them; only of kinds that find them (`Capabilities.finds_rows`).
 
         Args:
-            keys: the key columns, by their names in the table. columns: what is wanted besides the key.
-            before: the batch of which the rows have nothing. least: the batch that they have at least.
+            keys: the key columns, by their names in the table. columns: what is wanted besides the key; one that the
+                table had not got then is null.
+            before: batches, of one of which the rows have nothing: the first of them for which there are such rows.
+            least: the batch that they have at least.
 
         Returns:
-            The rows, and the newest batch that they have; None where the table has no such state any more, or had not
-            all of these columns then.
+            The rows, and the newest batch that they have; None where the table has no such state any more.
         """
         raise NotImplementedError

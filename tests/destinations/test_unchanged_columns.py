@@ -528,3 +528,30 @@ def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) ->
     assert rows[-2:] == [(5, None), (6, None)]
     if target.mode == "append":
         assert rows[:3] == [(1, "one"), (2, None), (3, None)]
+
+
+@FINDING
+def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
+    target: Target, new_story: MakeStory
+) -> None:
+    """Only the table knows the values, and it lacked a column then. Another row is read again before the insert."""
+    eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
+    story = debezium(new_story, maintenance=eager)
+    narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {"note": "string"}))
+    table, (delete, tombstone, insert) = story.table(target).under(narrow), moved(1, 2)
+    for record in change(1, "c", **ONE), change(9, "c", n=2**40):
+        narrow.tell(record)
+        table.engine.land()
+        table.merge()
+    list(maintain_landing(table.engine.pipeline))
+    table = table.under(wide)
+    wide.tell(delete, tombstone)
+    table.engine.land()
+    table.merge()
+    assert land_again(table.engine.pipeline)
+    table.merge()
+    assert (len(held(table)), [b.number for b in wide.engine.pipeline.intermediate.landed().batches]) == (1, [2, 3, 4])
+    wide.tell(insert)
+    table.engine.land()
+    table.merge()
+    assert (table.stale(), held(table)[2]) == (0, {"id": 2, **ONE, "n": 0})

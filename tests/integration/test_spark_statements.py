@@ -79,3 +79,37 @@ def test_row_without_a_batch_may_be_of_any_topic_of_its_name(mode: str, spark: S
     )
     found = spark.sql(text, args={"recreated_0": "t"}).select("__batch", "_offset").collect()
     assert [tuple(row) for row in found] == [(2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("again", "known"),
+    [
+        pytest.param("(2L, 0L, 9L, 7L)", "held", id="another record"),
+        pytest.param("(3L, 0L, 1L, 4L)", "held", id="the table has it"),
+        pytest.param("(5L, 0L, 1L, 7L)", "held", id="one that the table has not got at all"),
+        pytest.param("(3L, 0L, 1L, 7L)", None, id="a record of the key"),
+        pytest.param("(3L, 0L, 9L, 7L)", None, id="and it has another key now"),
+        pytest.param("(2L, 1L, 1L, 7L)", None, id="one that could not be read has the key"),
+    ],
+)
+def test_row_of_before_a_reading_again_says_nothing_of_its_key(
+    again: str, known: str | None, spark: SparkSession, view: View
+) -> None:
+    """The table has the batches up to 4; the changes leave the column as it is, and the delete is in batch 6."""
+    landed = view(
+        f"""SELECT batch AS `batchNumber`, at AS `i`, revision, named_struct('id', id) AS `key`,
+          named_struct('body', CAST(null AS STRING)) AS `value`, IF(batch = 6, 'delete', 'upsert') AS `op`,
+          array('body') AS `kept`, CAST(null AS STRUCT<kind: STRING>) AS `error`,
+          named_struct('topic', 't', 'partition', 0, 'offset', 10 * batch + at) AS `kafka`
+        FROM VALUES (2L, 0L, 9L, null), (3L, 0L, 1L, null), (5L, 0L, 1L, null), (6L, 0L, 1L, null), {again}
+        AS r(batch, at, id, revision)"""
+    )
+    moved = view(
+        """SELECT 8L AS `batch`, 0L AS `i`, named_struct('id', 1L) AS `old_key`,
+          named_struct('batchNumber', 6L, 'i', 0L) AS `end`, named_struct('topic', 't', 'partition', 0) AS `end_at`"""
+    )
+    held = view("SELECT 1L AS `id`, 'held' AS `body`")
+    arguments: dict[str, Any] = {"columns": ["body"], "keys": ["id"], "held": held, "held_at": 4}
+    text = render("spark", "values_of_moved_rows", moved=moved, table=landed, revised=True, **arguments)
+    found = spark.sql(text, args={"moved_kind": "moved", "kept_0": "body"}).select("earlier.body").collect()
+    assert [row["body"] for row in found] == ([known] if known else [])

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -58,15 +60,24 @@ class IcebergReader(TableReader):
         yield reshaped(found, self.values.as_read, self.values.schema) if self.values.compared_in_python else found
 
     def rows_of(
-        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: int, least: int
+        self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: Sequence[int], least: int
     ) -> tuple[DataFrame, int] | None:
-        table, wanted = self._catalog.require(self._table.table), [*keys.columns, *columns]
-        found = snapshot_before(table, self._pipeline, self._table.branch, before)
-        if found is None or found[1] < least:
+        table = self._catalog.require(self._table.table)
+        for batch in before:
+            found = snapshot_before(table, self._pipeline, self._table.branch, batch)
+            if found and found[1] >= least:
+                break
+        else:
             return None
-        (snapshot, batch), path = found, (self._catalog.name, *self._table.table.split("."))
-        schema = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
-        if not set(wanted) <= {field.name for field in schema.fields}:
-            return None
-        rows = spark.sql(render("spark", "rows_at", table=path, columns=wanted, snapshot=snapshot.snapshot_id))
-        return rows.join(F.broadcast(keys), keys.columns, "left_semi"), batch
+        snapshot, newest = found
+        path, wanted = (self._catalog.name, *self._table.table.split(".")), names_at(table, snapshot)
+        named = [(name, wanted.get(name.lower())) for name in (*keys.columns, *columns)]
+        rows = spark.sql(render("spark", "rows_at", table=path, columns=named, snapshot=snapshot.snapshot_id))
+        return rows.join(F.broadcast(keys), keys.columns, "left_semi"), newest
+
+
+def names_at(table: Table, snapshot: Snapshot) -> dict[str, str]:
+    """Of the table's columns, in lower case, the names that they had at a snapshot."""
+    then = table.schema() if snapshot.schema_id is None else table.schemas()[snapshot.schema_id]
+    names = {field.field_id: field.name for field in then.fields}
+    return {field.name.lower(): names[field.field_id] for field in table.schema().fields if field.field_id in names}

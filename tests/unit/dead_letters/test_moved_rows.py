@@ -1,4 +1,7 @@
-"""Which batches are searched for rows with a new key: only where something has come that these wait for."""
+"""Which batches are searched for rows with a new key: only where something has come that these wait for.
+
+And which state of a table can say what stood under an old key, though records were read again meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.batch import LandedBatch, Moves
+from jobs.batch import LandedBatch, LandedBatches, Moves
 from jobs.dead_letters.landing_moved_rows import Search
+from jobs.dead_letters.moved_rows import last_reading_before, least_batch
 from tests.kit.batches import landed
 
 
@@ -52,3 +56,29 @@ def test_reading_again_waits_where_its_records_are() -> None:
 def test_what_waits_after_a_search(before: int | None, first: int, waiting: list[int], after: int | None) -> None:
     known = batches(WAITS, WAITS, WAITS)
     assert Search("c1", before).after(known, first, waiting) == Search("c3", after)
+
+
+def known(first: int, last: int, **again: int) -> LandedBatches:
+    """These batches, of which some revise others: `b7=3` the batch 7 those from 3 on."""
+    revises = {int(name.removeprefix("b")): of for name, of in again.items()}
+    return LandedBatches([landed(n, revises=revises.get(n)) for n in range(first, last + 1)], complete=first == 1)
+
+
+@pytest.mark.parametrize(
+    ("batches", "least"),
+    [
+        pytest.param(known(1, 9), 0, id="all is landed"),
+        pytest.param(known(4, 9), 3, id="what is not landed any more"),
+        pytest.param(known(4, 9, b7=4), 3, id="a reading again is landed, too"),
+        pytest.param(known(4, 9, b6=3, b7=4), 6, id="one of a batch that is removed, and may be removed, too"),
+        pytest.param(known(4, 9, b8=0), 8, id="a replay from Kafka, of which the same is true"),
+        pytest.param(known(1, 9, b8=0), 0, id="nothing is removed"),
+    ],
+)
+def test_batch_that_old_rows_have_at_least(batches: LandedBatches, least: int) -> None:
+    assert least_batch(batches) == least
+
+
+def test_table_that_is_to_get_a_reading_again_is_asked_once_more() -> None:
+    """Not where it gets the delete first."""
+    assert [last_reading_before(end, known(1, 9, b4=2, b7=4)) for end in (4, 5, 7, 8)] == [0, 4, 4, 7]

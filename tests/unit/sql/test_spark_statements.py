@@ -148,7 +148,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
     ("row_delta", {**DELTA, "mode": "delete", "named": True}),
     ("row_delta", {**DELTA, "target": None, "unchanged": ["delay`s"]}),
-    ("rows_at", {"table": LANDED, "columns": ["id", "it's `q`"], "snapshot": 7}),
+    ("rows_at", {"table": LANDED, "columns": [("id", "ID"), ("it's `q`", None)], "snapshot": 7}),
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
     (
         "stale_keys",
