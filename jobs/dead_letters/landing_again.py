@@ -72,14 +72,14 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
         schema = arrow_schema(table)
         with (
-            with_earlier_values(pipeline, spark, dead_letters, schema) as (known, all_asked),
-            redecode(pipeline, spark, known, committed, schema, names) as redecoded,
+            with_earlier_values(pipeline, spark, dead_letters, schema) as known,
+            redecode(pipeline, spark, known.dead_letters, committed, schema, names) as redecoded,
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 write = _Rows(dead_letters, batch, redecoded).write
                 place.revise(batch, committed, Attempt, write, pipeline.run_properties)
-    return replace(redecoded, all_asked=all_asked)
+    return replace(redecoded, lacks_deletes=known.lacks_deletes, all_asked=known.all_asked)
 
 
 def _dead_letters(

@@ -49,12 +49,26 @@ _PLACE = ("batch", "i")
 _LOG = logging.getLogger("batchmerge")
 
 
+@dataclass(frozen=True)
+class WithEarlier:
+    """Dead letters with what is known about those of rows that were moved.
+
+    Attributes:
+        dead_letters: with the values of before (`EARLIER`), where all are known of any.
+        lacks_deletes: the delete that belongs to one of them is not landed yet.
+        all_asked: False: a table that may know the values could not be read, or comes to know more.
+    """
+
+    dead_letters: DataFrame
+    lacks_deletes: bool = False
+    all_asked: bool = True
+
+
 @contextmanager
 def with_earlier_values(
     pipeline: Pipeline, spark: SparkSession, dead_letters: DataFrame, schema: pa.Schema
-) -> Iterator[tuple[DataFrame, bool]]:
-    """The dead letters, those of rows that were moved with the values of before (`EARLIER`) where all are known; and
-    whether all tables that may know them could be read.
+) -> Iterator[WithEarlier]:
+    """The dead letters with the values of before, as far as these are known.
 
     Args:
         spark: reaches the tables, too.
@@ -64,20 +78,22 @@ def with_earlier_values(
     columns = _columns(pipeline.spec, schema)
     moved = dead_letters.where(F.col("kind") == MOVED)
     if not columns or moved.isEmpty():
-        yield dead_letters, True
+        yield WithEarlier(dead_letters)
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
     with own_views(spark, "moved_rows", "old_deletes", "old_rows", "earlier_values") as (rows, deletes, held, earlier):
         moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
+        spark.catalog.cacheTable(rows)
         landed = {"table": pipeline.intermediate.path, "revised": REVISION.name in schema.names}
         spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
         spark.catalog.cacheTable(deletes)
-        ends = sorted(row[0] for row in spark.table(deletes).select("end.batchNumber").distinct().collect())
+        ends = {row[0]: row[1] for row in spark.table(deletes).groupBy("end.batchNumber").count().collect()}
+        lacks_deletes = sum(ends.values()) < spark.table(rows).count()
         if not ends:
-            yield dead_letters, True
+            yield WithEarlier(dead_letters, lacks_deletes)
             return
         keys = spark.table(deletes).select("old_key.*").distinct()
-        held_at, all_asked = _read_old_rows(pipeline, spark, keys, columns, ends, held)
+        held_at, all_asked = _read_old_rows(pipeline, spark, keys, columns, sorted(ends), held)
         text = render(
             "spark",
             "values_of_moved_rows",
@@ -92,7 +108,7 @@ def with_earlier_values(
         spark.catalog.cacheTable(earlier)
         if spark.table(earlier).count():
             dead_letters = dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left")
-        yield dead_letters, all_asked
+        yield WithEarlier(dead_letters, lacks_deletes, all_asked)
 
 
 def _read_old_rows(

@@ -67,7 +67,7 @@ class Redecoded:
         stay: the first of those that are still bad, with their error of now.
         brought: the names of tables, each with its rank among them, and the columns of these.
         waiting: how many of each batch are rows with a new key whose values are still not known.
-        all_asked: False: a table that may know them could not be read.
+        lacks_deletes, all_asked: of these, as `jobs.dead_letters.moved_rows` has found them.
     """
 
     rows: DataFrame
@@ -77,13 +77,20 @@ class Redecoded:
     stay: list[DeadLetter]
     brought: TaskReport = field(default_factory=TaskReport)
     waiting: Counter[int] = field(default_factory=Counter)
+    lacks_deletes: bool = False
     all_asked: bool = True
 
     def after(self, next_: Redecoded) -> Redecoded:
         """This, and what became of the rows with a new key that stayed."""
         stay = [*(letter for letter in self.stay if letter.kind != MOVED), *next_.stay]
-        recovered, all_asked = self.recovered + next_.recovered, self.all_asked and next_.all_asked
-        return replace(self, recovered=recovered, stay=stay, waiting=next_.waiting, all_asked=all_asked)
+        return replace(
+            self,
+            recovered=self.recovered + next_.recovered,
+            stay=stay,
+            waiting=next_.waiting,
+            lacks_deletes=next_.lacks_deletes,
+            all_asked=next_.all_asked,
+        )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ def batches(*moves: tuple[int, int], first: int = 1) -> list[LandedBatch]:
     return [replace(landed(first + n), moves=Moves(*found)) for n, found in enumerate(moves)]
 
 
+NOW = 1_000
 NOTHING, LEFT, WAITS = (0, 0), (1, 0), (0, 1)
 
 
@@ -37,16 +38,22 @@ NOTHING, LEFT, WAITS = (0, 0), (1, 0), (0, 1)
         pytest.param(Search("c2", 1), batches(WAITS, WAITS, (1, 1)), (1, 3), id="an old one and a new one"),
         pytest.param(Search("c2", 1), batches(LEFT, first=5), None, id="what waits is of batches that are removed"),
         pytest.param(Search("c9", 1), batches(WAITS, NOTHING), (1, 2), id="the search was of batches rolled back"),
+        pytest.param(Search("c2", None, 2, NOW, NOW), batches(NOTHING, WAITS), (2, 2), id="no table could be asked"),
+        pytest.param(Search("c2", None, 2, 1, NOW + 1), batches(NOTHING, WAITS), None, id="nor a moment ago"),
+        pytest.param(Search("c1", None, 1, 1, NOW + 1), batches(WAITS, WAITS), (2, 2), id="a new one is looked for"),
+        pytest.param(
+            Search("c2", None, 2, NOW + 60, NOW + 90), batches(NOTHING, WAITS), (2, 2), id="a clock went back"
+        ),
     ],
 )
 def test_batches_to_search(last: Search, known: list[LandedBatch], wanted: tuple[int, int] | None) -> None:
-    assert last.next(known) == wanted
+    assert last.next(known, NOW) == wanted
 
 
 def test_reading_again_waits_where_its_records_are() -> None:
     known = batches(NOTHING, NOTHING, WAITS, first=4)
     known[-1] = replace(known[-1], batch=replace(known[-1].batch, revises=0))
-    assert Search("c5").next(known) == (4, 6)
+    assert Search("c5").next(known, NOW) == (4, 6)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,35 @@ def test_reading_again_waits_where_its_records_are() -> None:
 )
 def test_what_waits_after_a_search(before: int | None, first: int, waiting: list[int], after: int | None) -> None:
     known = batches(WAITS, WAITS, WAITS)
-    assert Search("c1", before).after(known, first, waiting) == Search("c3", after)
+    found = Search("c1", before).after(known, first, NOW, waiting)
+    assert (found.newest, found.waiting, found.unasked) == ("c3", after, None)
+
+
+def test_what_waits_goes_with_its_batch() -> None:
+    """It is not known then which other rows wait: once these were searched it is."""
+    known = batches(WAITS, WAITS, LEFT, first=5)
+    last = Search("c6", 2).after(known, 7, NOW)
+    assert last.waiting == 5
+    assert last.after(known, 5, NOW).waiting is None
+
+
+def test_table_that_cannot_be_asked_is_asked_less_and_less_often() -> None:
+    known, last, now = batches(WAITS), Search(), NOW
+    waits = []
+    for _ in range(9):
+        last = last.after(known, 1, now, unasked=[1])
+        waits.append(last.again - now)
+        now = last.again + 5
+        assert last.next(known, now) == (1, 1)
+    assert waits == [0, 5, 15, 35, 75, 155, 315, 600, 600]
+    done = last.after(known, 1, now)
+    assert (done.unasked, done.next(known, now)) == (None, None)
+    assert done.after(known, 1, now, unasked=[1]).again == now
+
+
+def test_new_rows_that_are_found_put_nothing_off() -> None:
+    last = Search("c2", None, 1, NOW - 60, NOW + 60)
+    assert last.after(batches(WAITS, WAITS, WAITS), 3, NOW) == replace(last, newest="c3")
 
 
 def known(first: int, last: int, **again: int) -> LandedBatches:
