@@ -53,9 +53,12 @@ def targets(*modes: str, can: str = "", cannot: str = "") -> list[Target]:
 
 
 def on_targets(*modes: str, can: str = "", cannot: str = "", always: str = "") -> pytest.MarkDecorator:
-    """Runs a test on these `targets`; `make test` only on those whose mode is named in `always`, if one is."""
-    found = targets(*modes, can=can, cannot=cannot)
-    wanted = [t if not always or t.mode in always.split() else pytest.param(t, marks=pytest.mark.slow) for t in found]
+    """Runs a test on these `targets`; `make test` only on those that `always` names, by mode or whole, if it does."""
+    named = always.split()
+    wanted = [
+        t if not named or t.mode in named or str(t) in named else pytest.param(t, marks=pytest.mark.slow)
+        for t in targets(*modes, can=can, cannot=cannot)
+    ]
     return pytest.mark.parametrize("target", wanted, ids=str)
 
 
