@@ -26,6 +26,7 @@ from resources.local import stack as local_stack
 from resources.local.service import Lake
 from tests.kit.engine import session
 from tests.kit.examples import SEED
+from tests.kit.rest_catalog import rest_connections
 
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
@@ -135,6 +136,13 @@ def _topics(connections: Connections) -> Iterator[Callable[..., str]]:
     for pending in client.delete_topics(made).values() if made else ():
         if (problem := pending.exception(timeout=30)) and "UNKNOWN_TOPIC" not in str(problem):
             raise problem
+
+
+@pytest.fixture(scope="module")
+def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A connections file like the stack's, but the lake is a REST catalog, which commits several tables at once."""
+    with rest_connections(stack / "connections.yaml", tmp_path_factory.mktemp("rest")) as file:
+        yield file
 
 
 def _skip_unavailable(name: str) -> None:

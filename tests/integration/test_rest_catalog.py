@@ -19,18 +19,10 @@ from tests.kit import model
 from tests.kit.engine import Engine, catalog, session
 from tests.kit.flow import Flow, rows
 from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, put, random_changes
-from tests.kit.rest_catalog import rest_connections
 from tests.orchestration.launching import advance
 
 MODES = ["append", "upsert_delete"]
 TOGETHER: dict[str, object] = {"commit": "together", "control": {"enabled": False}}
-
-
-@pytest.fixture(scope="module")
-def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A connections file like the stack's, but the lake is a REST catalog."""
-    with rest_connections(stack / "connections.yaml", tmp_path_factory.mktemp("rest")) as file:
-        yield file
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A pipeline whose run stays (`interval`), under a daemon of its own."""
+"""Pipelines whose runs stay (`interval`), under a daemon of their own."""
 
 from __future__ import annotations
 
@@ -59,9 +59,19 @@ class Resident:
 def resident(
     folder: Path, connections: Path, name: str, document: Mapping[str, object], **environment: str
 ) -> Iterator[Resident]:
-    """The daemon runs until the end, on this pipeline file and with this connections file."""
+    """The only one of a daemon's."""
+    with residents(folder, connections, {name: document}, **environment) as found:
+        yield found[name]
+
+
+@contextmanager
+def residents(
+    folder: Path, connections: Path, documents: Mapping[str, Mapping[str, object]], **environment: str
+) -> Iterator[dict[str, Resident]]:
+    """By name. The daemon runs until the end, on these pipeline files and with this connections file."""
     home, log = folder / "dagster", folder / "log"
-    specs.write(folder / "pipelines", name, document)
+    for name, document in documents.items():
+        specs.write(folder / "pipelines", name, document)
     home.mkdir()
     (home / "dagster.yaml").write_text(SETTINGS.read_text())
     variables = {
@@ -75,4 +85,4 @@ def resident(
         dg.DagsterInstance.from_config(str(home)) as instance,
         running(command, free_port(()), variables, log) as page,
     ):
-        yield Resident(name, instance, log, page)
+        yield {name: Resident(name, instance, log, page) for name in documents}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,14 @@ def silent_server() -> Iterator[str]:
 @pytest.fixture
 def lineage(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
     """The events that a receiver of OpenLineage gets, as long as the test runs."""
+    with lineage_receiver() as (address, received):
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
+        yield received
+
+
+@contextmanager
+def lineage_receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Its address, and the events that it gets."""
     received: list[dict[str, Any]] = []
 
     class Receiver(Handler):
@@ -39,5 +48,4 @@ def lineage(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
             self.answer(201)
 
     with serving(Receiver) as address:
-        monkeypatch.setenv("OPENLINEAGE_URL", address)
-        yield received
+        yield address, received

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +22,6 @@ from tests.kit.flow import Flow, rows
 from tests.kit.model import Row, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
 from tests.kit.resident import resident
-from tests.kit.rest_catalog import rest_connections
-
-
-@pytest.fixture(scope="module")
-def rest_file(stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A connections file whose lake commits several tables at once."""
-    with rest_connections(stack / "connections.yaml", tmp_path_factory.mktemp("rest")) as file:
-        yield file
 
 
 @dataclass
