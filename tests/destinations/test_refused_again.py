@@ -8,42 +8,21 @@ from jobs.dead_letters.refused import retry_refused
 from jobs.maintenance.run import maintain_landing
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
-from tests.kit.kind import KindUnderTest
-from tests.kit.records import COLUMNS, Record
-from tests.kit.story import Story, TableUnderTest, Target, targets
-
-UNFIT = [target for target in targets("append", "upsert", "upsert_delete") if target.kind.unrepresentable]
-# One mode of each kind, not the same one: each of these tests reads its records again several times.
-ALWAYS = {(target.kind.name, "append" if target.kind.name == "clickhouse" else "upsert") for target in UNFIT}
-every_unfit_target = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(
-            target, id=str(target), marks=[pytest.mark.slow] if (target.kind.name, target.mode) not in ALWAYS else []
-        )
-        for target in UNFIT
-    ],
-)
+from tests.kit.records import put
+from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
 
-def odd(kind: KindUnderTest, key: int, name: str) -> Record:
-    """A record that a table of this kind refuses."""
-    assert kind.unrepresentable
-    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", "odd": kind.unrepresentable[1]})
-
-
-def even(key: int, name: str) -> Record:
-    return Record(0, key, {"id": key, "name": name, "amount": 1.0, "op": "u", "odd": None})
+def on_refusing_targets(always: str) -> pytest.MarkDecorator:
+    return on_targets("append", "upsert", "upsert_delete", can="refuses", always=always)
 
 
 def refused(target: Target, new_story: MakeStory, **parts: object) -> TableUnderTest:
     """Key 1 has an older row, key 2 has none; key 3 has a newer one than what is refused."""
-    assert target.kind.unrepresentable
-    story = new_story(columns={**COLUMNS, "odd": target.kind.unrepresentable[0]}, **parts)
+    kind, story = target.kind, new_story(columns=target.kind.odd_columns, **parts)
     table = story.table(target)
-    story.tell(even(1, "old"), odd(target.kind, 3, "odd"))
+    story.tell(put(1, "old", odd=None), kind.odd(3))
     story.land()
-    story.tell(odd(target.kind, 1, "odd"), odd(target.kind, 2, "odd"), even(3, "new"))
+    story.tell(kind.odd(1), kind.odd(2), put(3, "new", odd=None))
     story.land()
     table.merge()
     assert table.destination.refused() == {1: 1, 2: 2}
@@ -61,12 +40,7 @@ def mending(table: TableUnderTest) -> Story:
     """The story with a transform after which everything fits."""
     story, kind = table.story, table.target.kind
     transform = f"select * except (odd), {kind.fitting} as odd from records"
-    return story.reading({**COLUMNS, "odd": _type(kind)}, transform=transform)
-
-
-def _type(kind: KindUnderTest) -> str:
-    assert kind.unrepresentable
-    return kind.unrepresentable[0]
+    return story.reading(kind.odd_columns, transform=transform)
 
 
 def rows(table: TableUnderTest) -> list[tuple[object, ...]]:
@@ -80,7 +54,7 @@ def assert_all_is_there(table: TableUnderTest) -> None:
     assert (table.destination.refused(), table.verify().wrong, table.stale()) == ({}, [], 0)
 
 
-@every_unfit_target
+@on_refusing_targets(always="clickhouse-append")
 def test_rows_that_are_refused_again_keep_one_letter_until_they_are_mended(
     target: Target, new_story: MakeStory
 ) -> None:
@@ -99,7 +73,8 @@ def test_rows_that_are_refused_again_keep_one_letter_until_they_are_mended(
     assert_all_is_there(mended)
 
 
-@every_unfit_target
+# One mode of each kind, not the same one: each of these tests reads its records again several times.
+@on_refusing_targets(always="clickhouse-append bigquery-upsert")
 def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_replayed(
     target: Target, new_story: MakeStory
 ) -> None:
@@ -112,13 +87,11 @@ def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_rep
         assert_all_is_there(table)
 
 
-@every_unfit_target
+@on_refusing_targets(always="clickhouse-append")
 def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_story: MakeStory) -> None:
     table = refused(target, new_story)
     before = rows(table)
-    story = table.story.reading(
-        {**COLUMNS, "odd": _type(target.kind)}, transform="select * from records where name <> 'odd'"
-    )
+    story = table.story.reading(target.kind.odd_columns, transform="select * from records where name <> 'odd'")
     table = table.under(story)
     read_again(table)
     mended = table.under(story, **target.kind.mended)
@@ -127,11 +100,11 @@ def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_stor
         assert mended.replay(1, 3)
 
 
-@every_unfit_target
+@on_refusing_targets(always="clickhouse-append")
 def test_letters_of_removed_batches_end_when_their_records_are_read_again(target: Target, new_story: MakeStory) -> None:
     eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
     table = refused(target, new_story, maintenance=eager)
-    table.story.tell(even(4, "newest"), odd(target.kind, 5, "odd"))
+    table.story.tell(put(4, "newest", odd=None), target.kind.odd(5))
     table.story.land()
     table.merge()
     assert [str(done) for done in maintain_landing(table.engine.pipeline) if done.problem] == []

@@ -12,6 +12,7 @@ from jobs.destinations.registry import kinds
 from jobs.spec.tables import Mode
 from resources.connections import Connections
 from tests.kit.model import Row
+from tests.kit.records import COLUMNS, Record, put
 
 USUAL = ("id", "name", "amount")
 
@@ -69,6 +70,17 @@ class KindUnderTest:
     def modes(self) -> list[Mode]:
         """Those that it has."""
         return [mode for mode in get_args(Mode) if mode in self.capabilities.modes]
+
+    @property
+    def odd_columns(self) -> dict[str, str]:
+        """The usual ones, and `odd`, of which it cannot hold all that is landed."""
+        assert self.unrepresentable
+        return {**COLUMNS, "odd": self.unrepresentable[0]}
+
+    def odd(self, key: int) -> Record:
+        """A record that a table with these columns refuses."""
+        assert self.unrepresentable
+        return put(key, "odd", odd=self.unrepresentable[1])
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
         """What a query finds in these columns, in any order."""
