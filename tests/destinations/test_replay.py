@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 
 from jobs.dead_letters.listing import list_dead_letters
@@ -12,6 +13,8 @@ from jobs.replay.landed import replay_window
 from resources.errors import ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
+from tests.kit.engine import catalog
+from tests.kit.kinds import KINDS
 from tests.kit.records import COLUMNS, Record, random_changes
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, asked_for, on_targets
 
@@ -147,9 +150,30 @@ def test_records_from_before_the_start_are_read_from_kafka(target: Target, late:
     for window in [(1, 9), (3, 3)]:
         assert table.replay(*window), "changes nothing"
         assert table.rows() == expected
+    verdict = table.verify()
+    assert (verdict.wrong, verdict.rows, verdict.beside) == ([], len(expected), 0)
     table.remove(below=6)
     assert table.replay(1, 3)
     assert table.rows() == expected
+
+
+# One comparison for all kinds.
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (Target(KINDS["iceberg"], "append"), "1 rows that no landed change explains"),
+        (Target(KINDS["iceberg"], "upsert_delete"), "1 rows that landed changes have deleted"),
+    ],
+    ids=["append", "upsert_delete"],
+)
+def test_row_in_the_place_of_a_delete_is_found(target: Target, says: str, late: Tables) -> None:
+    table = late[str(target)]
+    table.merge()
+    found = catalog(table.engine.connections).require(table.name)
+    place = {"_topic": table.engine.flow.topic, "__partition": 1, "_offset": 2}
+    row = {"id": 3, "name": "theirs", "amount": 3.0, **place}
+    found.append(pa.Table.from_pylist([row], found.schema().as_arrow()))
+    assert table.verify().wrong == [says]
 
 
 WIDE = {**COLUMNS, "amount": "long"}

@@ -1,9 +1,8 @@
-"""The verification of what is hard to compare: nested columns, named types, replays from Kafka, demanded filters."""
+"""The verification of what is hard to compare: nested columns, named types, demanded filters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -16,7 +15,7 @@ from tests.kit.bigquery import service
 from tests.kit.clickhouse import servers
 from tests.kit.flow import Flow
 from tests.kit.records import KEY, Record, bootstrap, produce
-from tests.orchestration.launching import advance, definitions
+from tests.orchestration.launching import advance
 
 Topic = Callable[..., str]
 
@@ -112,49 +111,6 @@ def test_nested_columns_and_named_types(connections: Connections, topic: Topic, 
         "clickhouse": [f"column {c} differs in 1 rows" for c in ("tags", "amount", "code")],
         "bigquery": ["column tags differs in 1 rows", "column code differs in 1 rows"],
     }
-
-
-@pytest.mark.usefixtures("clickhouse", "bigquery")
-@pytest.mark.parametrize("mode", ["upsert_delete", pytest.param("append", marks=pytest.mark.slow)])
-def test_rows_that_a_replay_brought_from_kafka_are_compared_as_landed_ones(
-    mode: str, connections: Connections, topic: Topic, instance: dg.DagsterInstance
-) -> None:
-    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    long_ago = now - timedelta(hours=5)
-    flow = Flow(topic(), [])
-    table = {"table": f"tests.{flow.name}", "mode": mode, "metadata_columns": ["topic", "partition", "offset"]}
-    flow.overrides |= {"tables": [{"kind": k, **table} for k in KINDS], "retry": {"max_retries": 0}}
-    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
-    rows = [Record(0, n, {"id": n, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(8)]
-    produce(bootstrap(connections), flow.topic, rows[:5], timestamp=int(long_ago.timestamp() * 1000))
-    assert advance(instance, flow).success
-    produce(bootstrap(connections), flow.topic, [*rows[5:], Record(0, 7, None)])
-    assert advance(instance, flow).success
-    landed = 2 if mode == "upsert_delete" else 3
-    assert {kind: v.rows for kind, v in _verdicts(flow, connections).items()} == dict.fromkeys(KINDS, landed)
-
-    hour = long_ago.strftime("%Y-%m-%d-%H:00")
-    job = definitions(flow).resolve_job_def(flow.name)
-    assert job.execute_in_process(instance=instance, partition_key=hour, tags={"dagster/backfill": "b"}).success
-
-    found = _verdicts(flow, connections)
-    landed += 5
-    assert {kind: (v.wrong, v.rows, v.beside) for kind, v in found.items()} == dict.fromkeys(KINDS, ([], landed, 0))
-
-    # They are looked after like all others: a landed row that is gone, one that was deleted, one that nobody sent.
-    lake = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(f"tests.{flow.name}")
-    lake.delete("id >= 1 and id <= 6")
-    text = f"INSERT INTO `tests.{flow.name}` (id, name, amount, _topic, __partition, _offset) "
-    text += f"SELECT 7, 'n', 1.0, '{flow.topic}', 0, 8"
-    service(connections).change(text, {}, "test")
-    wrong = _wrong(flow, connections)
-    assert wrong["clickhouse"] == []
-    if mode == "append":
-        assert wrong["iceberg"] == [f"2 rows, landed changes make {landed}"]
-        assert wrong["bigquery"] == ["1 rows that no landed change explains"]
-    else:
-        assert wrong["iceberg"] == [f"1 rows, landed changes make {landed}"]
-        assert wrong["bigquery"] == ["1 rows that landed changes have deleted"]
 
 
 @pytest.mark.usefixtures("bigquery")
