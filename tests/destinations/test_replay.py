@@ -236,7 +236,7 @@ def left_out(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     return tables
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="iceberg-append upsert_delete")
 def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, left_out: Tables) -> None:
     table = left_out[str(target)]
     assert table.merge()
