@@ -31,13 +31,22 @@ COORDINATES = ["topic", "partition", "offset"]
 
 @dataclass(frozen=True)
 class Target:
-    """A kind and one of the modes that it has."""
+    """A kind and one of the modes that it has.
+
+    Attributes:
+        way: in which of the kind's `ways` a merge is made.
+    """
 
     kind: KindUnderTest
     mode: str
+    way: int = 0
 
     def __str__(self) -> str:
-        return f"{self.kind.name}-{self.mode}"
+        return "-".join([self.kind.name, self.mode, *map(str, self.options.values())])
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        return self.kind.ways[self.way]
 
 
 def targets(*modes: str, can: str = "", cannot: str = "") -> list[Target]:
@@ -52,14 +61,20 @@ def targets(*modes: str, can: str = "", cannot: str = "") -> list[Target]:
     ]
 
 
-def on_targets(*modes: str, can: str = "", cannot: str = "", always: str = "") -> pytest.MarkDecorator:
-    """Runs a test on these `targets`; `make test` only on those that `always` names, by mode or whole, if it does."""
-    named = always.split()
-    wanted = [
-        t if not named or t.mode in named or str(t) in named else pytest.param(t, marks=pytest.mark.slow)
-        for t in targets(*modes, can=can, cannot=cannot)
-    ]
-    return pytest.mark.parametrize("target", wanted, ids=str)
+def on_targets(
+    *modes: str, can: str = "", cannot: str = "", always: str = "", ways: bool = False
+) -> pytest.MarkDecorator:
+    """Runs a test on these `targets`, with `ways` in all their ways.
+
+    Args:
+        always: `make test` runs it only on those that are named here, by mode or whole, if any are; and never in
+            another way than the usual one.
+    """
+    found, named = targets(*modes, can=can, cannot=cannot), always.split()
+    usual = [t for t in found if not named or t.mode in named or str(t) in named]
+    wanted = [Target(t.kind, t.mode, way) for t in found for way in range(len(t.kind.ways) if ways else 1)]
+    marked = [t if t in usual else pytest.param(t, marks=pytest.mark.slow) for t in wanted]
+    return pytest.mark.parametrize("target", marked, ids=list(map(str, wanted)))
 
 
 def asked_for(request: pytest.FixtureRequest, fixture: str) -> list[Target]:
@@ -145,7 +160,13 @@ class TableUnderTest:
     def entry(self) -> dict[str, object]:
         """Its entry in the pipeline file."""
         of = {"kind": self.target.kind.name, "table": self.name, "mode": self.target.mode}
-        return {**of, "metadata_columns": COORDINATES, **self.target.kind.options, **self.options}
+        return {
+            **of,
+            "metadata_columns": COORDINATES,
+            **self.target.kind.options,
+            **self.target.options,
+            **self.options,
+        }
 
     def under(self, story: Story, **options: object) -> TableUnderTest:
         """The same table in another version of the pipeline file."""
