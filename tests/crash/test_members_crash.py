@@ -14,11 +14,11 @@ import pytest
 
 from jobs import failpoints
 from jobs.connections_file import load_connections
-from jobs.destinations.registry import kinds
 from jobs.members import Members
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections
 from tests.kit import model
+from tests.kit.crash_log import RUN, merge_points
 from tests.kit.events import check_all_published, effective, events
 from tests.kit.kinds import KINDS, runnable
 from tests.kit.model import Row
@@ -27,7 +27,6 @@ from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_c
 
 pytestmark = pytest.mark.crash
 
-RUN = ("run", "--until-caught-up")
 TABLES = ("orders", "items", "clients")
 MODE = "upsert_delete"
 SHOWN = [kind for kind in ("iceberg", "clickhouse", "bigquery") if runnable(KINDS[kind])]
@@ -119,14 +118,16 @@ def test_killed_landing(point: str, shop: Shop) -> None:
     shop.finish(point)
 
 
-@pytest.mark.parametrize("kind", SHOWN)
-def test_killed_merges(kind: str, shop: Shop) -> None:
-    """When two of the kind's tables stand at a boundary, or have passed it."""
-    for point in kinds()[kind].failpoints or failpoints.MERGE[1:]:
-        if point != "clickhouse.taken_over":  # reached by the run after that which holds a lease
-            shop.grow()
-            shop.project.kill(point, 2, *RUN, shop.name)
-    shop.finish(kind)
+@pytest.mark.parametrize(
+    ("kind", "point"),
+    # The last one is reached only by the run after that which holds a lease.
+    [(kind, point) for kind in SHOWN for point in merge_points(kind)[1:] if point != "clickhouse.taken_over"],
+)
+def test_killed_merges(kind: str, point: str, shop: Shop) -> None:
+    """When two of the kind's tables stand there, or have passed."""
+    shop.grow()
+    shop.project.kill(point, 2, *RUN, shop.name)
+    shop.finish(f"{kind} {point}")
 
 
 @pytest.mark.parametrize("point", failpoints.EVENTS)
