@@ -144,31 +144,29 @@ def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
 ) -> None:
     connections = sharded(0, 1, 2)
     known = connections.get("clickhouse", ClickHouseConnection)
-    flow = clickhouse_flow(topic(partitions=2), MODES, max_records=150, shard_by=["id"])
-    records = random_changes(14, 300, 60, 2)
+    flow = clickhouse_flow(topic(partitions=2), ["append"], max_records=150, shard_by=["id"])
+    name, records = flow.table("append"), random_changes(14, 300, 60, 2)
     with wire_to(known.endpoints[1]) as (wire, address):
         through = [known.endpoints[0], address, known.endpoints[2]]
         wired = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through}))
         pipeline = flow.pipeline(wired, spark)
         produce(bootstrap(connections), flow.topic, records[:150])
         list(protocol.land(pipeline, 0))
-        before = {mode: _merged(pipeline, flow.table(mode)) for mode in MODES}
+        before = _merged(pipeline, name)
         produce(bootstrap(connections), flow.topic, records[150:])
         list(protocol.land(pipeline, 0))
         wire.cut()
-        for mode in MODES:
-            with pytest.raises(Unavailable, match=address):
-                protocol.merge(pipeline, pipeline.destination(flow.table(mode)))
-            newest = pipeline.intermediate.landed().batches[-1].batch.commit_id
-            assert pipeline.destination(flow.table(mode)).lacks(newest)
+        with pytest.raises(Unavailable, match=address):
+            protocol.merge(pipeline, pipeline.destination(name))
+        newest = pipeline.intermediate.landed().batches[-1].batch.commit_id
+        assert pipeline.destination(name).lacks(newest)
         others = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through[::2]}))
-        ahead = {mode: rows(others, flow.table(mode)) for mode in MODES}
+        ahead = rows(others, name)
         wire.restore()
-        for mode in MODES:
-            done = _merged(pipeline, flow.table(mode))
-            assert done.batches[0].number == before[mode].batches[-1].number + 1
-            assert rows(others, flow.table(mode)) == ahead[mode]
-            assert rows(connections, flow.table(mode)) == model.expected(records, mode)
+        done = _merged(pipeline, name)
+        assert done.batches[0].number == before.batches[-1].number + 1
+        assert rows(others, name) == ahead
+        assert rows(connections, name) == model.expected(records, "append")
 
 
 def test_each_row_and_each_letter_is_on_one_endpoint(

@@ -57,24 +57,32 @@ while True:
 """
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    local_stack.up(tmp_path, ["kafka"], print)
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data folder of a stack with Kafka alone, which has just begun to run."""
+    folder = tmp_path_factory.mktemp("kafka")
+    local_stack.up(folder, ["kafka"], print)
     try:
-        found = {**os.environ, "BATCHMERGE_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-        found.pop("BATCHMERGE_CONNECTIONS", None)
-        yield found
+        yield folder
     finally:
-        local_stack.down(tmp_path, print)
+        local_stack.down(folder, print)
 
 
+@pytest.fixture
+def environment(home: Path) -> dict[str, str]:
+    found = {**os.environ, "BATCHMERGE_HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])}
+    found.pop("BATCHMERGE_CONNECTIONS", None)
+    return found
+
+
+# The first one: of the broker nobody has asked anything yet.
 def test_the_first_question_to_a_new_broker_crashes_nobody(environment: dict[str, str]) -> None:
     argv = [sys.executable, "-c", _PRELUDE + _ASK]
     asked = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stdout) == (0, "100\n"), asked.stderr
 
 
-def test_a_broker_that_dies_crashes_nobody(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_broker_that_dies_crashes_nobody(environment: dict[str, str], home: Path) -> None:
     asking = {}
     for what in ("offsets", "members", "commit"):
         argv = [sys.executable, "-c", _PRELUDE + _KEEP_ASKING, what]
@@ -89,8 +97,8 @@ def test_a_broker_that_dies_crashes_nobody(environment: dict[str, str], tmp_path
         assert out
         assert out.readline() == "asks\n"
     try:
-        _kill_broker(tmp_path)
-        local_stack.up(tmp_path, ["kafka"], print)
+        _kill_broker(home)
+        local_stack.up(home, ["kafka"], print)
         for process in asking.values():
             assert process.stdin
             process.stdin.close()

@@ -85,7 +85,9 @@ MODES = ["append", "upsert_delete"]
 
 
 @pytest.mark.usefixtures("all_are_old")
-@pytest.mark.parametrize("most", [4000, 10], ids=["short states", "states in files"])
+@pytest.mark.parametrize(
+    "most", [pytest.param(4000, marks=pytest.mark.slow), 10], ids=["short states", "states in files"]
+)
 def test_pipeline_goes_on_after_each_task(
     most: int, engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

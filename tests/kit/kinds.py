@@ -23,7 +23,6 @@ from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import bigquery, clickhouse
 from tests.kit.engine import catalog
-from tests.kit.flow import rows
 from tests.kit.kind import USUAL, KindUnderTest
 from tests.kit.model import Row
 
@@ -147,8 +146,6 @@ class BigQuery(KindUnderTest):
 _OWN: tuple[KindUnderTest, ...] = (Iceberg(), ClickHouse(), BigQuery())
 _OTHERS: tuple[KindUnderTest, ...] = tuple(e.load() for e in entry_points(group="batchmerge.destination_tests"))
 KINDS: dict[str, KindUnderTest] = {kind.name: kind for kind in (*_OWN, *_OTHERS)}
-
-READ = {"iceberg": rows, "clickhouse": clickhouse.rows, "bigquery": bigquery.rows}
 
 
 def runnable(kind: KindUnderTest) -> bool:

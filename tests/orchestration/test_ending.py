@@ -75,7 +75,8 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
         (RUN, signal.SIGINT, "waiting", 1),
         (REPLAY, signal.SIGTERM, "STEP_START", 300),
         (REPLAY, signal.SIGINT, "waiting", 1),
-        (VERIFY, signal.SIGINT, "STEP_START", 300),
+        # As a run does, by the same code.
+        pytest.param(VERIFY, signal.SIGINT, "STEP_START", 300, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_ends_at_once_and_frees_what_it_held(

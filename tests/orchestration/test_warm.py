@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,12 +122,6 @@ class _Dagster:
 
 @pytest.fixture
 def dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagster]:
-    with _dagster(tmp_path, monkeypatch) as found:
-        yield found
-
-
-@contextmanager
-def _dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagster]:
     (tmp_path / "location.py").write_text(_LOCATION)
     home, pids, log = tmp_path / "dagster", tmp_path / "pids", tmp_path / "log"
     for folder in (home, pids):
@@ -161,7 +154,7 @@ def _step_pids(instance: dg.DagsterInstance, run_id: str) -> set[int]:
     return {int(str(one.dagster_event.engine_event_data.metadata["pid"].value)) for one in begun if one.dagster_event}
 
 
-def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, tmp_path: Path) -> None:
+def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagster: _Dagster, tmp_path: Path) -> None:
     forked = dagster.forked()
     assert b"said by a step" in _said(dagster.instance, forked)
     # Command lines are for everybody to see, and the instance's settings may hold the password of its database.
@@ -198,12 +191,10 @@ def test_a_forked_run_works_is_cancelled_dies_and_is_renewed(dagster: _Dagster, 
     # The daemon, another process, learns of it a moment later than the page.
     dagster.until(lambda: b"said anew" in _said(dagster.instance, dagster.forked()))
 
-
-def test_runs_end_with_everything_else(dagster: _Dagster) -> None:
-    dagster.forked()
+    # They end with everything else.
     run_id, step = dagster.hanging()
     pid = pid_of(dagster.run(run_id).tags, run_id)
     assert pid
-    run = psutil.Process(pid)
+    process = psutil.Process(pid)
     os.killpg(dagster.group, signal.SIGKILL)
-    dagster.until(lambda: not lives(run) and not lives(step))
+    dagster.until(lambda: not lives(process) and not lives(step))
