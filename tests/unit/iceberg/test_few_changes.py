@@ -183,8 +183,18 @@ def numbers(count: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"id": list(range(count))})]
 
 
-@pytest.mark.parametrize(("share", "opened"), [(1000, 0), (5, 100), (5, 0)])
-@pytest.mark.parametrize("layout", [{}, {"partition_by": ["bucket(3, id)"]}], ids=str)
+BUCKETS = {"partition_by": ["bucket(3, id)"]}
+
+
+@pytest.mark.parametrize(
+    ("layout", "share", "opened"),
+    [
+        *(({}, share, opened) for share, opened in ((1000, 0), (5, 100), (5, 0))),
+        (BUCKETS, 5, 0),
+        # How changes are shared does not meet the layout.
+        *(pytest.param(BUCKETS, share, opened, marks=pytest.mark.slow) for share, opened in ((1000, 0), (5, 100))),
+    ],
+)
 def test_many_batches_leave_what_they_say_in_few_files(
     lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int, opened: int
 ) -> None:
