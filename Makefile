@@ -52,7 +52,8 @@ down: ## Stop the local services
 # Three processes on two cores: half of the time a test waits for a service.
 test: setup ## Lint, check the definitions, run the tests
 	@$(MAKE) --no-print-directory --jobs=2 lint definitions
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not slow and not bigquery_real and not production"
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 10 \
+		-m "not slow and not bigquery_real and not production"
 
 .PHONY: lint
 lint: setup ## Check style and types
