@@ -1,4 +1,4 @@
-"""Pipelines whose runs stay (`interval`), under a daemon of their own."""
+"""Pipelines, mostly such whose runs stay (`interval`), under a daemon of their own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Resident:
 def resident(
     folder: Path, connections: Path, name: str, document: Mapping[str, object], **environment: str
 ) -> Iterator[Resident]:
-    """The only one of a daemon's."""
+    """The only pipeline of a daemon."""
     with residents(folder, connections, {name: document}, **environment) as found:
         yield found[name]
 
@@ -68,7 +68,7 @@ def resident(
 def residents(
     folder: Path, connections: Path, documents: Mapping[str, Mapping[str, object]], **environment: str
 ) -> Iterator[dict[str, Resident]]:
-    """By name. The daemon runs until the end, on these pipeline files and with this connections file."""
+    """By name the pipelines of a daemon, which runs until the end, with this connections file."""
     home, log = folder / "dagster", folder / "log"
     for name, document in documents.items():
         specs.write(folder / "pipelines", name, document)

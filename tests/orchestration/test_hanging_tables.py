@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,20 +13,18 @@ import pytest
 import yaml
 
 from jobs.connections_file import load_connections
-from orchestration.cli.instance import SETTINGS
 from orchestration.names import LEFT_OUT_TAG, landing_key
 from resources.connections import Connections
 from resources.local import stack as local_stack
-from resources.local.ports import free_port
 from tests.kit import clickhouse as in_clickhouse
 from tests.kit import specs
 from tests.kit.command import in_background
-from tests.kit.dagster_dev import running
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.processes import lives
 from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.resident import resident
 from tests.kit.waiting import until
 
 STATUS = dg.DagsterRunStatus
@@ -61,7 +57,6 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
     topic: Callable[..., str],
     stopped_clickhouse: Callable[[], None],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flow = Flow(topic(), ["upsert_delete"], overrides={"cron": "* * * * *", "retry": {"delay_seconds": 1}})
     tables = flow.spec_document["tables"]
@@ -75,37 +70,25 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
     ]
     records = random_changes(seed=11, count=120, keys=30, partitions=1)
     produce(bootstrap(connections), flow.topic, records[:60])
-    folder, home, log = tmp_path / "pipelines", tmp_path / "dagster", tmp_path / "log"
-    specs.write(folder, flow.name, flow.spec_document)
-    home.mkdir()
-    shutil.copyfile(SETTINGS, home / "dagster.yaml")
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    connections_file = tmp_path / "connections.yaml"
     file = yaml.safe_load((clickhouse / "connections.yaml").read_text())
 
     def second_is(connection: dict[str, object]) -> None:
         file["connections"]["second"] = connection
         partial = tmp_path / "partial.yaml"
         partial.write_text(yaml.safe_dump(file))
-        partial.replace(tmp_path / "connections.yaml")
+        partial.replace(connections_file)
 
     def committed(*tables: str) -> bool:
-        pipeline = flow.pipeline(load_connections(tmp_path / "connections.yaml"))
+        pipeline = flow.pipeline(load_connections(connections_file))
         end = pipeline.topic_state().stable
         states = [pipeline.destination(table).committed() for table in tables]
         return all(state is not None and state.offsets == end for state in states)
 
-    environment = {
-        "BATCHMERGE_PIPELINES": str(folder),
-        "BATCHMERGE_CONNECTIONS": str(tmp_path / "connections.yaml"),
-    }
-    command = [sys.executable, "-m", "dagster", "dev", "-m", "orchestration.definitions", "--host", "127.0.0.1"]
     silent = socket.create_server(("127.0.0.1", 0), backlog=64)
     second_is({"kind": "iceberg", "type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"})
-    with (
-        silent,
-        dg.DagsterInstance.from_config(str(home)) as instance,
-        running(command, free_port(()), environment, log),
-    ):
+    with silent, resident(tmp_path, connections_file, flow.name, flow.spec_document) as daemon:
+        instance, log = daemon.instance, daemon.log
 
         def first() -> dg.DagsterRun:
             return instance.get_runs(dg.RunsFilter(job_name=flow.name))[-1]
