@@ -33,13 +33,7 @@ from tests.kit.processes import asleep, end_of, until_stopped
 from tests.kit.records import Record, bootstrap, produce, random_changes
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.crash
-
-
-@pytest.fixture(autouse=True)
-def _clickhouse(clickhouse: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return clickhouse
+pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("clickhouse")]
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,7 @@ from tests.kit.clickhouse import clickhouse_flow, rows
 from tests.kit.network import wire_to, with_connection
 from tests.kit.records import bootstrap, produce, random_changes
 
-pytestmark = pytest.mark.crash
-
-
-@pytest.fixture(autouse=True)
-def _clickhouse(clickhouse: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return clickhouse
+pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("clickhouse")]
 
 
 def test_network_is_cut_while_rows_are_sent(connections: Connections, topic: Callable[..., str]) -> None:

@@ -14,7 +14,7 @@ from jobs.dead_letters.retry import Retried, retry
 from resources.errors import BadRecords
 from tests.destinations.conftest import MakeStory
 from tests.kit.dead_letters import LARGE, read_all
-from tests.kit.interrupting import Died, at_failpoints
+from tests.kit.interrupting import dying_at
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS
 from tests.kit.model import Row
@@ -179,12 +179,7 @@ def test_letters_of_a_run_that_died_are_those_of_the_run_that_commits(
     kind: KindUnderTest, mended: bool, new_story: MakeStory
 ) -> None:
     table = unfit(kind, "quarantine", new_story)
-
-    def die(name: str) -> None:
-        if name == kind.dead_letters_written:
-            raise Died(name)
-
-    with at_failpoints(die), pytest.raises(Died):
+    with dying_at(kind.dead_letters_written):
         table.merge()
     assert table.destination.refused() == {2: 1}
     if mended:

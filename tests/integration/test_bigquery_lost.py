@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, service
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
-from tests.kit.interrupting import Died, at_failpoints
+from tests.kit.interrupting import dying_at
 from tests.kit.records import Record, bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.usefixtures("bigquery_tables")
@@ -23,18 +22,6 @@ def tell(engine: Engine, seed: int) -> list[Record]:
     records = random_changes(seed, 40, 10, 2, bad=0)
     engine.tell(*records)
     return records
-
-
-def die_at(point: str, engine: Engine) -> None:
-    """A run that merges dies there."""
-
-    def act(name: str) -> None:
-        if name == point:
-            raise Died(name)
-
-    with at_failpoints(act), suppress(Died):
-        engine.advance()
-        raise AssertionError(f"{point} was not reached")
 
 
 @pytest.mark.parametrize("point", ["bigquery.loaded", "bigquery.merged"])
@@ -47,7 +34,8 @@ def test_flush_whose_batches_are_not_landed_any_more(
     records = tell(engine, 1)
     engine.advance()
     records += tell(engine, 2)
-    die_at(point, engine)
+    with dying_at(point):
+        engine.advance()
     catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
     code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
     assert (code, "All offsets stay" in said) == (0, True), said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from jobs import offset_reset, protocol
 from jobs.connections_file import load_connections
-from jobs.destinations.clickhouse import advance
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
 from resources.clickhouse import ClickHouseServer
@@ -20,12 +20,9 @@ from resources.errors import ConfigurationError, LineageBroken
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, rows, servers
 from tests.kit.flow import Flow
+from tests.kit.interrupting import dying_at
 from tests.kit.model import Row
 from tests.kit.records import Record, bootstrap, produce, random_changes, recreate
-
-
-class Died(BaseException):
-    """The run ends here."""
 
 
 @dataclass
@@ -36,7 +33,6 @@ class Table:
     mode: str
     connections: Connections
     spark: SparkSession
-    monkeypatch: pytest.MonkeyPatch
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -55,17 +51,8 @@ class Table:
         return [landed.number for landed in protocol.land(self.pipeline, most)][-1]
 
     def merge(self, dies_at: str | None = None) -> None:
-        def failpoint(name: str) -> None:
-            if name == dies_at:
-                raise Died
-
-        with self.monkeypatch.context() as patch:
-            patch.setattr(advance, "failpoint", failpoint)
-            if dies_at:
-                with pytest.raises(Died):
-                    protocol.merge(self.pipeline, self.pipeline.destination(self.name))
-            else:
-                protocol.merge(self.pipeline, self.pipeline.destination(self.name))
+        with dying_at(dies_at) if dies_at else nullcontext():
+            protocol.merge(self.pipeline, self.pipeline.destination(self.name))
 
     def reset(self, offset: int | None = None) -> None:
         known = offset_reset.read_state(self.pipeline)
@@ -82,14 +69,12 @@ class Table:
 
 
 @pytest.fixture
-def make(
-    clickhouse: Path, stack: Path, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Table]:
+def make(clickhouse: Path, stack: Path, spark: SparkSession, topic: Callable[..., str]) -> Callable[..., Table]:
     del clickhouse
     connections = load_connections(stack / "connections.yaml")
 
     def table(mode: str, max_records: int = 1000) -> Table:
-        return Table(clickhouse_flow(topic(), [mode], max_records), mode, connections, spark, monkeypatch)
+        return Table(clickhouse_flow(topic(), [mode], max_records), mode, connections, spark)
 
     return table
 

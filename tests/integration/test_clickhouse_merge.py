@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,11 +23,7 @@ from tests.kit.network import with_connection
 from tests.kit.records import bootstrap, produce, random_changes
 from tests.kit.waiting import until
 
-
-@pytest.fixture(autouse=True)
-def _clickhouse(clickhouse: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return clickhouse
+pytestmark = pytest.mark.usefixtures("clickhouse")
 
 
 def test_partitioned_table_and_materialized_view_get_each_row_once(

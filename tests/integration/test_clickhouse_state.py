@@ -13,11 +13,7 @@ from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination
 from tests.kit.records import bootstrap, produce, random_changes
 
-
-@pytest.fixture(autouse=True)
-def _clickhouse(clickhouse: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return clickhouse
+pytestmark = pytest.mark.usefixtures("clickhouse")
 
 
 def test_sensor_shows_what_a_dead_run_left_behind(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -17,6 +16,8 @@ from resources.errors import SchemaRefused
 from tests.kit.clickhouse import clickhouse_flow, servers
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
+
+pytestmark = pytest.mark.usefixtures("clickhouse")
 
 # declared type, ClickHouse type (None: the default), value in the record, text of the SELECT
 ROUND_TRIPS = [
@@ -109,12 +110,6 @@ MISFITS = [
     ("array<timestamp>", None, ["2300-01-01T00:00:00Z"], "after 2299"),
     ("string", "JSON", "{no json", "does not fit"),
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _clickhouse(clickhouse: Path) -> Path:
-    """Before `connections`, which `batchmerge up` writes."""
-    return clickhouse
 
 
 def _flow(topic: str, columns: dict[str, str], types: dict[str, str], mode: str = "append", **options: object) -> Flow:

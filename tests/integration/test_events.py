@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
@@ -17,7 +17,6 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from pyspark.sql import SparkSession
 
 from jobs import protocol
-from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination
 from jobs.events.messages import (
     CommitComplete,
@@ -33,7 +32,7 @@ from resources.control_topic import ControlWriter
 from resources.errors import TopicMissing
 from resources.kafka_groups import group_offsets
 from resources.topic_partition import TopicPartition
-from tests.kit.engine import Engine, session
+from tests.kit.engine import Engine
 from tests.kit.events import check_all_published, check_groups, cluster, effective, events
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap, random_changes
@@ -44,12 +43,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 @pytest.fixture
 def admin(connections: Connections) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap(connections)})
-
-
-@pytest.fixture(scope="module")
-def spark(stack: Path) -> Iterator[SparkSession]:
-    with session(load_connections(stack / "connections.yaml")) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -27,6 +27,18 @@ def at_failpoints(act: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def dying_at(point: str) -> Iterator[None]:
+    """What is done meanwhile dies at this boundary."""
+
+    def act(name: str) -> None:
+        if name == point:
+            raise Died(name)
+
+    with at_failpoints(act), pytest.raises(Died):
+        yield
+
+
 def die_at_each(work: Callable[[], object]) -> list[str]:
     """Does the work again and again; each time it dies at the first boundary where it has not died yet.
 

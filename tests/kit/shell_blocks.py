@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,6 @@ from resources.local import spark_server
 from tests.benchmarks import __main__ as benchmarks
 from tests.kit.guides import ROOT
 
-_BIN = Path(sys.executable).parent
 _HEREDOC = re.compile(r"<<'(\w+)'\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 # Released together with Dagster, and of no use on this machine.

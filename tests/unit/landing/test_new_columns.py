@@ -29,7 +29,7 @@ from resources.kafka import KafkaCluster
 from tests.kit import specs
 from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, TOPIC_IDS, batch
-from tests.kit.interrupting import Died, at_failpoints
+from tests.kit.interrupting import dying_at
 from tests.kit.lake import lake_connection
 
 
@@ -86,13 +86,8 @@ class Place:
 def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -> None:
     place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
     assert place.land({"id": 1}).counts.landed == 1
-
-    def die(point: str) -> None:
-        if point == failpoints.NEW_COLUMNS:
-            raise Died(point)
-
     second = ({"id": 2, "new": {"deep": 1.5}}, {"id": 3, "note": 7}, {"id": 4, "note": "text"})
-    with at_failpoints(die), pytest.raises(Died):
+    with dying_at(failpoints.NEW_COLUMNS):
         place.land(*second)
     assert place.committed == place.table.committed(), "the columns are there, and the batch is not"
     columns = {"id": "long not null", "new": "struct<deep: double>", "note": "text"}
