@@ -28,7 +28,8 @@ def measure(options: Namespace) -> Iterator[Measure]:
         for kind in kinds:
             for mode in _MODES:
                 many, one = list[float](), list[float]()
-                seconds(connections, kind, mode, 2, rows)  # as a schedule finds Spark: the first merge of all loads much
+                # As a schedule finds Spark: the first merge of a session loads much.
+                seconds(connections, kind, mode, 2, rows)
                 for _ in range(options.turns):
                     many.append(seconds(connections, kind, mode, count, rows))
                     one.append(seconds(connections, kind, mode, 1, count * rows))
