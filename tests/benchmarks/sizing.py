@@ -99,7 +99,7 @@ def batch_bytes(topics: int, partitions: int) -> tuple[int, int]:
     }
     batch = Batch("shop", 12_345, "0" * 36, "0" * 36, ranges, names, 1_795_000_000_000, "0" * 16)
     ends = {tp: taken.end for tp, taken in ranges.items()}
-    newest = {tp: 1_795_000_000_000 + taken.end % 9_973 for tp, taken in ranges.items()}
+    newest = {tp: batch.planned_at - taken.end % 9_973 for tp, taken in ranges.items()}
     watermark = Watermark().advance(ranges, newest, ends, batch.planned_at)
     found = landed_to_properties(LandedBatch(batch, Counts(read=1, landed=1), watermark, 0))
     if not (long := long_parts(found)):
