@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlencode
 
 import pyarrow as pa
 from pyiceberg.conversions import from_bytes, to_bytes
@@ -29,7 +28,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
-from jobs.iceberg.partitioning import Values
+from jobs.iceberg.partitioning import Partitioning, Values
 from jobs.iceberg.statistics import ColumnStatistics
 from resources.errors import ConfigurationError
 
@@ -75,7 +74,7 @@ class NewFiles:
             metadata.location,
             dict(metadata.properties),
             table.schema(),
-            table.spec(),
+            Partitioning.of(table.spec()),
             _sort_columns(table.sort_order(), table.schema()),
             table.io,
         )
@@ -91,11 +90,7 @@ class NewFiles:
         place = load_location_provider(self.location, dict(self.properties))
         if not partition:
             return place.new_data_location(name)
-        try:
-            folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
-        except OverflowError:  # a time that Python has no words for; readers take partitions from metadata
-            named = zip(self.spec.fields, partition, strict=True)
-            folders = _Folders("/".join(urlencode({field.name: value}) for field, value in named))
+        folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
         return place.new_data_location(name, folders)
 
     @property

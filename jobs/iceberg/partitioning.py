@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import MonthTransform, YearTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
 Values = tuple[Any, ...]
@@ -18,6 +20,21 @@ Values = tuple[Any, ...]
 
 # Python's calendar, which pyiceberg asks, ends with the year 9999; numpy's does not.
 _CALENDAR: dict[type, str] = {YearTransform: "Y", MonthTransform: "M"}
+
+
+class Partitioning(PartitionSpec):
+    """A partition spec that has a path for each value, also for a time that Python has no words for: readers take
+    partitions from metadata."""
+
+    @classmethod
+    def of(cls, spec: PartitionSpec) -> Partitioning:
+        return cls(*spec.fields, spec_id=spec.spec_id)
+
+    def partition_to_path(self, data: Record, schema: Schema) -> str:
+        try:
+            return super().partition_to_path(data, schema)
+        except OverflowError:
+            return "/".join(urlencode({field.name: data[n]}) for n, field in enumerate(self.fields))
 
 
 def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Values, pa.Table]]:

@@ -28,6 +28,7 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import EMPTY_DICT
 
+from jobs.iceberg.partitioning import Partitioning
 from jobs.iceberg.position_deletes import DeleteManifestWriter
 
 # Smaller manifests of deletes are written again with each batch, so that their number does not grow.
@@ -150,12 +151,13 @@ class _Unchanged(Transaction):
     """Of a snapshot producer that stages on the table as it is.
 
     pyiceberg's own copies the whole metadata each time that it is asked for it, 13 times in one append: that grows with
-    every snapshot.
+    every snapshot. Its summary names partitions by their paths.
     """
 
-    @property
+    @cached_property
     def table_metadata(self) -> TableMetadata:
-        return self._table.metadata
+        found = self._table.metadata
+        return found.model_copy(update={"partition_specs": [Partitioning.of(spec) for spec in found.partition_specs]})
 
 
 def live_files(table: Table, snapshot_id: int, content: ManifestContent) -> Iterable[DataFile]:
