@@ -22,7 +22,7 @@ class Watermark:
     Attributes:
         record_times: maximum record timestamp so far per topic-partition; None while none was seen.
         caught_up_through: VTTS, except that a partition read to its end counts as of the plan's time: an idle
-            partition does not look stale. Never goes back.
+            partition does not look stale. Goes back only as the clock does.
         truncated_below: the largest `changes.order_by` of a truncation (`envelope.truncates: apply`): nothing of a
             smaller value, or of none, is in the table, whenever it comes. Never goes back while `changes` means the
             same.
@@ -52,7 +52,7 @@ class Watermark:
             known = [min(time, planned_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
             times[tp] = max(known, default=None)
         reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
-        now = [time for time in (self.caught_up_through, _minimum(reached)) if time is not None]
+        now = [min(time, planned_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
         return replace(self, record_times=times, caught_up_through=max(now, default=None))
 
     def truncated(self, below: int | None) -> Watermark:

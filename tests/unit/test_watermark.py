@@ -60,6 +60,9 @@ def test_record_from_the_future_does_not_let_the_table_look_fresh_for_ever() -> 
     assert (mark.record_times, mark.caught_up_through) == ({P0: 9000, P1: 400}, 400)
     mark = mark.advance(READ, {P1: 253_402_300_799_999}, MORE, planned_at=9500)
     assert (mark.vtts, mark.caught_up_through) == (9000, 9000)
+    known = Watermark({P0: 253_402_300_799_999, P1: 253_402_300_799_999}, 253_402_300_799_999)
+    mark = known.advance(READ, {}, MORE, planned_at=9700)
+    assert (mark.vtts, mark.caught_up_through) == (9700, 9700), "of a state that has it already"
 
 
 TIMES = st.one_of(st.none(), st.integers(-1, 2**53))
