@@ -1,4 +1,4 @@
-"""Which crash tests `make test` runs: enough to see every kind of boundary. `make crash` runs all of them."""
+"""Which crash tests `make test` runs: of each step, and of each kind, one. `make crash` runs all of them."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, wi
         assert sum(with_headers.engine.flow.topic in str(row["origin"]) for row in table.select("origin")) == 2
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="iceberg-upsert_delete")
 def test_field_that_changes_its_type_is_a_dead_letter_until_it_has_another_column(
     target: Target, new_story: MakeStory, batchmerge: Command
 ) -> None:

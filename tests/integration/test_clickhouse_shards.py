@@ -139,13 +139,14 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
 
 
+@pytest.mark.parametrize("mode", ["append", pytest.param("upsert_delete", marks=pytest.mark.slow)])
 def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
-    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+    mode: str, sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
     connections = sharded(0, 1, 2)
     known = connections.get("clickhouse", ClickHouseConnection)
-    flow = clickhouse_flow(topic(partitions=2), ["append"], max_records=150, shard_by=["id"])
-    name, records = flow.table("append"), random_changes(14, 300, 60, 2)
+    flow = clickhouse_flow(topic(partitions=2), [mode], max_records=150, shard_by=["id"])
+    name, records = flow.table(mode), random_changes(14, 300, 60, 2)
     with wire_to(known.endpoints[1]) as (wire, address):
         through = [known.endpoints[0], address, known.endpoints[2]]
         wired = with_connection(connections, "clickhouse", known.model_copy(update={"endpoints": through}))
@@ -166,7 +167,7 @@ def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
         done = _merged(pipeline, name)
         assert done.batches[0].number == before.batches[-1].number + 1
         assert rows(others, name) == ahead
-        assert rows(connections, name) == model.expected(records, "append")
+        assert rows(connections, name) == model.expected(records, mode)
 
 
 def test_each_row_and_each_letter_is_on_one_endpoint(
