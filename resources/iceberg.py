@@ -18,7 +18,9 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
     NoSuchTableError,
+    ServerError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO
@@ -168,17 +170,32 @@ class IcebergCatalog:
         sort: SortOrder = UNSORTED_SORT_ORDER,
     ) -> Table:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
+        # pyiceberg takes the format version out of what it is given.
+        create = partial(self._catalog.create_table, identifier, schema, None, partition, sort)
         with catalog_errors(identifier):
-            namespace = identifier.rsplit(".", 1)[0]
-            # Two that make it at once: a catalog in a database refuses the second one by a key that is there already.
-            with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
-                self._catalog.create_namespace(namespace)
             try:
-                # pyiceberg takes the format version out of what it is given.
-                made = self._catalog.create_table(identifier, schema, None, partition, sort, dict(properties))
+                try:
+                    made = create(dict(properties))
+                except NoSuchNamespaceError:
+                    self._create_namespace(identifier.rsplit(".", 1)[0])
+                    made = create(dict(properties))
             except TableAlreadyExistsError:
                 made = self._catalog.load_table(identifier)
             return self._renewing(made, identifier)
+
+    def _create_namespace(self, namespace: str) -> None:
+        """Also where another one makes it at the same time.
+
+        A catalog in a database refuses the second one by a key that is there already, and a REST catalog in front of
+        a database (Iceberg's own JdbcCatalog) by the status 500.
+        """
+        try:
+            self._catalog.create_namespace(namespace)
+        except (NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
+            pass
+        except ServerError:
+            if not self._catalog.namespace_exists(namespace):
+                raise
 
     def drop(self, identifier: str) -> bool:
         """Drops the table with its files; False where there was none."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from jobs.connections_file import load_connections
@@ -75,6 +78,15 @@ def test_columns_evolve_on_a_rest_catalog(
     assert sorted((r["id"], r["size"], r["extra"]) for r in table) == [(1, 1, None), (2, 2**40, "x")]
     with pytest.raises(SchemaRefused):
         wider.edited(source=source(flow.topic, size="string", extra="string")).advance()
+
+
+def test_a_namespace_is_made_once_by_many_at_once(rest: Connections) -> None:
+    """As by members of a pipeline whose first tables are made side by side."""
+    namespaces = [f"n{uuid.uuid4().hex}" for _ in range(5)]
+    shared = catalog(rest)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: shared.create(name, Schema()), [f"{n}.t{i}" for n in namespaces for i in range(8)]))
+    assert all(shared.load(f"{namespace}.t{i}") for namespace in namespaces for i in range(8))
 
 
 def test_tables_of_a_batch_are_committed_together(
