@@ -40,7 +40,7 @@ class Batch:
             nothing new, so that their start offset is known from the first batch on.
         topic_ids: Kafka's id per topic (a recreated topic has another).
         planned_at: milliseconds since the epoch.
-        spec_hash: hash of the parts of the pipeline file that change meaning.
+        meaning_hash: hash of the parts of the pipeline file that change meaning.
         continues: only of a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
             empty ranges stand where the next batch begins.
@@ -56,7 +56,7 @@ class Batch:
     ranges: Ranges
     topic_ids: Mapping[str, str]
     planned_at: int
-    spec_hash: str
+    meaning_hash: str
     continues: Mapping[str, Offsets] | None = None
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     revises: int | None = None
@@ -178,7 +178,7 @@ class CommittedState:
     commit_id: str
     offsets: Offsets
     topic_ids: Mapping[str, str]
-    spec_hash: str
+    meaning_hash: str
     watermark: Watermark
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     order: str = field(default="", compare=False)
@@ -193,16 +193,16 @@ class CommittedState:
             commit_id=batch.commit_id,
             offsets=offsets.ends(batch.ranges),
             topic_ids=batch.topic_ids,
-            spec_hash=batch.spec_hash,
+            meaning_hash=batch.meaning_hash,
             watermark=landed.watermark,
             leader_epochs=batch.leader_epochs,
             order=order,
         )
 
-    def orders_otherwise(self, spec_hash: str, order: str) -> bool:
+    def orders_otherwise(self, meaning_hash: str, order: str) -> bool:
         """Whether deletes of before say nothing about changes of this meaning: these have another key or order. Where
         it is not known which the deletes have, any change of meaning counts as one."""
-        return self.spec_hash != spec_hash and self.order != order
+        return self.meaning_hash != meaning_hash and self.order != order
 
     def truncates(self, before: CommittedState | None) -> int | None:
         """The order below which a table in the state before may have rows that it must not have in this one."""
@@ -217,7 +217,7 @@ class CommittedState:
             PREFIX + "commit-id": self.commit_id,
             _OFFSETS: offsets.encode(self.offsets),
             _TOPIC_IDS: json.dumps(dict(self.topic_ids), sort_keys=True),
-            PREFIX + "spec-hash": self.spec_hash,
+            PREFIX + "spec-hash": self.meaning_hash,
             **({_EPOCHS: offsets.encode(self.leader_epochs)} if self.leader_epochs else {}),
             **({_ORDER: self.order} if self.order else {}),
             **self.watermark.to_properties(PREFIX),
@@ -232,7 +232,7 @@ class CommittedState:
             commit_id=properties[PREFIX + "commit-id"],
             offsets=reached,
             topic_ids=offsets.Later(lambda: json.loads(properties[_TOPIC_IDS])),
-            spec_hash=properties[PREFIX + "spec-hash"],
+            meaning_hash=properties[PREFIX + "spec-hash"],
             watermark=Watermark.from_properties(properties, PREFIX, reached),
             leader_epochs=offsets.Later(lambda: offsets.decode(properties[_EPOCHS])) if _EPOCHS in properties else {},
             order=properties.get(_ORDER, ""),
@@ -295,7 +295,7 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         ranges=offsets.Later(ranges),
         topic_ids=state.topic_ids,
         planned_at=int(properties[PREFIX + "planned-at"]),
-        spec_hash=state.spec_hash,
+        meaning_hash=state.meaning_hash,
         continues=_continues_from(properties),
         leader_epochs=state.leader_epochs,
         revises=int(properties[_REVISES]) if _REVISES in properties else None,

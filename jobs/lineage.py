@@ -83,7 +83,7 @@ def _after(
     if committed is None:
         begun = [n for n, b in enumerate(landed) if b.batch.continues is not None and b.batch.follows(None)]
         # A reset lets it begin there, unless it can begin with its own first batch.
-        if begun and not (oldest_complete and len({b.batch.spec_hash for b in landed[: begun[-1] + 1]}) == 1):
+        if begun and not (oldest_complete and len({b.batch.meaning_hash for b in landed[: begun[-1] + 1]}) == 1):
             return list(landed[begun[-1] :])
         if landed and not oldest_complete:
             raise LineageBroken(
@@ -172,30 +172,30 @@ def _broken(table: str, committed: CommittedState, what: str, **facts: object) -
 
 def of_one_meaning(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
     """The last of these batches: those that were landed with the same `changes`. Keys of older ones are other keys."""
-    others = [n for n, b in enumerate(batches) if b.batch.spec_hash != batches[-1].batch.spec_hash]
+    others = [n for n, b in enumerate(batches) if b.batch.meaning_hash != batches[-1].batch.meaning_hash]
     return list(batches[others[-1] + 1 if others else 0 :])
 
 
-def check_generation(
-    pipeline: str, meaning: str, committed: CommittedState | None, batches: Sequence[LandedBatch]
+def check_meaning(
+    pipeline: str, meaning_hash: str, committed: CommittedState | None, batches: Sequence[LandedBatch]
 ) -> None:
-    """Refuses to go on under changed keys, op mapping or order: never a silent mix.
+    """Refuses to merge under other key columns, op mapping or order than before: never a silent mix.
 
     Args:
-        meaning: hash of what the pipeline file says of them now.
+        meaning_hash: of the pipeline file as it is now.
         batches: what would be merged next; a reset among them may have accepted the change.
 
     Raises:
         ConfigurationError: says which choices there are.
     """
-    if batches and batches[0].batch.continues is not None and batches[0].batch.spec_hash == meaning:
+    if batches and batches[0].batch.continues is not None and batches[0].batch.meaning_hash == meaning_hash:
         committed = None
-    made_with = [*([committed.spec_hash] if committed else []), *(b.batch.spec_hash for b in batches)]
-    if any(one != meaning for one in made_with):
+    made_with = [*([committed.meaning_hash] if committed else []), *(b.batch.meaning_hash for b in batches)]
+    if any(one != meaning_hash for one in made_with):
         raise ConfigurationError(
             "`changes` (key, op mapping or order) is not what the committed batches were made with",
             where=f"pipeline {pipeline}",
-            remedy="take the change back; or accept it for what comes (rows of before stay as they are) with "
-            f"`batchmerge offsets reset {pipeline} --to committed --accept-changes`; or start a new generation: a "
-            "pipeline of another name with tables of another name",
+            remedy="take the change back; or accept it for what comes (existing rows stay as they are) with "
+            f"`batchmerge offsets reset {pipeline} --to committed --accept-changes`; or start "
+            "over: a pipeline of another name with tables of another name",
         )

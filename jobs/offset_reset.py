@@ -109,13 +109,13 @@ def read_state(pipeline: Pipeline) -> ResetState:
 
 
 def plan_reset(
-    known: ResetState, base: CommittedState, targets: Offsets, dropped: Collection[TopicPartition], spec_hash: str
+    known: ResetState, base: CommittedState, targets: Offsets, dropped: Collection[TopicPartition], meaning_hash: str
 ) -> Batch:
     """The batch that moves the offsets of `base` to these targets; all others stay. Pure but for its identity.
 
     Args:
         dropped: topic-partitions that are no longer to be known.
-        spec_hash: what the batches after it are made with; another than the base's accepts a change of meaning.
+        meaning_hash: what the batches after it are made with; another than the base's accepts a change of meaning.
 
     Raises:
         ConfigurationError: a target that Kafka does not have, or half of a recreated topic.
@@ -124,11 +124,11 @@ def plan_reset(
     after = {tp: o for tp, o in base.offsets.items() if tp not in dropped} | dict(targets)
     ids = dict(base.topic_ids) | {tp.topic: known.topics.topic_ids[tp.topic] for tp in targets}
     _check_whole_topics(base, after, targets, ids)
-    if spec_hash != base.spec_hash:
+    if meaning_hash != base.meaning_hash:
         _check_all_merged(known, base)
     states = [known.current, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
-    if any(state is None and _begins_with_reset(known, name, spec_hash) for name, state in known.tables.items()):
+    if any(state is None and _begins_with_reset(known, name, meaning_hash) for name, state in known.tables.items()):
         continues[""] = {}
     return Batch(
         pipeline=known.pipeline,
@@ -138,7 +138,7 @@ def plan_reset(
         ranges={tp: OffsetRange(o, o) for tp, o in sorted(after.items())},
         topic_ids={topic: ids[topic] for topic in sorted({tp.topic for tp in after}) if topic in ids},
         planned_at=int(time.time() * 1000),
-        spec_hash=spec_hash,
+        meaning_hash=meaning_hash,
         continues=continues,
     )
 
@@ -154,7 +154,7 @@ def commit(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: B
 
 def state_after(base: CommittedState, batch: Batch) -> CommittedState:
     return CommittedState(
-        batch.pipeline, batch.number, batch.commit_id, ends(batch.ranges), batch.topic_ids, batch.spec_hash,
+        batch.pipeline, batch.number, batch.commit_id, ends(batch.ranges), batch.topic_ids, batch.meaning_hash,
         _watermark(base, batch),
     )  # fmt: skip
 
@@ -164,7 +164,7 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
     assert batch.continues is not None
     found = []
     for name, state in known.tables.items():
-        if state is None and _begins_with_reset(known, name, batch.spec_hash):
+        if state is None and _begins_with_reset(known, name, batch.meaning_hash):
             left_out = _for_a_new_table(known, name) or known.landed
             found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
             continue
@@ -189,10 +189,10 @@ def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> Ba
     return None
 
 
-def _begins_with_reset(known: ResetState, table: str, spec_hash: str) -> bool:
+def _begins_with_reset(known: ResetState, table: str, meaning_hash: str) -> bool:
     """Whether a table without a batch begins with the reset; otherwise it gets what is landed before."""
     beginning = _for_a_new_table(known, table)
-    return not beginning or any(b.batch.spec_hash != spec_hash for b in beginning)
+    return not beginning or any(b.batch.meaning_hash != meaning_hash for b in beginning)
 
 
 def _for_a_new_table(known: ResetState, table: str) -> list[LandedBatch]:
@@ -215,7 +215,7 @@ def _watermark(base: CommittedState, batch: Batch) -> Watermark:
     and comes back by no replay, until `changes` means something else: the order may be another one then."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
-    below = base.watermark.truncated_below if batch.spec_hash == base.spec_hash else None
+    below = base.watermark.truncated_below if batch.meaning_hash == base.meaning_hash else None
     return replace(base.watermark, record_times=times, truncated_below=below)
 
 

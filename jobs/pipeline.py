@@ -24,7 +24,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_names
-from jobs.lineage import check_generation
+from jobs.lineage import check_meaning
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.spark_tasks import OneTask
@@ -297,7 +297,7 @@ class Pipeline:
             refuse_cut_off(committed, self.kafka.cut_off(moved))
         return plan_batch(
             pipeline=self.name,
-            spec_hash=self.spec.meaning_hash,
+            meaning_hash=self.spec.meaning_hash,
             committed=committed,
             highest_known=committed.batch_number if committed else highest_of(self.destinations()),
             topics=topics,
@@ -310,9 +310,9 @@ class Pipeline:
             pin_start=self.spec.source.start == "latest",
         )
 
-    def check_generation(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
-        """Refuses to go on under changed keys, op mapping or order (`jobs.lineage.check_generation`)."""
-        check_generation(self.name, self.spec.meaning_hash, committed, batches)
+    def check_meaning(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
+        """Refuses to go on under changed keys, op mapping or order (`jobs.lineage.check_meaning`)."""
+        check_meaning(self.name, self.spec.meaning_hash, committed, batches)
 
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
         """Of each partition the first offset at or after this time; its end where there is none."""

@@ -45,7 +45,7 @@ def _by_topic(values: Offsets) -> dict[str, dict[TopicPartition, int]]:
 
 def plan_batch(
     pipeline: str,
-    spec_hash: str,
+    meaning_hash: str,
     committed: CommittedState | None,
     highest_known: int,
     topics: TopicState,
@@ -88,7 +88,7 @@ def plan_batch(
         ranges=ranges,
         topic_ids=dict(topics.topic_ids),
         planned_at=now,
-        spec_hash=spec_hash,
+        meaning_hash=meaning_hash,
         leader_epochs={tp: epoch for tp, epoch in topics.leader_epochs.items() if tp in ranges},
     )
 

@@ -59,7 +59,7 @@ class Planned:
 def plan(pipeline: Pipeline) -> Planned:
     """Decides the next batch, without any effect."""
     committed = pipeline.intermediate.committed()
-    pipeline.check_generation(committed)
+    pipeline.check_meaning(committed)
     topics = pipeline.topic_state()
     return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
@@ -184,7 +184,7 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
         destination.prepare()
     batches = waiting_batches(destination, committed, landed)
     stretch = next_stretch(batches)
-    pipeline.check_generation(committed, stretch)
+    pipeline.check_meaning(committed, stretch)
     return Pending(destination, committed, stretch, landed.batches, len(stretch) < len(batches))
 
 

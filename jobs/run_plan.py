@@ -158,7 +158,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
         committed = destination.committed()
         landed = pipeline.intermediate.landed()
         waiting = protocol.waiting_batches(destination, committed, landed)
-        pipeline.check_generation(committed, waiting)
+        pipeline.check_meaning(committed, waiting)
         return TablePlan(
             name,
             mode,

@@ -97,7 +97,7 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
             where=where,
             remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
         )
-    if base.spec_hash != pipeline.spec.meaning_hash:
+    if base.meaning_hash != pipeline.spec.meaning_hash:
         raise ConfigurationError(
             f"`changes` (key, op mapping or order) is not what pipeline {other} had",
             where=where,
@@ -106,7 +106,7 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
     begun = [lease.batch for table in tables for lease in table.leases()]
     known = replace(known, highest=max(known.highest, base.batch_number, *begun))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]
-    return TakeOver(other, tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.spec_hash))
+    return TakeOver(other, tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash))
 
 
 def _require_written(before: Pipeline) -> None:

@@ -32,7 +32,7 @@ MAX_RUNTIME_TAG = "dagster/max_runtime"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
 # Runs that stay (`interval`).
-RESIDENT_TAG = "batchmerge/resident"
+CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
 
@@ -92,15 +92,15 @@ def maintenance_job(pipeline: str) -> str:
     return f"{pipeline}_maintenance"
 
 
-def resident_job(pipeline: str) -> str:
-    return f"{pipeline}_resident"
+def continuous_job(pipeline: str) -> str:
+    return f"{pipeline}_continuous"
 
 
-def resident_tables(spec: PipelineSpec) -> list[Table]:
+def continuous_tables(spec: PipelineSpec) -> list[Table]:
     """Those with a step of their own in a continuous run; tables that commit together have the first one's."""
     return spec.tables[:1] if spec.commit == "together" else list(spec.tables)
 
 
-def resident_op(pipeline: str, key: dg.AssetKey) -> str:
+def continuous_op(pipeline: str, key: dg.AssetKey) -> str:
     """Another name than the asset's own op has."""
-    return f"{op_name(pipeline, key)}__resident"
+    return f"{op_name(pipeline, key)}__continuous"

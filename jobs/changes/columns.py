@@ -38,9 +38,9 @@ from resources.kafka_records import HEADERS, INSTANT
 # The operations of a landed change; which of them are rows to write, and all of them.
 ROWS = ("upsert", "insert", "update")
 CHANGES = (*ROWS, "delete")
-# Of a record that was read again and is left out now. Of a first reading nothing is landed then.
-LEFT_OUT = "filtered"
-READINGS = (*CHANGES, LEFT_OUT)
+# Not an operation: a record that the pipeline drops on purpose. It is landed only where it is read again.
+FILTERED = "filtered"
+READINGS = (*CHANGES, FILTERED)
 
 KAFKA = pa.struct(
     [

@@ -25,7 +25,7 @@ class LastChanges:
 
     Attributes:
         columns: of the table's rows.
-        may_keep: changes may leave columns as they were.
+        leaves_unchanged: changes may leave columns as they were.
         shares: into so many parts they are merged, by key.
         readers: so many read the changes for all shares beside each other; 0: each share is read by itself.
     """
@@ -34,7 +34,7 @@ class LastChanges:
     first: int
     last: int
     columns: tuple[RowColumn, ...]
-    may_keep: bool
+    leaves_unchanged: bool
     shares: int = 1
     readers: int = 0
 
@@ -45,7 +45,7 @@ class LastChanges:
             StorageError, Unavailable: the files cannot be read.
         """
         landed = self.files.read(self.first, self.last)
-        if self.may_keep and "kept" in landed.columns and _some_keep(landed):
+        if self.leaves_unchanged and "kept" in landed.columns and _some_keep(landed):
             return None
         return self._last(landed)
 

@@ -8,7 +8,7 @@ from jobs.changes.columns import UNCHANGED
 from jobs.changes.landed_rows import LandedRows
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
-from jobs.spec.unchanged_columns import row_can_keep
+from jobs.spec.unchanged_columns import leaves_unchanged
 
 
 def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) -> bool:
@@ -16,11 +16,11 @@ def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) ->
 
     The intermediate table decides, not the pipeline file alone: it may hold batches of an earlier file.
     """
-    if not row_can_keep(spec, table):
+    if not leaves_unchanged(spec, table):
         return False
     return any(f.name == UNCHANGED.name for f in landed.catalog.require(landed.identifier).schema().fields)
 
 
 def unchanged_parameters(names: Sequence[str]) -> dict[str, str]:
     """Query parameters for the names as they are landed."""
-    return {f"kept_{number}": name for number, name in enumerate(names)}
+    return {f"unchanged_{number}": name for number, name in enumerate(names)}

@@ -58,7 +58,7 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
     """One attempt; None where nothing is landed yet."""
     place = pipeline.intermediate
     committed = place.committed()
-    pipeline.check_generation(committed)
+    pipeline.check_meaning(committed)
     if committed is None:
         return None
     with spark_errors(place.identifier):

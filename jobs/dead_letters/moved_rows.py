@@ -39,7 +39,7 @@ from jobs.pipeline import Pipeline
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.unchanged_columns import can_keep, unchanged_columns
+from jobs.spec.unchanged_columns import can_leave_unchanged, unchanged_columns
 from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
 from sql import render
@@ -164,7 +164,7 @@ def last_reading_before(end: int, landed: LandedBatches) -> int:
 def _finds_all(spec: PipelineSpec, destination: Destination) -> bool:
     """Whether the table can say what stands under any key: not one that takes only some rows."""
     table = destination.table
-    return kind_of(table).capabilities.finds_rows and can_keep(table) and route_filter(spec, table) is None
+    return kind_of(table).capabilities.finds_rows and can_leave_unchanged(table) and route_filter(spec, table) is None
 
 
 def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:

@@ -51,7 +51,7 @@ _CARRIED: Mapping[str, pa.DataType] = {
     **dict.fromkeys(_WAS, pa.string()),
 }
 # It was counted as a dead letter when its batch was landed, so it stays one.
-_LEFT_OUT = DecodeError("left_out", "the pipeline file leaves this record out now", STAGE)
+_FILTERED = DecodeError("left_out", "the pipeline file leaves this record out now", STAGE)
 _NO_HEADERS = "it was landed without its headers, which the pipeline reads: replay its offset from Kafka"
 
 
@@ -205,7 +205,7 @@ class Redecoder:
             yield self.read(others)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._rows(batch, replace(self.reader, left_out=_LEFT_OUT).read)
+        return self._rows(batch, replace(self.reader, filtered_error=_FILTERED).read)
 
     def _rows(self, batch: pa.RecordBatch, read: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.RecordBatch:
         shaped = read(batch)
@@ -241,7 +241,7 @@ def _shaped(
     reader, moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names), None
     if EARLIER in dead_letters.columns:
         of_moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
-        moved = MovedRows(replace(of_moved, left_out=_LEFT_OUT))
+        moved = MovedRows(replace(of_moved, filtered_error=_FILTERED))
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema)
     kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
@@ -265,7 +265,7 @@ def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Ba
         ranges=dict.fromkeys(partitions, OffsetRange(0, 0)),
         topic_ids=committed.topic_ids,
         planned_at=int(time.time() * 1000),
-        spec_hash=committed.spec_hash,
+        meaning_hash=committed.meaning_hash,
     )
 
 

@@ -41,14 +41,14 @@ class Decoded:
     Attributes:
         values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
         errors: index of each failed record to its error.
-        skipped: indexes of records that are left out on purpose; they count as filtered.
+        filtered: indexes of records that are dropped on purpose.
         unchanged: index of each record that leaves columns as they were, to the names of those (their values are null).
         unknown: fields that no column takes, where the decoder is to report them (`jobs.decode.unknown`).
     """
 
     values: pa.Array
     errors: dict[int, DecodeError]
-    skipped: frozenset[int] = frozenset()
+    filtered: frozenset[int] = frozenset()
     unchanged: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     unknown: FoundFields = NOTHING_FOUND
 

@@ -42,7 +42,7 @@ class EnvelopeRules:
 
     Attributes:
         unavailable: what becomes of a record whose value is the placeholder: `refuse` or `null`.
-        may_stay: columns that an update leaves unchanged instead.
+        may_be_unchanged: columns that an update leaves unchanged instead.
         moved: an insert leaves them unchanged too: what they are is known from the old key (`jobs.dead_letters`).
     """
 
@@ -53,18 +53,18 @@ class EnvelopeRules:
     skips_without_row: bool = False
     unavailable: str = "refuse"
     placeholder: Placeholder = field(default_factory=Placeholder)
-    may_stay: frozenset[str] = frozenset()
+    may_be_unchanged: frozenset[str] = frozenset()
     moved: bool = False
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
     def refusal(self, column: str) -> str:
-        """Why a value that is left out makes a bad record: also where the column `may_stay`, in a new row."""
+        """Why a value that is left out makes a bad record: also where the column `may_be_unchanged`, in a new row."""
         what = f"column {column}: the change does not bring its value"
-        if column in self.may_stay:
+        if column in self.may_be_unchanged:
             keyed = "the primary key was changed, and the landed changes of the old key do not say it"
             remedy = "let Debezium send the row again (incremental snapshot); REPLICA IDENTITY FULL sends all values"
             return f"{what}: {keyed}; {remedy}"
-        return f"{what}, and a key column or one that is `not null` keeps none" if self.may_stay else what
+        return f"{what}, and a key column or one that is `not null` keeps none" if self.may_be_unchanged else what
 
 
 class Enveloped:
@@ -104,7 +104,7 @@ class Enveloped:
         image = _images(self._rules.kind)[1]
         found.unknown = decoded.unknown.within([image]) if _has_images(self._rules.kind) else decoded.unknown
         if self._rules.skips_tombstones:
-            found.skip(_tombstones(decoded))
+            found.filter(_tombstones(decoded))
         operation, row = self._row(envelope, found)
         columns = [self._column(f, envelope, row, operation, found) for f in self._type]
         absent, good = pc.is_null(envelope), found.good()
@@ -116,10 +116,10 @@ class Enveloped:
         operation = _operation(self._rules.kind, envelope)
         truncates = pc.equal(operation, TRUNCATE)
         if self._rules.truncates == "skip":
-            found.skip_where(truncates)
+            found.filter_where(truncates)
         if self._rules.truncates != "apply":
             found.refuse_where(truncates, DecodeError("type", "the table was truncated"))
-        found.skip_where(pc.equal(operation, _MESSAGE))
+        found.filter_where(pc.equal(operation, _MESSAGE))
         known = pc.is_in(operation, value_set=pa.array([*_ROW_OPS, _DELETE, TRUNCATE, _MESSAGE]))
         unknown = pc.and_not(pc.is_valid(envelope), known)
         found.refuse_where(unknown, DecodeError("type", "the envelope holds no known operation"))
@@ -131,7 +131,7 @@ class Enveloped:
         without = pc.and_(pc.is_in(operation, value_set=pa.array(_ROW_OPS)), pc.is_null(new))
         updates = pc.and_(without, pc.equal(operation, "u"))
         if self._rules.skips_without_row:
-            found.skip_where(updates)
+            found.filter_where(updates)
         found.refuse_where(without, DecodeError("missing", f"the change brings no row in {after}"))
         # DMS sends a deleted row in `data`, and what it was before only where that is switched on.
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
@@ -175,7 +175,7 @@ class Enveloped:
         if self._rules.unavailable != "null":
             # A new row keeps nothing: a changed primary key comes as one, and the value stands under the old key, whose
             # delete may be in another batch, or already merged.
-            stays = column.name in self._rules.may_stay
+            stays = column.name in self._rules.may_be_unchanged
             may = pa.scalar(stays) if self._rules.moved else pc.and_(pc.equal(operation, "u"), stays)
             found.leave_unchanged_where(pc.and_(written, may), column.name)
             error = DecodeError(MOVED if stays else "missing", self._rules.refusal(column.name))

@@ -13,18 +13,18 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
 
-COLUMNS = pa.schema([("problem", PROBLEM), ("skipped", pa.bool_()), ("unknown", pa.string())])
+COLUMNS = pa.schema([("problem", PROBLEM), ("filtered", pa.bool_()), ("unknown", pa.string())])
 """How verdicts travel beside the records."""
 
 
 class Verdicts:
-    """Which records are bad, which are left out, and which leave columns as they were. All others are plain rows.
+    """Which records are bad, which are filtered, and which leave columns as they were. All others are plain rows.
 
-    The first error of a record stays. A record that is left out on purpose has no error, whatever else is found.
+    The first error of a record stays. A filtered record is dropped on purpose: it has no error, whatever else is found.
 
     Attributes:
         errors: index of each bad record to its error.
-        skipped: indexes of the records that are left out.
+        filtered: indexes of the records that are dropped on purpose.
         unchanged: index of each good record that leaves columns as they were, to the names of those.
         unknown: fields that no column takes.
         truncated_below: the largest order of the truncations among them (`jobs.watermark`).
@@ -33,13 +33,13 @@ class Verdicts:
     def __init__(self, rows: int, errors: Mapping[int, DecodeError] | None = None) -> None:
         self._rows = rows
         self.errors: dict[int, DecodeError] = dict(errors or {})
-        self.skipped: set[int] = set()
+        self.filtered: set[int] = set()
         self.unchanged: dict[int, tuple[str, ...]] = {}
         self.unknown = NOTHING_FOUND
         self.truncated_below: int | None = None
 
     def refuse(self, row: int, error: DecodeError) -> None:
-        if row not in self.skipped:
+        if row not in self.filtered:
             self.errors.setdefault(row, error)
             self.unchanged.pop(row, None)
 
@@ -47,18 +47,18 @@ class Verdicts:
         for row in _rows_of(mask):
             self.refuse(row, error)
 
-    def skip(self, rows: Iterable[int]) -> None:
+    def filter(self, rows: Iterable[int]) -> None:
         for row in rows:
-            self.skipped.add(row)
+            self.filtered.add(row)
             self.errors.pop(row, None)
             self.unchanged.pop(row, None)
 
-    def skip_where(self, mask: pa.Array) -> None:
-        self.skip(_rows_of(mask))
+    def filter_where(self, mask: pa.Array) -> None:
+        self.filter(_rows_of(mask))
 
     def leave_unchanged_where(self, mask: pa.Array, column: str) -> None:
         for row in _rows_of(mask):
-            if row not in self.errors and row not in self.skipped:
+            if row not in self.errors and row not in self.filtered:
                 self.unchanged[row] = (*self.unchanged.get(row, ()), column)
 
     def add(self, decoded: Decoded, stage: str = "", at: Sequence[int] | None = None) -> None:
@@ -72,45 +72,45 @@ class Verdicts:
         self.unknown += decoded.unknown
         for index, error in decoded.errors.items():
             self.refuse(places[index], error.at(stage))
-        self.skip(places[index] for index in decoded.skipped)
+        self.filter(places[index] for index in decoded.filtered)
         for index, columns in decoded.unchanged.items():
-            if places[index] not in self.errors and places[index] not in self.skipped:
+            if places[index] not in self.errors and places[index] not in self.filtered:
                 self.unchanged[places[index]] = columns
 
-    def refuse_skipped(self, error: DecodeError) -> None:
-        """Makes bad records of those that are left out."""
-        rows, self.skipped = self.skipped, set()
+    def refuse_filtered(self, error: DecodeError) -> None:
+        """Makes bad records of the filtered ones."""
+        rows, self.filtered = self.filtered, set()
         for row in rows:
             self.refuse(row, error)
 
     def good(self) -> pa.Array | None:
         """True per record that is a row; None where all are."""
-        if not self.errors and not self.skipped:
+        if not self.errors and not self.filtered:
             return None
-        return pa.array([row not in self.errors and row not in self.skipped for row in range(self._rows)])
+        return pa.array([row not in self.errors and row not in self.filtered for row in range(self._rows)])
 
     def decoded(self, values: pa.Array) -> Decoded:
-        return Decoded(values, self.errors, frozenset(self.skipped), self.unchanged, self.unknown)
+        return Decoded(values, self.errors, frozenset(self.filtered), self.unchanged, self.unknown)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Errors, left-out records, and in the first row what is unknown, as columns beside the records (`COLUMNS`)."""
+        """Errors, filtered records, and in the first row what is unknown, as columns beside the records (`COLUMNS`)."""
         errors = [vars(self.errors[row]) if row in self.errors else None for row in range(self._rows)]
         reported = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
         return {
             "problem": pa.array(errors, PROBLEM),
-            "skipped": pa.array([row in self.skipped for row in range(self._rows)], pa.bool_()),
+            "filtered": pa.array([row in self.filtered for row in range(self._rows)], pa.bool_()),
             "unknown": pa.array([*reported, *[None] * (self._rows - len(reported))], pa.string()),
         }
 
     @classmethod
-    def from_columns(cls, problems: pa.Array, skipped: pa.Array, unknown: pa.Array) -> Verdicts:
+    def from_columns(cls, problems: pa.Array, filtered: pa.Array, unknown: pa.Array) -> Verdicts:
         """The inverse of `columns`."""
         found = cls(len(problems))
         for text in unknown.drop_null().to_pylist():
             found.unknown += FoundFields.from_json(json.loads(text))
         for row in _rows_of(pc.is_valid(problems)):
             found.refuse(row, DecodeError(**problems[row].as_py()))
-        found.skip_where(skipped)
+        found.filter_where(filtered)
         return found
 
 

@@ -87,9 +87,9 @@ class Destination(ABC):
         return kind_of(self.table).columns(self.spec, self.table)
 
     @property
-    def tombstones(self) -> str | None:
-        """The table that keeps the order of deletes, for kinds that have no other place for it (`Kind.tombstones`)."""
-        return kind_of(self.table).tombstones(self.spec, self.table)
+    def kept_deletes(self) -> str | None:
+        """The table of the order values of deletes, where the destination's table has no place for them."""
+        return kind_of(self.table).kept_deletes(self.spec, self.table)
 
     # The protocol.
 

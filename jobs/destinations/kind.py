@@ -154,21 +154,21 @@ class Kind(ABC, Generic[T]):
     def text(self, template: str, spec: PipelineSpec, table: T) -> str:
         """A statement about the table, in the kind's dialect.
 
-        Templates know ``table`` and ``tombstones`` (paths; of the second None where there is none), ``columns`` and
+        Templates know ``table`` and ``kept_deletes`` (paths; of the second None where there is none), ``columns`` and
         ``keys`` (names) and ``order_by`` (a name or None).
         """
-        columns, tombstones = self.columns(spec, table), self.tombstones(spec, table)
+        columns, kept_deletes = self.columns(spec, table), self.kept_deletes(spec, table)
         return render(
             self.dialect,
             template,
             table=table.table.split("."),
-            tombstones=tombstones.split(".") if tombstones else None,
+            kept_deletes=kept_deletes.split(".") if kept_deletes else None,
             columns=[c.name for c in columns],
             keys=[c.name for c in columns if c.is_key],
             order_by=spec.changes.ordered_by,
         )
 
-    def tombstones(self, spec: PipelineSpec, table: T) -> str | None:
+    def kept_deletes(self, spec: PipelineSpec, table: T) -> str | None:
         """The table that keeps the order of deletes, so that an older change cannot bring a row back; for kinds that
         have no other place for it."""
         return f"{table.table}__tombstones" if spec.changes.ordered_by and table.loses_rows else None

@@ -45,7 +45,7 @@ class Step:
     @property
     def means_other(self) -> bool:
         """Its changes have another key or order than those before: the order of their deletes says nothing here."""
-        return self.before is not None and self.before.orders_otherwise(self.after.spec_hash, self.after.order)
+        return self.before is not None and self.before.orders_otherwise(self.after.meaning_hash, self.after.order)
 
     def changes(self) -> pa.Table:
         """The changes in this process's memory: the table's columns, and ``__op, __order, __kafka`` beside them."""
@@ -94,8 +94,8 @@ class ReducedDestination(Destination):
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.row_columns])
 
     @property
-    def tombstone_schema(self) -> pa.Schema:
-        """The columns of `tombstones`: of the key, and the order of its newest delete."""
+    def kept_deletes_schema(self) -> pa.Schema:
+        """The columns of `kept_deletes`: of the key, and the order of its newest delete."""
         keys = [(c.name, c.type) for c in self.row_columns if c.is_key]
         order = next(c for c in self.row_columns if c.name == self.spec.changes.ordered_by)
         return pa.schema([*keys, ("__order", order.type)])

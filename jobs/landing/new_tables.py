@@ -60,7 +60,7 @@ class NameRule:
         rows = pc.indices_nonzero(pc.and_not(left, pc.is_in(names, value_set=pa.array(list(self.known), pa.string()))))
         found, reasons = dict[str, int](), dict[str, str | None]()
         for row, name in zip(rows.to_pylist(), names.take(rows).to_pylist(), strict=True):
-            if row in verdicts.errors or row in verdicts.skipped:
+            if row in verdicts.errors or row in verdicts.filtered:
                 continue
             if name not in reasons:
                 reasons[name] = self._refusal(name)

@@ -176,8 +176,8 @@ def _decoder(
         whole = columns.column if isinstance(columns, RecordKey) and columns.columns else None
         decoder = Nested(of_type(kind.field(0).type, watch), whole) if whole else of_type(kind, watch)
     elif rules:
-        fields = frozenset(renaming.fields.get(name, name) for name in rules.may_stay)
-        decoder = Enveloped(kind, replace(rules, may_stay=fields), of_type, watch)
+        fields = frozenset(renaming.fields.get(name, name) for name in rules.may_be_unchanged)
+        decoder = Enveloped(kind, replace(rules, may_be_unchanged=fields), of_type, watch)
     else:
         decoder = of_type(kind, watch)
     if excluded := columns.excluded:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import Moves
-from jobs.changes.columns import LEFT_OUT, MOVE, UNCHANGED
+from jobs.changes.columns import FILTERED, MOVE, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
@@ -71,7 +71,7 @@ class RecordReader:
         new_tables: what becomes of records that none of them takes; None: they are bad.
         topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
         required: columns that a transform must not give as null.
-        left_out: the error of records that the pipeline leaves out; None: they count as filtered.
+        filtered_error: makes dead letters of filtered records; None: they are not landed.
         places: of records that are read once more, each in its places; None: they are placed by this batch's ranges.
         truncation: how a record that truncates the table is known; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
@@ -100,11 +100,8 @@ class RecordReader:
     names_unchanged: bool = False
     moves: MoveReader | None = None
     truncation: Truncation | None = None
-    left_out: DecodeError | None = None
+    filtered_error: DecodeError | None = None
     places: Places | None = None
-
-    # Not an operation: a record that the pipeline leaves out on purpose.
-    FILTERED: ClassVar[str] = LEFT_OUT
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task as landed rows."""
@@ -137,8 +134,8 @@ class RecordReader:
                 named = self.new_tables.judge(left, key, value, verdicts)
             else:
                 verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", ROUTE))
-        if self.left_out:
-            verdicts.refuse_skipped(self.left_out)
+        if self.filtered_error:
+            verdicts.refuse_filtered(self.filtered_error)
         good = verdicts.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:
@@ -146,9 +143,9 @@ class RecordReader:
             columns["key"] = key
         columns["value"] = only_good(value, good)
         columns["op"] = only_good(op, good)
-        if verdicts.skipped:
-            filtered = pa.array([row in verdicts.skipped for row in range(batch.num_rows)])
-            columns["op"] = pc.if_else(filtered, pa.scalar(self.FILTERED), columns["op"])
+        if verdicts.filtered:
+            filtered = pa.array([row in verdicts.filtered for row in range(batch.num_rows)])
+            columns["op"] = pc.if_else(filtered, pa.scalar(FILTERED), columns["op"])
         columns["partitionTime"] = batch.column("timestamp")
         columns["i"] = position
         if self.places:
@@ -238,7 +235,7 @@ class RecordReader:
         order = pc.struct_field(value, columns.order)
         lacking = pc.and_(truncates, pc.is_null(order))
         verdicts.refuse_where(lacking, DecodeError("missing", f"the truncation brings no {columns.order}", _BAD_VALUE))
-        verdicts.skip_where(pc.and_(truncates, pc.is_valid(order)))
+        verdicts.filter_where(pc.and_(truncates, pc.is_valid(order)))
         verdicts.truncated_below = pc.max(order.filter(truncates)).as_py()
 
     def _operation(self, value: pa.Array, verdicts: Verdicts) -> pa.Array:

@@ -92,7 +92,7 @@ def sampled_names(
     for _, decoded in _sampled(spec, rule.path[0], kafka, topics, registries):
         values = decoded.values
         verdicts = Verdicts(len(values), decoded.errors)
-        verdicts.skip(decoded.skipped)
+        verdicts.filter(decoded.filtered)
         for name in rule.judge(pa.repeat(True, len(values)), values, values, verdicts):
             names.setdefault(name, len(names))
     settled = rule.after(names, spec)

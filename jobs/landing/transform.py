@@ -147,15 +147,15 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
     carried_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
     raw = [F.col(name).alias(f"__raw_{name}") for name in carried_columns]
-    usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("skipped")
+    usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("filtered")
     state = [*(F.col(name).alias(f"__{name}") for name in COLUMNS.names), usable.alias("__usable")]
     records = decoded.select(*own, *places, *raw, *state).alias(RECORDS)
-    kept = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
+    passes = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
     kinds = {f.name: from_arrow_type(f.type, prefer_timestamp_ntz=True) for f in parse_columns(resolved.columns)}
     made = F.struct(*(F.expr(resolved.expressions[n]).cast(kind).alias(n) for n, kind in kinds.items()))
     refused = F.expr(resolved.expressions[REFUSED]).cast("string") if REFUSED in resolved.expressions else F.lit(None)
-    checked = records.withColumn("__kept", F.when(F.col("__usable"), kept)).alias(RECORDS)
-    good: Column = F.col("__usable") & F.col("__kept")
+    checked = records.withColumn("__passes", F.when(F.col("__usable"), passes)).alias(RECORDS)
+    good: Column = F.col("__usable") & F.col("__passes")
     judged = checked.withColumn("__refused", F.when(good, refused.cast("string"))).alias(RECORDS)
     return judged.select(
         *(F.col(f"__raw_{name}").alias(name) for name in carried_columns),
@@ -167,7 +167,7 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
         )
         .otherwise(F.col("__problem"))
         .alias("problem"),
-        (F.col("__skipped") | F.coalesce(~F.col("__kept"), F.lit(False))).alias("skipped"),
+        (F.col("__filtered") | F.coalesce(~F.col("__passes"), F.lit(False))).alias("filtered"),
         F.col("__unknown").alias("unknown"),
     )
 

@@ -62,7 +62,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
 
     def once() -> LandedBatch | None:
         committed = place.committed()
-        pipeline.check_generation(committed)
+        pipeline.check_meaning(committed)
         if committed is None:
             return None
         _check_order(pipeline, committed)

@@ -67,7 +67,7 @@ def _replay(
 
     def once() -> Replayed | None:
         committed = destination.committed()
-        pipeline.check_generation(committed)
+        pipeline.check_meaning(committed)
         if committed is None:
             return None
         landed = pipeline.intermediate.landed()
@@ -77,7 +77,7 @@ def _replay(
         batches = [b for b in landed.batches if b.number <= committed.batch_number and wanted(b)]
         if not batches:
             return None
-        pipeline.check_generation(committed, batches)
+        pipeline.check_meaning(committed, batches)
         # Columns may have been declared since the last run.
         pipeline.intermediate.prepare()
         destination.prepare()

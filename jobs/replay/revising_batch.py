@@ -23,7 +23,7 @@ def revising_batch(pipeline: Pipeline, committed: CommittedState, revises: int) 
         ranges={tp: OffsetRange(offset, offset) for tp, offset in sorted(committed.offsets.items())},
         topic_ids=committed.topic_ids,
         planned_at=int(time.time() * 1000),
-        spec_hash=pipeline.spec.meaning_hash,
+        meaning_hash=pipeline.spec.meaning_hash,
         leader_epochs=committed.leader_epochs,
         revises=revises,
     )

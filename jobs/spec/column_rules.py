@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Columns of the merge's own SQL (sql/spark).
 RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit",
-            "__kept", "__brought"}  # fmt: skip
+            "__unchanged", "__brought"}  # fmt: skip
 KEY, OP, ORDER = ("changes", "key"), ("changes", "op"), ("changes", "order_by")
 _COLUMNS = ("source", "value", "columns")
 _IDENTIFYING = "use a whole number, decimal, string, binary, boolean, date or timestamp"

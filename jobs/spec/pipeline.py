@@ -222,7 +222,7 @@ class PipelineSpec(Spec):
 
     @property
     def meaning_hash(self) -> str:
-        """Hash of what a table's rows mean: keys, op mapping, order. A change of it is a new generation."""
+        """Hash of what makes rows mean something else: key columns, op mapping, order."""
         return _hash(self.changes.model_dump(mode="json"))
 
     @property

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _REMEDY = "set REPLICA IDENTITY FULL in the source, so that nothing is left out, or `unavailable: null`"
 
 
-def can_keep(table: Table) -> bool:
+def can_leave_unchanged(table: Table) -> bool:
     """Whether a row of the table can keep a column that a change does not bring."""
     return kind_of(table).capabilities.keeps_unchanged_columns and table.mode in ("upsert", "upsert_delete")
 
 
-def row_can_keep(spec: PipelineSpec, table: Table) -> bool:
+def leaves_unchanged(spec: PipelineSpec, table: Table) -> bool:
     """Whether changes of this pipeline may leave columns of the table's rows as they were."""
-    return can_keep(table) and bool(unchanged_columns(spec)) and spec.changes.ordered_by is None
+    return can_leave_unchanged(table) and bool(unchanged_columns(spec)) and spec.changes.ordered_by is None
 
 
 def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
@@ -40,8 +40,8 @@ def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
     if envelope is None:
         return "refuse"
     if envelope.unavailable is None:
-        return "keep" if all(map(can_keep, spec.tables)) and not _obstacles(spec) else "refuse"
-    if envelope.unavailable == "keep" and not any(map(can_keep, spec.tables)):
+        return "keep" if all(map(can_leave_unchanged, spec.tables)) and not _obstacles(spec) else "refuse"
+    if envelope.unavailable == "keep" and not any(map(can_leave_unchanged, spec.tables)):
         return "null"
     return envelope.unavailable
 
@@ -81,7 +81,7 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
     return replace(
         envelope.rules,
         unavailable="null" if wanted == "null" else "refuse",
-        may_stay=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
+        may_be_unchanged=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
         moved=moved,
     )
 
@@ -99,7 +99,7 @@ def _obstacles(spec: PipelineSpec) -> list[str]:
     found = {
         f"needs the row before, and {systems} ({named}) takes whole rows": bool(whole_rows),
         f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
-            order and any(map(can_keep, spec.tables))
+            order and any(map(can_leave_unchanged, spec.tables))
         ),
         "cannot tell what a transform makes of a value that is not there (source.transform)": bool(
             spec.source.transform

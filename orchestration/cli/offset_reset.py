@@ -103,7 +103,7 @@ def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, y
     known = offset_reset.read_state(pipeline)
     base = known.base(table)
     targets, dropped = choice(pipeline, known, base)
-    meaning = pipeline.spec.meaning_hash if accept_changes else base.spec_hash
+    meaning = pipeline.spec.meaning_hash if accept_changes else base.meaning_hash
     batch = offset_reset.plan_reset(known, base, targets, dropped, meaning)
     _show(pipeline, known, base, batch)
     if not yes:
@@ -152,7 +152,7 @@ def _show(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Ba
     for one in offset_reset.impact(known, batch):
         if one.skipped or one.repeated:
             output.say(f"{one.table}: skips {one.skipped:,} offsets, gets {one.repeated:,} again")
-    if batch.spec_hash != base.spec_hash:
+    if batch.meaning_hash != base.meaning_hash:
         output.say("Rows of before keep the meaning that `changes` had.")
     if "" in (batch.continues or {}):
         begin = ", ".join(n for n, state in known.tables.items() if state is None)

@@ -31,7 +31,7 @@ from orchestration.files import (
     readable_specs,
     split_name,
 )
-from orchestration.names import resident_job, table_key
+from orchestration.names import continuous_job, table_key
 from orchestration.pauses import Pause, Pauses
 from orchestration.sensors.busy import paused_reason
 from resources.connections import Connections
@@ -196,7 +196,7 @@ def _tables(pipeline: Pipeline, held: Held, asking: Asking) -> list[TableStatus]
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
     ways = {f"{name}_schedule": f"its schedule ({spec.cron})"}
     if spec.interval:
-        ways = {resident_job(name): f"its sensor {resident_job(name)}"}
+        ways = {continuous_job(name): f"its sensor {continuous_job(name)}"}
     if spec.trigger:
         ways[f"{name}_lag"] = "its trigger"
     on = [way for instigator, way in ways.items() if instigator not in state.stopped]

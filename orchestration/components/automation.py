@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.components.launch import Launch
+from orchestration.continuous import current_run
 from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.names import FILE_TAG, PIPELINE_TAG
-from orchestration.resident import current_run
 from orchestration.sensors.busy import free_to_advance
 from orchestration.sensors.idle import file_hash, idle_reason
 

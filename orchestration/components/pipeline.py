@@ -19,9 +19,9 @@ from orchestration.components.pause_jobs import pause_jobs
 from orchestration.components.plan_job import plan_job
 from orchestration.components.scaffolding import PipelineScaffolder
 from orchestration.components.verify import check_keys, verify_checks, verify_job
+from orchestration.continuous.job import continuous_job
+from orchestration.continuous.sensor import continuous_sensor
 from orchestration.loading import WrongPipelineFiles
-from orchestration.resident.job import resident_job
-from orchestration.resident.sensor import resident_sensor
 from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
 from orchestration.sensors.lease_state import lease_sensors
@@ -96,7 +96,7 @@ class KafkaPipeline(dg.Component):
         landing = landing_asset(launch, hours)
         tables = [table_asset(launch, table, hours) for table in self.spec.tables]
         job, maintenance = pipeline_job(launch, [landing, *tables], check_keys(launch)), maintenance_job(launch)
-        stays = resident_job(launch) if self.spec.interval else None
+        stays = continuous_job(launch) if self.spec.interval else None
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables, *member_assets(launch, hours)],
             asset_checks=[verify_checks(launch)],
@@ -113,7 +113,7 @@ class KafkaPipeline(dg.Component):
                 maintenance_schedule(launch, maintenance),
             ],
             sensors=[
-                *([resident_sensor(self.name, self.spec, stays)] if stays else []),
+                *([continuous_sensor(self.name, self.spec, stays)] if stays else []),
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
                 # Where an entry stands for many tables the next run takes up what a dead one has left behind.

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.names import BACKFILL_TAG, LEFT_OUT_TAG, PIPELINE_TAG, RESIDENT_TAG, landing_key, op_name, table_key
+from orchestration.names import (
+    BACKFILL_TAG,
+    CONTINUOUS_TAG,
+    LEFT_OUT_TAG,
+    PIPELINE_TAG,
+    landing_key,
+    op_name,
+    table_key,
+)
 from orchestration.pauses import Pauses, read_pauses
 
 _UNDER_WAY = [
@@ -121,6 +129,6 @@ def _selected(run: dg.DagsterRun, name: str, keys: set[dg.AssetKey]) -> set[dg.A
 
 
 def _named(run: dg.DagsterRun, name: str) -> str:
-    if RESIDENT_TAG in run.tags:
+    if CONTINUOUS_TAG in run.tags:
         return f"run {run.run_id[:8]} of {name} runs until it is paused (`batchmerge pause {name}`)"
     return f"run {run.run_id[:8]} of {name} is {run.status.value.lower()}"

@@ -67,26 +67,26 @@ class Timed:
 
 
 def measure(options: Namespace) -> Iterator[Measure]:
-    asked_for, resident, *others = (f"latency-{uuid.uuid4().hex[:8]}" for _ in range(2 + len(_BESIDE)))
+    asked_for, continuous, *others = (f"latency-{uuid.uuid4().hex[:8]}" for _ in range(2 + len(_BESIDE)))
 
     def visible(topic: str, rows_now: Callable[[], int]) -> list[float]:
         return seconds_until_visible(connections, topic, rows_now, options.rate, options.seconds)
 
     with services("kafka", "spark", home=options.home) as (home, connections):
-        for topic in (asked_for, resident, *others):
+        for topic in (asked_for, continuous, *others):
             fill(connections, topic, ())
         project = Project.make(home, connections)
         by_count = {
             count: project.add(asked_for, [{"kind": "iceberg", "mode": mode} for mode in _MODES[:count]], paused=True)
             for count in (1, 3)
         }
-        stays = project.add(resident, _APPEND, changes={}, interval="1s")
+        stays = project.add(continuous, _APPEND, changes={}, interval="1s")
         project.command("pause", stays)
         with daemon_on(project) as daemon:
             for count, name in by_count.items():
                 yield _tick_to_commit(daemon, name, asked_for, count, options)
             project.command("resume", stays)
-            took = {_OURS: visible(resident, _rows_of_pipeline(project, stays, resident))}
+            took = {_OURS: visible(continuous, _rows_of_pipeline(project, stays, continuous))}
         for (who, start), topic in zip(_BESIDE.items(), others, strict=True):
             with start(home, connections, topic, commit_ms=1000) as sink:
                 took[who] = visible(topic, sink.rows)

@@ -1,7 +1,7 @@
 """Whether a day of commits every five seconds makes Dagster's pages slower than a day of runs every five minutes.
 
 Both days are written into instances of their own (SQLite, as `batchmerge` has it): the events of 24 continuous runs,
-one an hour, thinned by the code that thins them (`orchestration.resident.continuous_step`) on a clock that is played;
+one an hour, thinned by the code that thins them (`orchestration.continuous.step`) on a clock that is played;
 and the runs of the pipeline's own job. Only the work of their steps is left out, so no other service is needed. Then
 the questions of the pages are asked of a webserver: a table's page (materializations, plots, partitions, checks), the
 overview of all assets, and the runs.
@@ -34,9 +34,9 @@ from orchestration.components.ends import Ends
 from orchestration.components.launch import Launch
 from orchestration.components.merging import Done
 from orchestration.components.merging import report as report_of_table
-from orchestration.names import landing_key, resident_job, table_key, topic_keys
-from orchestration.resident import continuous_step, job
-from orchestration.resident.continuous_step import ContinuousStep
+from orchestration.continuous import job, step
+from orchestration.continuous.step import ContinuousStep
+from orchestration.names import continuous_job, landing_key, table_key, topic_keys
 from orchestration.sensors.waiting import Waiting
 from resources.local.ports import free_port
 from tests.benchmarks._report import Measure, report
@@ -163,14 +163,14 @@ def stay(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
 
         with (
             mock.patch.multiple(job, land_continuously=play, merge_continuously=play),
-            mock.patch.multiple(continuous_step, time=clock, datetime=clock, look_at=lambda *_: _NOTHING_WAITS),
+            mock.patch.multiple(step, time=clock, datetime=clock, look_at=lambda *_: _NOTHING_WAITS),
         ):
-            made = KafkaPipeline(_NAME, day.spec).definitions().resolve_job_def(resident_job(_NAME))
+            made = KafkaPipeline(_NAME, day.spec).definitions().resolve_job_def(continuous_job(_NAME))
             assert made.execute_in_process(_QUIET, instance=instance).success
 
 
 def _tell(step: ContinuousStep, batches: Sequence[LandedBatch], clock: Clock) -> None:
-    """As `orchestration.resident.landing` and `.merging` do, which ask tables for what is made up here."""
+    """As `orchestration.continuous.landing` and `.merging` do, which ask tables for what is made up here."""
     rows = metadata.total(batches).landed
     if step.table is None:
         results, shown = _landed(step.key, step.launch.spec, batches)

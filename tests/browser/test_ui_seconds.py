@@ -17,13 +17,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from jobs.connections_file import load_connections
-from orchestration.names import RESIDENT_TAG
+from orchestration.names import CONTINUOUS_TAG
 from resources.connections import Connections
 from tests.browser import database
 from tests.browser.pictures import keep_picture, opened_page, wait_until_drawn
 from tests.kit import specs
+from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.records import bootstrap
-from tests.kit.resident import STATUS, Resident, resident
 
 pytest.importorskip("playwright", reason="needs the Python package playwright and an installed Chromium")
 from playwright.sync_api import Page, expect
@@ -48,7 +48,7 @@ _TOPIC = dg.AssetKey(["kafka", NAME])
 
 
 @pytest.fixture(scope="module")
-def seconds(chromium: str, stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resident]:
+def seconds(chromium: str, stack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContinuousRun]:
     """Both pipelines under a daemon; orders come all the time, more of them every second minute."""
     del chromium
     connections, folder, ended = (
@@ -63,7 +63,7 @@ def seconds(chromium: str, stack: Path, tmp_path_factory: pytest.TempPathFactory
     sender = threading.Thread(target=_send, args=(connections, ended))
     sender.start()
     try:
-        with resident(folder, stack / "connections.yaml", database.NAME, database.DOCUMENT) as one:
+        with continuous_run(folder, stack / "connections.yaml", database.NAME, database.DOCUMENT) as one:
             yield one
     finally:
         ended.set()
@@ -81,12 +81,12 @@ def _send(connections: Connections, ended: threading.Event) -> None:
 
 
 @pytest.fixture
-def page(chromium: str, seconds: Resident) -> Iterator[Page]:
+def page(chromium: str, seconds: ContinuousRun) -> Iterator[Page]:
     with opened_page(chromium, seconds.page) as opened:
         yield opened
 
 
-def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: Resident) -> None:
+def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: ContinuousRun) -> None:
     table = dg.AssetKey(["iceberg", database.NAME, database.TABLES[-1]])
     seconds.until(lambda: seconds.told(table))
     page.goto("/asset-groups")
@@ -100,14 +100,14 @@ def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: Res
     expect(page.get_by_text(f"What {database.NAME}.public.{sorted(database.TABLES)[0]} says").first).to_be_visible()
 
 
-def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: Resident) -> None:
+def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: ContinuousRun) -> None:
     storage = seconds.instance
     seconds.until(lambda: len(storage.fetch_materializations(_TOPIC, limit=4).records) == 4)
-    (run,) = storage.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: NAME}, statuses=[STATUS.STARTED]))
+    (run,) = storage.get_runs(dg.RunsFilter(tags={CONTINUOUS_TAG: NAME}, statuses=[STATUS.STARTED]))
     page.goto(f"/runs/{run.run_id}")
-    expect(page.get_by_text("orders__iceberg__web__orders__resident").first).to_be_visible()
+    expect(page.get_by_text("orders__iceberg__web__orders__continuous").first).to_be_visible()
     expect(page.get_by_text("Materialized value iceberg web orders.").first).to_be_visible()
-    keep_picture(page, "resident")
+    keep_picture(page, "continuous")
     page.goto("/assets/kafka/orders?view=overview")
     page.get_by_role("button", name="Plots").click()
     title = page.get_by_text(f"{NAME}: rows per minute", exact=True).first
@@ -117,11 +117,11 @@ def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: Residen
     keep_picture(page, "per-minute")
 
 
-def test_pause_is_a_button_and_says_who(page: Page, seconds: Resident) -> None:
+def test_pause_is_a_button_and_says_who(page: Page, seconds: ContinuousRun) -> None:
     page.goto(f"{_LOCATION}/jobs/{NAME}_pause/playground")
     page.get_by_role("button", name="Launch Run").click()
     expect(page.get_by_text(re.compile("paused by somebody in Dagster")).first).to_be_visible()
     expect(page.get_by_text("Success", exact=True).first).to_be_visible()
     keep_picture(page, "paused")
-    stays = dg.RunsFilter(tags={RESIDENT_TAG: NAME}, statuses=[STATUS.STARTED])
+    stays = dg.RunsFilter(tags={CONTINUOUS_TAG: NAME}, statuses=[STATUS.STARTED])
     seconds.until(lambda: not seconds.instance.get_runs(stays))

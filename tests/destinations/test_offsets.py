@@ -18,7 +18,7 @@ def move(story: Story, to: int) -> None:
     known = offset_reset.read_state(pipeline)
     base = known.base()
     targets = {TopicPartition(story.engine.flow.topic, 0): to}
-    batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
+    batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
     offset_reset.commit(pipeline, known, base, batch)
 
 

@@ -58,7 +58,7 @@ class Table:
         known = offset_reset.read_state(self.pipeline)
         base = known.base()
         targets = {} if offset is None else {TopicPartition(self.flow.topic, 0): offset}
-        batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
+        batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
         offset_reset.commit(self.pipeline, known, base, batch)
 
     def read(self) -> list[Row]:

@@ -150,7 +150,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
     asleep: list[object] = []
 
-    def keep_tombstones(self: Changes) -> None:
+    def keep_deletes(self: Changes) -> None:
         asleep.append(self)
         if len(asleep) == 2:
             raise EOFError("the newer run dies here")
@@ -160,7 +160,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
             one.merge("upsert_delete")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Changes, "_keep_tombstones", keep_tombstones)
+        patch.setattr(Changes, "_keep_deletes", keep_deletes)
         one.tell(put(1, "b"), put(2, "b"))
         one.advance()
     assert one.read("upsert_delete") == [(1, "b", 1.0), (2, "b", 1.0)]

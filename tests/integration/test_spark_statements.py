@@ -33,7 +33,7 @@ def test_two_keys_of_one_record_replace_a_row_each(spark: SparkSession, view: Vi
     changes = view(
         """SELECT * FROM VALUES
         (1, 'gone', 'delete', named_struct('c0', false), 7L, 0L), (2, null, 'upsert', named_struct('c0', true), 7L, 0L)
-        AS t(`id`, `name`, `__op`, `__kept`, `__batch`, `__i`)"""
+        AS t(`id`, `name`, `__op`, `__unchanged`, `__batch`, `__i`)"""
     )
     target = view("SELECT * FROM VALUES (1, 'one', 'f', 0L), (2, 'two', 'f', 1L) AS t(`id`, `name`, `_file`, `_pos`)")
     arguments: dict[str, Any] = {"keys": ["id"], "columns": ["id", "name"], "mode": "upsert_delete", "named": False}
@@ -111,5 +111,5 @@ def test_row_of_before_a_reading_again_says_nothing_of_its_key(
     held = view("SELECT 1L AS `id`, 'held' AS `body`")
     arguments: dict[str, Any] = {"columns": ["body"], "keys": ["id"], "held": held, "held_at": 4}
     text = render("spark", "values_of_moved_rows", moved=moved, table=landed, revised=True, **arguments)
-    found = spark.sql(text, args={"moved_kind": "moved", "kept_0": "body"}).select("earlier.body").collect()
+    found = spark.sql(text, args={"moved_kind": "moved", "unchanged_0": "body"}).select("earlier.body").collect()
     assert [row["body"] for row in found] == ([known] if known else [])

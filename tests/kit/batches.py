@@ -29,7 +29,7 @@ def batch(
         ranges=ranges if ranges is not None else {P0: read, P1: read},
         topic_ids=TOPIC_IDS,
         planned_at=1000 * number,
-        spec_hash="hash",
+        meaning_hash="hash",
     )
     return replace(made, **parts)  # type: ignore[arg-type]
 

@@ -225,7 +225,7 @@ class Played:
         known = offset_reset.read_state(pipeline)
         base = known.base()
         targets = known.topics.stable if to_end else known.topics.first
-        batch = offset_reset.plan_reset(known, base, targets, (), base.spec_hash)
+        batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
         offset_reset.commit(pipeline, known, base, batch)
         if to_end:
             for partition, (log, first) in enumerate(zip(self.log, self.position, strict=True)):

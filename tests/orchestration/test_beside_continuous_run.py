@@ -12,14 +12,14 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from orchestration.names import resident_op, table_key
+from orchestration.names import continuous_op, table_key
 from resources.connections import Connections
+from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.engine import catalog
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.project import Project
 from tests.kit.records import Record, bootstrap, produce, random_changes
-from tests.kit.resident import STATUS, Resident, resident
 
 MODES = ["upsert", "upsert_delete"]
 
@@ -35,8 +35,8 @@ def project(stack: Path, tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def dagster(flow: Flow, project: Project) -> Iterator[Resident]:
-    with resident(project.folder, project.connections, flow.name, flow.spec_document) as one:
+def dagster(flow: Flow, project: Project) -> Iterator[ContinuousRun]:
+    with continuous_run(project.folder, project.connections, flow.name, flow.spec_document) as one:
         yield one
 
 
@@ -72,7 +72,7 @@ class Source:
 
 @pytest.mark.slow
 def test_replays_and_maintenance_beside_it(
-    dagster: Resident, flow: Flow, project: Project, connections: Connections
+    dagster: ContinuousRun, flow: Flow, project: Project, connections: Connections
 ) -> None:
     source, began = Source(flow, connections), datetime.now(UTC)
 
@@ -107,7 +107,9 @@ def test_replays_and_maintenance_beside_it(
 
 
 @pytest.mark.slow
-def test_a_check_that_breaks_stops_its_table_alone(dagster: Resident, flow: Flow, connections: Connections) -> None:
+def test_a_check_that_breaks_stops_its_table_alone(
+    dagster: ContinuousRun, flow: Flow, connections: Connections
+) -> None:
     source = Source(flow, connections)
     (upserts, _), name = flow.spec.tables, flow.table("upsert")
     source.send(100)
@@ -129,7 +131,7 @@ def test_a_check_that_breaks_stops_its_table_alone(dagster: Resident, flow: Flow
         failed = dagster.instance.all_logs(first.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
         return any(
             entry.dagster_event
-            and entry.dagster_event.step_key == resident_op(flow.name, table_key(upserts))
+            and entry.dagster_event.step_key == continuous_op(flow.name, table_key(upserts))
             and "keys_unique" in str(entry.dagster_event.step_failure_data.user_failure_data)
             for entry in failed
         )

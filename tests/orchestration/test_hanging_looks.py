@@ -17,9 +17,9 @@ from jobs.batch import LandedBatch
 from jobs.pipeline import Pipeline
 from orchestration.components import landing
 from orchestration.components.window import Window
-from orchestration.resident import landing as landing_step
-from orchestration.resident import members, merging
-from orchestration.resident.continuous_step import ContinuousStep
+from orchestration.continuous import landing as landing_step
+from orchestration.continuous import members, merging
+from orchestration.continuous.step import ContinuousStep
 from orchestration.sensors import lag
 from resources.errors import TimeLimitReached
 from tests.kit.batches import landed

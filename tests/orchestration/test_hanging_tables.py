@@ -19,12 +19,12 @@ from resources.local import stack as local_stack
 from tests.kit import clickhouse as in_clickhouse
 from tests.kit import specs
 from tests.kit.command import in_background
+from tests.kit.continuous import continuous_run
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.processes import lives
 from tests.kit.records import bootstrap, produce, random_changes
-from tests.kit.resident import resident
 from tests.kit.waiting import until
 
 STATUS = dg.DagsterRunStatus
@@ -87,7 +87,7 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
 
     silent = socket.create_server(("127.0.0.1", 0), backlog=64)
     second_is({"kind": "iceberg", "type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"})
-    with silent, resident(tmp_path, connections_file, flow.name, flow.spec_document) as daemon:
+    with silent, continuous_run(tmp_path, connections_file, flow.name, flow.spec_document) as daemon:
         instance, log = daemon.instance, daemon.log
 
         def first() -> dg.DagsterRun:

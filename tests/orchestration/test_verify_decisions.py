@@ -43,7 +43,7 @@ def test_topics_of_one_name_have_spans_of_their_own() -> None:
 
 def test_batches_of_another_meaning_are_not_judged() -> None:
     one, two, three = _landed({A: (0, 1)}, {A: (1, 2)}, {A: (2, 3)})
-    older = replace(two, batch=replace(two.batch, spec_hash="older"))
+    older = replace(two, batch=replace(two.batch, meaning_hash="older"))
     assert of_one_meaning([one, older, three]) == [three]
     assert of_one_meaning([one, two]) == [one, two]
     assert of_one_meaning([]) == []

@@ -127,7 +127,7 @@ def test_changed_meaning_needs_all_tables_to_have_caught_up() -> None:
     with pytest.raises(ConfigurationError, match=r"iceberg c\.d has not merged everything"):
         reset(known(), {}, meaning="new")
     batch = reset(known(tables={"iceberg a.b": committed(2)}), {}, meaning="new")
-    assert batch.spec_hash == "new"
+    assert batch.meaning_hash == "new"
 
 
 def test_nothing_committed() -> None:
@@ -182,7 +182,7 @@ def test_what_a_new_table_skips_is_counted() -> None:
 def test_what_truncations_have_taken_away_stays_away_until_changes_mean_something_else() -> None:
     base, batch = replace(committed(2), watermark=Watermark().truncated(7)), reset(known(), {})
     assert state_after(base, batch).watermark.truncated_below == 7
-    assert state_after(base, replace(batch, spec_hash="new")).watermark.truncated_below is None
+    assert state_after(base, replace(batch, meaning_hash="new")).watermark.truncated_below is None
 
 
 def test_what_truncations_have_taken_away_is_not_brought_back_by_a_recreated_topic() -> None:

@@ -37,7 +37,7 @@ def plan(
 ) -> Batch | None:
     return plan_batch(
         pipeline="p",
-        spec_hash="hash",
+        meaning_hash="hash",
         committed=state,
         highest_known=highest if highest is not None else state.batch_number if state else 0,
         topics=kafka,

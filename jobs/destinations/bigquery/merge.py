@@ -72,7 +72,7 @@ class Merging(CleanUp):
         job = attempts.closed(applies)
         if job is None:
             loader = self.loader(context, row.intermediate, replayed)
-            meaning = wanted.last.batch.spec_hash
+            meaning = wanted.last.batch.meaning_hash
             if row.committed and row.committed.orders_otherwise(meaning, self.spec.order_hash):
                 self.forget_deletes(row)
             else:

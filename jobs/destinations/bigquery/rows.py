@@ -67,7 +67,7 @@ class RowShape:
         """
         if self.names_unchanged:
             wanted = wanted.with_unchanged(spark)
-        kept = [F.when(F.col(f"__kept.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
+        kept = [F.when(F.col(f"__unchanged.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
         names = F.filter(F.array(*kept), lambda name: name.isNotNull()) if kept else F.lit(None).cast("array<string>")
         place = F.col("__batch") * _POSITIONS + F.col("__i")
         return wanted.rows(spark).select(

@@ -37,7 +37,7 @@ from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.requirements import require_batch_column
 from jobs.lineage import joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.unchanged_columns import can_keep, row_can_keep
+from jobs.spec.unchanged_columns import can_leave_unchanged, leaves_unchanged
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, TableReplaced
 from sql import render
@@ -78,7 +78,7 @@ class Work:
         return intermediate_fields(
             self.columns,
             self._order,
-            names_unchanged=can_keep(self.table) and names_unchanged_columns(self.spec),
+            names_unchanged=can_leave_unchanged(self.table) and names_unchanged_columns(self.spec),
             says_op=self._takes_landed_rows,
         )
 
@@ -110,7 +110,7 @@ class Work:
 
     def after(self, row: StateRow, flush: Flush) -> TableAt:
         """What the table has after this flush, which a run with another pipeline file may have begun."""
-        order = self.spec.order_hash if flush.last.batch.spec_hash == self.spec.meaning_hash else ""
+        order = self.spec.order_hash if flush.last.batch.meaning_hash == self.spec.meaning_hash else ""
         return TableAt.after(row.at, flush.batches, order)
 
     def loader(self, context: MergeContext, intermediate: str, replayed: Reduction | None = None) -> Loader:
@@ -215,7 +215,7 @@ class Work:
 
     def _looked_up(self, wanted: Statement, values: Values, names_unchanged: bool) -> tuple[str, Values]:
         """With unchanged columns and key bounds where they help."""
-        if row_can_keep(self.spec, self.table) and names_unchanged:
+        if leaves_unchanged(self.spec, self.table) and names_unchanged:
             names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.where)]
             wanted = wanted.keeping(names)
         if wanted.bounds:

@@ -76,8 +76,8 @@ class IcebergDestination(ReducedDestination):
         return True
 
     def drop(self) -> bool:
-        if self.tombstones:
-            self.catalog.drop(self.tombstones)
+        if self.kept_deletes:
+            self.catalog.drop(self.kept_deletes)
         return self.catalog.drop(self.table.table)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
@@ -90,7 +90,7 @@ class IcebergDestination(ReducedDestination):
     def apply(self, step: Step) -> Merged:
         if step.before and step.means_other:
             begin = partial(self._commit, Append, step.before)
-            Preparation(self.catalog, self.table, self).renew_tombstones(step.before, begin)
+            Preparation(self.catalog, self.table, self).renew_kept_deletes(step.before, begin)
         changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)
@@ -132,7 +132,7 @@ class IcebergDestination(ReducedDestination):
             session=step.context.session,
             one_task=step.context.one_task,
             wanted=step.wanted,
-            tombstones=(self.catalog.name, *self.tombstones.split(".")) if self.tombstones else None,
+            kept_deletes=(self.catalog.name, *self.kept_deletes.split(".")) if self.kept_deletes else None,
             null_safe=bool(key and key.nulls == "match"),
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,
@@ -244,7 +244,7 @@ class IcebergDestination(ReducedDestination):
         from jobs.destinations.iceberg.maintain import maintain
 
         options = self.spec.maintenance
-        return maintain(self.pipeline, self.catalog, self.table, self.tombstones, options, session)
+        return maintain(self.pipeline, self.catalog, self.table, self.kept_deletes, options, session)
 
     def transaction(self) -> CatalogTransaction:
         return CatalogTransaction(self.catalog)

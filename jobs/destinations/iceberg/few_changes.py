@@ -21,7 +21,7 @@ _OPENED_BY_EACH = 100
 
 
 def few_changes(
-    landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch], may_keep: bool
+    landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch], leaves_unchanged: bool
 ) -> LastChanges | None:
     """What tasks can read of these batches; None where it is too much, or needs other landed rows beside it."""
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
@@ -31,13 +31,13 @@ def few_changes(
         return None
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
-    paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if may_keep else [])]
+    paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if leaves_unchanged else [])]
     files = PlannedFiles.of(taken, batches, paths)
     if files.bytes is None:
         return None
     shares = max(1, ceil(count / _SHARE_CHANGES), ceil(files.bytes / _SHARE_BYTES))
     # Whether changes keep columns is known when a task has read them: one that is alone has written nothing by then.
-    if shares > (1 if may_keep else _MOST_SHARES):
+    if shares > (1 if leaves_unchanged else _MOST_SHARES):
         return None
     readers = files.most_shares if len(files.files or ()) > _OPENED_BY_EACH else 0
-    return LastChanges(files, wanted.first, wanted.last, wanted.columns, may_keep, shares, readers)
+    return LastChanges(files, wanted.first, wanted.last, wanted.columns, leaves_unchanged, shares, readers)

@@ -58,9 +58,9 @@ class IcebergKind(Kind[IcebergTable]):
 
         return table_columns(spec, table)
 
-    def tombstones(self, spec: PipelineSpec, table: IcebergTable) -> str | None:
+    def kept_deletes(self, spec: PipelineSpec, table: IcebergTable) -> str | None:
         """Each branch has its own: what is deleted on one of them may stand on the other."""
-        name = super().tombstones(spec, table)
+        name = super().kept_deletes(spec, table)
         branch = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}", table.branch)
         return name if name is None or branch == "main" else f"{name}__{branch}"
 
@@ -79,7 +79,7 @@ class IcebergKind(Kind[IcebergTable]):
             "merge",
             target=(table.connection, *table.table.split("."), "branch_…"),
             changes=["last_changes"],
-            tombstones=None,
+            kept_deletes=None,
             keys=tuple(key.columns),
             columns=[c.name for c in self.columns(spec, table)],
             mode=table.mode,

@@ -18,12 +18,12 @@ def maintain(
     pipeline: str,
     catalog: IcebergCatalog,
     table: IcebergTable,
-    tombstones: str | None,
+    kept_deletes: str | None,
     options: Maintenance,
     session: Callable[[], SparkSession],
 ) -> Iterator[Done]:
     """The tasks of `jobs.maintenance` on both; nothing on a table without a batch."""
-    for identifier, branch in ((table.table, table.branch), (tombstones, "main")):
+    for identifier, branch in ((table.table, table.branch), (kept_deletes, "main")):
         if identifier is None:
             continue
         maintained = MaintainedTable(

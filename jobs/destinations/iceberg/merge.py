@@ -55,7 +55,7 @@ class Changes:
 
     Attributes:
         wanted: which changes, and what they are reduced to; what they leave as it was is found here.
-        tombstones: table that remembers the order of deletes; None where no order is named.
+        kept_deletes: table that remembers the order of deletes; None where no order is named.
         null_safe: null equals null in a key.
         one_task: does what takes one task of Spark.
         leaves_unchanged: changes may leave columns as they were.
@@ -68,7 +68,7 @@ class Changes:
 
     session: Callable[[], SparkSession]
     wanted: Reduction
-    tombstones: tuple[str, ...] | None
+    kept_deletes: tuple[str, ...] | None
     null_safe: bool
     one_task: OneTask
     leaves_unchanged: bool = False
@@ -116,7 +116,7 @@ class Changes:
 
     def merge_into(self, attempt: Attempt, summary: dict[str, str]) -> None:
         """One MERGE on the attempt's branch; its snapshot carries the summary."""
-        self._keep_tombstones()
+        self._keep_deletes()
         # The session is this table's own, and the attempt's id in the summary is checked before publishing.
         with spark_writes.with_summary(self.spark, summary):
             self.spark.sql(self._render("merge", attempt.path, bounded=self._bounded), args=self._bound_values)
@@ -148,7 +148,7 @@ class Changes:
 
     def _written_by_all(self, delta: RowDelta) -> RowDeltaReport:
         rows, changes = self._with_places(delta)
-        self._keep_tombstones()
+        self._keep_deletes()
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.wanted.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
@@ -211,19 +211,19 @@ class Changes:
         keys.mapInArrow(in_tasks(task), kind).createOrReplaceTempView(self.found)
         return (self.found,)
 
-    def _keep_tombstones(self) -> None:
-        if self.tombstones:
-            self.spark.sql(self._render("keep_tombstones", None))
+    def _keep_deletes(self) -> None:
+        if self.kept_deletes:
+            self.spark.sql(self._render("keep_deletes", None))
 
     def _text(self, target: tuple[str, ...] | None) -> str:
         """The SQL of the rows to apply, built up from filter, reduction, order and (replay) what is missing."""
         text = self._reduction.of(self._reduction.landed)
-        if self.tombstones:
+        if self.kept_deletes:
             text = render(
                 "spark",
                 "without_deleted_later",
                 rows=text,
-                tombstones=self.tombstones,
+                kept_deletes=self.kept_deletes,
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
@@ -286,7 +286,7 @@ class Changes:
             template,
             target=target,
             changes=[self.view],
-            tombstones=self.tombstones,
+            kept_deletes=self.kept_deletes,
             keys=self.wanted.keys,
             columns=[c.name for c in self.wanted.columns],
             mode=self.wanted.mode,

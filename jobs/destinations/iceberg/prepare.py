@@ -33,7 +33,7 @@ _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
 }
-# Of tombstones: which incarnation of their table they belong to.
+# A property of the table of kept deletes: the id of the table whose deletes they are.
 _OF_TABLE = PREFIX + "of-table"
 # For which key and order, and after which batch, they began empty.
 _RENEWED = PREFIX + "renewed"
@@ -70,7 +70,7 @@ class Preparation:
         if found is not None:
             if not dry_run:
                 apply_changes(found, changes)
-            return [*(f"{self.where}: {change}" for change in changes), *self._prepare_tombstones(found, dry_run)]
+            return [*(f"{self.where}: {change}" for change in changes), *self._prepare_kept_deletes(found, dry_run)]
         keys = [c.name for c in destination.row_columns if c.is_key and not c.nullable]
         schema = iceberg_schema(destination.row_schema, keys if self.table.needs_key else ())
         spec = partition_spec(schema, self.table.partition_by)
@@ -81,7 +81,7 @@ class Preparation:
             usual = {**_PROPERTIES, **modes, **(_SMALL_FILES if self.table.needs_key else {})}
             made = self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
-        return [f"create {self.where}{layout}", *self._prepare_tombstones(made, dry_run)]
+        return [f"create {self.where}{layout}", *self._prepare_kept_deletes(made, dry_run)]
 
     @property
     def _write_mode(self) -> str:
@@ -105,12 +105,12 @@ class Preparation:
                 remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
             )
 
-    def _prepare_tombstones(self, table: Table | None, dry_run: bool) -> list[str]:
+    def _prepare_kept_deletes(self, table: Table | None, dry_run: bool) -> list[str]:
         """
         Args:
             table: the one whose deletes they are; None: it is not there yet.
         """
-        name, spec = self.destination.tombstones, self.destination.spec
+        name, spec = self.destination.kept_deletes, self.destination.spec
         if not name:
             return []
         uuid = str(table.metadata.table_uuid) if table else ""
@@ -126,16 +126,16 @@ class Preparation:
                 # The merge that accepts the change makes other ones.
                 return []
             changes = plan_evolution(
-                name, arrow_schema(found), self.destination.tombstone_schema, self.table.evolve, spec.ignore_case
+                name, arrow_schema(found), self.destination.kept_deletes_schema, self.table.evolve, spec.ignore_case
             )
             if not dry_run:
                 apply_changes(found, changes)
             return [f"{name}: {change}" for change in changes]
         if not dry_run:
-            self._create_tombstones(name, uuid)
+            self._create_kept_deletes(name, uuid)
         return [f"create {name} for the order of deletes"]
 
-    def renew_tombstones(self, before: CommittedState, check_lineage: Callable[[], object]) -> None:
+    def renew_kept_deletes(self, before: CommittedState, check_lineage: Callable[[], object]) -> None:
         """Forgets the deletes of before, which had another key or order. What a run has kept since, no other forgets.
 
         Args:
@@ -145,16 +145,16 @@ class Preparation:
         Raises:
             CommitFailed: also where another run forgets them at this very moment.
         """
-        name = self.destination.tombstones
+        name = self.destination.kept_deletes
         if not name:
             return
         found, renewal = self.catalog.require(name), f"{self.destination.spec.order_hash} after {before.commit_id}"
         # After the look at them: a run that goes on meanwhile changes the state, or them, and this commit is refused.
         check_lineage()
         if found.properties.get(_RENEWED) != renewal:
-            requirements, updates = emptied(found, self.destination.tombstone_schema)
+            requirements, updates = emptied(found, self.destination.kept_deletes_schema)
             self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={_RENEWED: renewal})])
 
-    def _create_tombstones(self, name: str, uuid: str) -> None:
-        schema = iceberg_schema(self.destination.tombstone_schema)
+    def _create_kept_deletes(self, name: str, uuid: str) -> None:
+        schema = iceberg_schema(self.destination.kept_deletes_schema)
         self.catalog.create(name, schema, properties={**_PROPERTIES, _OF_TABLE: uuid})

@@ -58,8 +58,8 @@ class DuckDbDestination(ReducedDestination):
                 follow(db, self.table.table, present, self.row_schema, changes)
             if is_new or present is None:
                 state.begin()
-                if self.tombstones:
-                    create(db, self.tombstones, self.tombstone_schema)
+                if self.kept_deletes:
+                    create(db, self.kept_deletes, self.kept_deletes_schema)
         return [f"create {self.name}"] if present is None else [f"{self.name}: {change}" for change in changes]
 
     def apply(self, step: Step) -> Merged:
@@ -72,8 +72,8 @@ class DuckDbDestination(ReducedDestination):
     def _commit(self, step: Step, changes: pa.Table) -> MergeCounts:
         with self.file() as db:
             db.register("changes", changes)
-            if self.tombstones and step.means_other:
-                create(db, self.tombstones, self.tombstone_schema)
+            if self.kept_deletes and step.means_other:
+                create(db, self.kept_deletes, self.kept_deletes_schema)
             counts = self._append(db, step) if self.table.mode == "append" else self._merge(db, len(changes))
             if step.truncated_below is not None:
                 ((gone,),) = self._run(db, "truncate", below=step.truncated_below)
@@ -88,8 +88,8 @@ class DuckDbDestination(ReducedDestination):
 
     def _merge(self, db: duckdb.DuckDBPyConnection, changes: int) -> MergeCounts:
         done = Counter(action for (action,) in self._run(db, "merge"))
-        if self.tombstones:
-            self._run(db, "keep_tombstones")
+        if self.kept_deletes:
+            self._run(db, "keep_deletes")
         return MergeCounts(changes, done["INSERT"], done["UPDATE"], done["DELETE"])
 
     def _run(self, db: duckdb.DuckDBPyConnection, template: str, **values: object) -> list[tuple[Any, ...]]:
@@ -110,7 +110,7 @@ class DuckDbDestination(ReducedDestination):
     def drop(self) -> bool:
         with self.file() as db:
             present = TableState(db, self).table_id() is not None
-            for table in filter(None, (self.table.table, self.tombstones)):
+            for table in filter(None, (self.table.table, self.kept_deletes)):
                 run(db, "drop", table)
         return present
 

@@ -71,7 +71,7 @@ def test_debezium() -> None:
     decoded = decode(records, rules("debezium"))
     found = [(v["_op"], v["id"], v["name"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("r", 1, "a"), ("c", 2, "a"), ("u", 2, "b"), ("d", 2, None), *[None] * 9]
-    assert decoded.skipped == {4, 6}
+    assert decoded.filtered == {4, 6}
     assert {n: e.kind for n, e in decoded.errors.items()} == {
         5: "type", 7: "type", 8: "missing", 9: "missing", 10: "type", 11: "undecodable", 12: "type"
     }  # fmt: skip
@@ -82,10 +82,10 @@ def test_debezium() -> None:
 def test_truncates_and_tombstones_by_choice() -> None:
     chosen = rules("debezium", truncates="skip", skips_tombstones=False)
     decoded = decode([change("t"), None], chosen)
-    assert (decoded.errors, decoded.skipped) == ({}, frozenset({0}))
+    assert (decoded.errors, decoded.filtered) == ({}, frozenset({0}))
     assert decoded.values.to_pylist() == [None, None]
     applied = decode([change("t")], rules("debezium", truncates="apply"))
-    assert (applied.errors, applied.skipped) == ({}, frozenset())
+    assert (applied.errors, applied.filtered) == ({}, frozenset())
     assert [v["_op"] for v in applied.values.to_pylist()] == ["t"]
 
 
@@ -128,7 +128,7 @@ def test_debezium_flat() -> None:
     columns = {**COLUMNS, "_lsn": "long"}
     chosen = rules("debezium_flat", metadata={"_lsn": "__lsn"}, skips_tombstones=False)
     decoded = decode(records, chosen, columns)
-    assert (decoded.errors, decoded.skipped) == ({}, frozenset())
+    assert (decoded.errors, decoded.filtered) == ({}, frozenset())
     found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("c", 1, None), ("u", 1, None), ("d", 1, None), ("d", 2, 5), None]
 
@@ -171,7 +171,7 @@ def test_dms() -> None:
     found = [(v["_op"], v["id"], v["name"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("r", 1, "a"), ("c", 2, "a"), ("u", 2, "b"), ("d", 2, "b"), None, None, None]
     assert decoded.values.to_pylist()[0]["_at"] == datetime(2020, 1, 1, tzinfo=UTC)
-    assert decoded.skipped == {4}
+    assert decoded.filtered == {4}
     assert set(decoded.errors) == {5, 6}
 
 
@@ -202,8 +202,8 @@ def test_mongo() -> None:
     }  # fmt: skip
     assert (third["_op"], third["_id"]) == ("d", None)  # its key tells which document
     assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
-    assert decoded.skipped == {5}
-    assert decode(records, rules("mongo", skips_without_row=True), columns).skipped == {1, 5}
+    assert decoded.filtered == {5}
+    assert decode(records, rules("mongo", skips_without_row=True), columns).filtered == {1, 5}
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_with_connect_schema() -> None:
     records = [*({"schema": schema, "payload": payload} for payload in changes), {"schema": None, "payload": None}]
     decoded = decode(records, rules("debezium"), format="connect_json")
     assert [v and v["_op"] for v in decoded.values.to_pylist()] == ["c", "d", None]
-    assert (decoded.errors, decoded.skipped) == ({}, frozenset({2}))
+    assert (decoded.errors, decoded.filtered) == ({}, frozenset({2}))
 
 
 def test_registered_avro() -> None:
@@ -342,4 +342,4 @@ def test_registered_avro() -> None:
     found = [(v["_op"], v["id"], v["_lsn"]) if v else None for v in decoded.values.to_pylist()]
     assert found == [("c", 1, 1), ("d", 1, None), None, None]
     assert {n: e.kind for n, e in decoded.errors.items()} == {2: "schema"}
-    assert decoded.skipped == {3}
+    assert decoded.filtered == {3}

@@ -101,7 +101,7 @@ def told(decoded: Decoded) -> list[Any]:
 
 def test_kept_columns_are_named_and_null() -> None:
     records = [change("u", **LEFT), change("c"), change("u", name=DEFAULT), change("d", **LEFT), None]
-    decoded = decoder(may_stay=frozenset({"name", "raw"})).decode(raw_values(*records))
+    decoded = decoder(may_be_unchanged=frozenset({"name", "raw"})).decode(raw_values(*records))
     assert decoded.unchanged == {0: ("name", "raw"), 2: ("name",)}
     assert decoded.errors == {}
     assert told(decoded) == [(None, None), ("a", b"\x01"), (None, b"\x01"), (None, None), None]
@@ -109,7 +109,7 @@ def test_kept_columns_are_named_and_null() -> None:
 
 def test_column_that_cannot_be_kept_is_refused() -> None:
     records = [change("u", name=DEFAULT, doc=DEFAULT), change("u", name=DEFAULT)]
-    decoded = decoder(may_stay=frozenset({"name"})).decode(raw_values(*records))
+    decoded = decoder(may_be_unchanged=frozenset({"name"})).decode(raw_values(*records))
     assert {n: (e.kind, e.message) for n, e in decoded.errors.items()} == {
         0: (
             "missing",
@@ -122,7 +122,7 @@ def test_column_that_cannot_be_kept_is_refused() -> None:
 @pytest.mark.parametrize("op", ["c", "r"])
 def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     """A changed primary key comes as a delete and an insert, and there is no row before the insert."""
-    decoded = decoder(may_stay=frozenset({"name"})).decode(raw_values(change(op, name=DEFAULT)))
+    decoded = decoder(may_be_unchanged=frozenset({"name"})).decode(raw_values(change(op, name=DEFAULT)))
     assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["moved"])
     assert (
         "the primary key was changed, and the landed changes of the old key do not say it" in decoded.errors[0].message
@@ -136,7 +136,7 @@ def test_null_instead() -> None:
 
 def test_flattened_row_and_another_placeholder() -> None:
     record = {"id": 1, "name": "gone", "doc": "d", "raw": "Z29uZQ==", "__op": "u"}
-    rules: dict[str, Any] = {"may_stay": frozenset({"name", "raw"}), "placeholder": Placeholder("gone")}
+    rules: dict[str, Any] = {"may_be_unchanged": frozenset({"name", "raw"}), "placeholder": Placeholder("gone")}
     decoded = decoder("debezium_flat", **rules).decode(raw_values(record))
     assert decoded.unchanged == {0: ("name", "raw")}
     usual = {"id": 1, "name": DEFAULT, "doc": "d", "__op": "u"}
@@ -147,15 +147,15 @@ def test_arrays_and_maps() -> None:
     columns = {"id": "long", "tags": "array<string>", "more": "map<string,string>", "_op": "string"}
     row = {"id": 1, "tags": [DEFAULT], "more": {DEFAULT: DEFAULT}}
     records = [{"op": "u", "after": row}, {"op": "u", "after": {"id": 2}}]
-    decoded = decoder(columns=columns, may_stay=frozenset({"tags", "more"})).decode(raw_values(*records))
+    decoded = decoder(columns=columns, may_be_unchanged=frozenset({"tags", "more"})).decode(raw_values(*records))
     assert decoded.unchanged == {0: ("tags", "more")}
     assert [(v["tags"], v["more"]) for v in decoded.values.to_pylist()] == [(None, None), (None, None)]
 
 
 def test_topics_of_two_encodings() -> None:
     """What is kept stays with its record."""
-    keeps = decoder(may_stay=frozenset({"name"}))
-    flat = decoder("debezium_flat", may_stay=frozenset({"name"}))
+    keeps = decoder(may_be_unchanged=frozenset({"name"}))
+    flat = decoder("debezium_flat", may_be_unchanged=frozenset({"name"}))
     row = {"id": 1, "name": DEFAULT, "doc": "d"}
     records = raw_values(change("c"), row, change("u", name=DEFAULT))
     decoded = decode_by_topic(keeps, {"b": flat}, records, pa.array(["a", "b", "a"]))

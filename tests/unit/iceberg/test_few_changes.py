@@ -141,11 +141,11 @@ def flow(lake: IcebergCatalog, **options: Any) -> tuple[Landing, IcebergDestinat
 
 
 def task_of(
-    landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int, may_keep: bool = True
+    landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int, leaves_unchanged: bool = True
 ) -> FewChangesTask:
     some = landing.known[first - 1 :]
     wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, first, some[-1])
-    changes, search = few_changes(landing, wanted, some, may_keep), delta.search_by(wanted.keys)
+    changes, search = few_changes(landing, wanted, some, leaves_unchanged), delta.search_by(wanted.keys)
     assert changes
     assert search
     write = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
@@ -212,7 +212,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
         state = batches.committed(turn - 1) if turn > 1 else None
         delta = RowDelta(lake, destination.table.table, "p", state)
 
-        task = task_of(landing, destination, delta, turn, may_keep=False)
+        task = task_of(landing, destination, delta, turn, leaves_unchanged=False)
         assert task.changes.shares == (3 if share == 5 else 1)
         report = report_of(told_by(task))
 
@@ -258,8 +258,8 @@ def test_changes_in_shares_cannot_keep_columns(lake: IcebergCatalog, monkeypatch
     wanted = Reduction.of_table(
         destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
     )
-    assert few_changes(landing, wanted, landing.known, may_keep=True) is None
-    assert few_changes(landing, wanted, landing.known, may_keep=False)
+    assert few_changes(landing, wanted, landing.known, leaves_unchanged=True) is None
+    assert few_changes(landing, wanted, landing.known, leaves_unchanged=False)
 
 
 KEY_TYPES = [

@@ -129,42 +129,42 @@ def test_order_of_deletes_is_not_that_of_a_table_before(made_by: str, lake: Iceb
     """A person has dropped the table, and the next run or that person has made it again."""
     found = destination(lake, order_by="version")
     found.prepare()
-    assert found.tombstones
-    before = lake.require(found.tombstones).metadata.table_uuid
+    assert found.kept_deletes
+    before = lake.require(found.kept_deletes).metadata.table_uuid
     schema = lake.require("n.t").schema()
     lake.drop("n.t")
     if made_by == "hand":
         lake.create("n.t", schema)
     assert any("order of deletes" in line for line in found.prepare(dry_run=True))
-    assert lake.require(found.tombstones).metadata.table_uuid == before
+    assert lake.require(found.kept_deletes).metadata.table_uuid == before
     assert any("order of deletes" in line for line in found.prepare())
-    after = lake.require(found.tombstones).metadata.table_uuid
+    after = lake.require(found.kept_deletes).metadata.table_uuid
     assert after != before
     assert found.prepare() == [], "they are this table's now"
-    assert lake.require(found.tombstones).metadata.table_uuid == after
+    assert lake.require(found.kept_deletes).metadata.table_uuid == after
 
 
 def test_deletes_are_forgotten_once_with_another_order(lake: IcebergCatalog) -> None:
     """A run that slept takes nothing away from one that has gone on."""
     other = destination(lake, order_by="version")
     other.prepare()
-    assert other.tombstones
-    schema = arrow_schema(lake.require(other.tombstones))
+    assert other.kept_deletes
+    schema = arrow_schema(lake.require(other.kept_deletes))
     keep(lake, schema, 1)
     here = destination(lake, order_by="at")
-    one, two = (committed(n, spec_hash=h) for n, h in ((1, "before"), (2, here.spec.meaning_hash)))
+    one, two = (committed(n, meaning_hash=h) for n, h in ((1, "before"), (2, here.spec.meaning_hash)))
     move(lake, None, one)
 
     def forget() -> None:
-        Preparation(lake, here.table, here).renew_tombstones(one, partial(here._commit, Append, one))
+        Preparation(lake, here.table, here).renew_kept_deletes(one, partial(here._commit, Append, one))
 
     def another_run() -> None:
         forget()
-        keep(lake, here.tombstone_schema, 2)
+        keep(lake, here.kept_deletes_schema, 2)
 
     with pytest.raises(CommitFailed):
-        Preparation(lake, here.table, here).renew_tombstones(one, another_run)
-    assert arrow_schema(lake.require(other.tombstones)) == here.tombstone_schema
+        Preparation(lake, here.table, here).renew_kept_deletes(one, another_run)
+    assert arrow_schema(lake.require(other.kept_deletes)) == here.kept_deletes_schema
     assert kept(lake) == [2]
     forget()
     assert kept(lake) == [2], "both continue the state of before"
@@ -193,7 +193,7 @@ def move(lake: IcebergCatalog, before: CommittedState | None, after: CommittedSt
 
 def test_each_branch_has_an_order_of_deletes_of_its_own(lake: IcebergCatalog) -> None:
     """Deletes on one of them hide no rows on the other."""
-    names = [destination(lake, order_by="version", branch=b).tombstones for b in ("main", "staging", "a/b", "a.b")]
+    names = [destination(lake, order_by="version", branch=b).kept_deletes for b in ("main", "staging", "a/b", "a.b")]
     assert names == ["n.t__tombstones", *(f"n.t__tombstones__{b}" for b in ("staging", "a_2fb", "a_2eb"))]
 
 
@@ -208,11 +208,11 @@ def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
     found = destination(lake, order_by="version")
     assert found.drop() is False
     found.prepare()
-    assert found.tombstones is not None
+    assert found.kept_deletes is not None
     with pytest.raises(ConfigurationError, match="carries its committed state itself"):
         found.drop_state()
     assert found.drop() is True
-    assert (lake.load("n.t"), lake.load(found.tombstones)) == (None, None)
+    assert (lake.load("n.t"), lake.load(found.kept_deletes)) == (None, None)
     assert found.drop_state() is False
 
 

@@ -65,7 +65,7 @@ class Place:
             ranges={P0: OffsetRange(0, len(values))},
             previous=before.commit_id if before else None,
             commit_id=str(uuid.uuid4()),
-            spec_hash=self.declared.meaning_hash,
+            meaning_hash=self.declared.meaning_hash,
         )
         landed = table.land(None, Topics(), made, before, {P0: len(values)}, {})  # type: ignore[arg-type]
         self.committed = table.committed()

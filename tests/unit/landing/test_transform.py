@@ -69,4 +69,4 @@ def test_decode_step_keeps_a_row_for_every_record() -> None:
     assert read.column("row").to_pylist() == [{"id": 1}, None, None, {"id": 4}]
     problems = [(p["stage"], p["kind"]) if p else None for p in read.column("problem").to_pylist()]
     assert problems == [None, ("value", "undecodable"), ("key", "undecodable"), ("transform", "transform")]
-    assert read.column("skipped").to_pylist() == [False] * 4
+    assert read.column("filtered").to_pylist() == [False] * 4

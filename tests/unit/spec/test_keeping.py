@@ -60,7 +60,7 @@ def test_what_becomes_of_a_value_that_is_left_out(made: PipelineSpec, wanted: st
     rules = envelope_rules(made)
     assert rules is not None
     assert rules.unavailable == ("null" if wanted == "null" else "refuse")
-    assert bool(rules.may_stay) == (wanted == "keep")
+    assert bool(rules.may_be_unchanged) == (wanted == "keep")
 
 
 def test_pipeline_without_an_envelope_is_as_it_was() -> None:

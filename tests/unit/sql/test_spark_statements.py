@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parents[3] / "sql" / "spark"
 
 BRANCH = ("lake", "air", "flights", "branch_attempt--p--main--1f")
 LANDED = ("lake", "landing", "flights_tmp")
-TOMBSTONES = ("lake", "air", "flights__tombstones")
+KEPT_DELETES = ("lake", "air", "flights__tombstones")
 COLUMNS = [
     RowColumn("carrier", pa.string(), False, ("key", "carrier"), is_key=True),
     RowColumn("flight", pa.int32(), False, ("key", "flight"), is_key=True),
@@ -38,7 +38,7 @@ KEYS = ["carrier", "flight"]
 MERGE: dict[str, Any] = {
     "target": BRANCH,
     "changes": ["batchmerge_changes"],
-    "tombstones": None,
+    "kept_deletes": None,
     "keys": KEYS,
     "columns": [c.name for c in COLUMNS],
     "mode": "upsert_delete",
@@ -110,7 +110,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("deletes_of_moved_rows", MOVED),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),
-    ("keep_tombstones", {**MERGE, "tombstones": TOMBSTONES, "order_by": "version"}),
+    ("keep_deletes", {**MERGE, "kept_deletes": KEPT_DELETES, "order_by": "version"}),
     ("unchanged_columns", AT),
     ("judged_places", {**ROWS, "first": 3, "touched": (6, 7)}),
     ("judged_places", {**ROWS, "first": 3, "touched": (6, 7), "has_revision": False}),
@@ -160,7 +160,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
     ("values_of_moved_rows", {**MOVED, "columns": ["delay`s", "body"], "keys": KEYS, "held": ["h"], "held_at": 7}),
     ("values_of_moved_rows", {**MOVED, "columns": ["body"], "keys": KEYS, "held": None, "revised": False}),
-    ("without_deleted_later", {**REDUCED, "tombstones": TOMBSTONES, "null_safe": False}),
+    ("without_deleted_later", {**REDUCED, "kept_deletes": KEPT_DELETES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
 ]
 # Keys that may be null, and procedures, whose arguments hold names inside of texts.

@@ -2,21 +2,21 @@ MERGE `p.d.dest` AS `t`
 USING (
   SELECT `x`.`key`, `x`.`value`, `x`.`partitionTime`
     , LAST_VALUE(
-      IF(`x`.`value` IS NULL OR @kept_0 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`doc` AS `value`), NULL)
+      IF(`x`.`value` IS NULL OR @unchanged_0 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`doc` AS `value`), NULL)
       IGNORE NULLS
     ) OVER (
       PARTITION BY `x`.`key`.`id`
       ORDER BY `x`.`batchNumber`, `x`.`i` ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS `brought_0`
     , LAST_VALUE(
-      IF(`x`.`value` IS NULL OR @kept_1 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`raw` AS `value`), NULL)
+      IF(`x`.`value` IS NULL OR @unchanged_1 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`raw` AS `value`), NULL)
       IGNORE NULLS
     ) OVER (
       PARTITION BY `x`.`key`.`id`
       ORDER BY `x`.`batchNumber`, `x`.`i` ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS `brought_1`
     , LAST_VALUE(
-      IF(`x`.`value` IS NULL OR @kept_2 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`tags` AS `value`), NULL)
+      IF(`x`.`value` IS NULL OR @unchanged_2 NOT IN UNNEST(`x`.`kept`), STRUCT(`x`.`value`.`tags` AS `value`), NULL)
       IGNORE NULLS
     ) OVER (
       PARTITION BY `x`.`key`.`id`

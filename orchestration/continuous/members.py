@@ -40,8 +40,8 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import report, settled
-from orchestration.resident.continuous_step import ContinuousStep
-from orchestration.resident.decision import Failed
+from orchestration.continuous.decision import Failed
+from orchestration.continuous.step import ContinuousStep
 from resources.errors import BatchmergeError
 
 

@@ -18,10 +18,10 @@ from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch, asked_at
 from orchestration.components.progress import engine_log_in_run
+from orchestration.continuous import current_run
+from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
-from orchestration.resident import current_run
-from orchestration.resident.pace import Bell, ring, ticks
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import lags, look_at, topic_points
 from orchestration.turns import Over, turn
@@ -101,7 +101,7 @@ class ContinuousStep:
         with (
             as_failures(self.launch.spec.retry, self.context.retry_number),
             engine_log_in_run(self.context.log, logging.WARNING, _WARN_EVERY),
-            closing(Bell(self.context.run_id, names.resident_op(self.launch.name, self.key))) as bell,
+            closing(Bell(self.context.run_id, names.continuous_op(self.launch.name, self.key))) as bell,
         ):
             if self.config.because:
                 until = datetime.fromtimestamp(self.config.not_before, UTC)
@@ -132,7 +132,7 @@ class ContinuousStep:
             yield
 
     def ring(self, tables: Sequence[dg.AssetKey]) -> None:
-        ring(self.context.run_id, [names.resident_op(self.launch.name, key) for key in tables])
+        ring(self.context.run_id, [names.continuous_op(self.launch.name, key) for key in tables])
 
     def is_due(self, has_changes: bool) -> bool:
         """Whether a materialization is due: soon after changes, more rarely without any."""

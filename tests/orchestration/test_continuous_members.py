@@ -1,4 +1,4 @@
-"""Continuous runs (`interval`), of pipelines with many tables (`for_each`, `new_tables`), on a real daemon."""
+"""ContinuousRun runs (`interval`), of pipelines with many tables (`for_each`, `new_tables`), on a real daemon."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jobs.spec.members import member_name
 from orchestration.components.member_checks import wrong_before
 from orchestration.names import landing_key
 from resources.connections import Connections
+from tests.kit.continuous import STATUS, ContinuousRun, continuous_runs
 from tests.kit.engine import catalog
 from tests.kit.records import Record, bootstrap, produce
-from tests.kit.resident import STATUS, Resident, residents
 from tests.orchestration.conftest import lineage_receiver
 
 SHOP, EVENTS = (f"{name}{uuid.uuid4().hex[:6]}" for name in ("shop", "events"))
@@ -36,13 +36,13 @@ class Running:
 
     Attributes:
         topics: by the table of `SHOP` that gets its records; the one of `EVENTS`.
-        residents: by pipeline.
+        continuous_runs: by pipeline.
         lineage: events that a receiver of OpenLineage has got.
     """
 
     connections: Connections
     topics: dict[str, str]
-    residents: Mapping[str, Resident]
+    continuous_runs: Mapping[str, ContinuousRun]
     lineage: list[dict[str, Any]]
 
     def send(self, to: str, value: dict[str, object]) -> None:
@@ -54,7 +54,7 @@ class Running:
         def is_there() -> bool:
             return all(_names(self.connections, f"{pipeline}.{table}") == names for table, names in tables.items())
 
-        self.residents[pipeline].until(is_there)
+        self.continuous_runs[pipeline].until(is_there)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def running(
     folder = tmp_path_factory.mktemp("running")
     with (
         lineage_receiver() as (address, lineage),
-        residents(folder, file, {SHOP: shop, EVENTS: by_kind}, OPENLINEAGE_URL=address) as found,
+        continuous_runs(folder, file, {SHOP: shop, EVENTS: by_kind}, OPENLINEAGE_URL=address) as found,
     ):
         yield Running(connections, topics, found, lineage)
 
@@ -96,7 +96,7 @@ def running(
 def test_every_topic_is_committed_and_one_that_fails_stops_no_other(
     running: Running, module_topic: Callable[..., str]
 ) -> None:
-    topics, daemon = running.topics, running.residents[SHOP]
+    topics, daemon = running.topics, running.continuous_runs[SHOP]
     sent = {"goods": {1: "a"}, "orders": {1: "x"}}
 
     def send(to: str, key: int, text: str) -> None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from orchestration.names import RESIDENT_TAG
+from orchestration.names import CONTINUOUS_TAG
 
-_PREFIX = "batchmerge/resident/"
+_PREFIX = "batchmerge/continuous/"
 
 
 def begin(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> None:
@@ -30,6 +30,6 @@ def is_replaced(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime)
 
 def end(instance: dg.DagsterInstance, pipeline: str) -> None:
     """Ends the continuous run, if there is one: the pipeline file does not want it any more."""
-    stays = dg.RunsFilter(tags={RESIDENT_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
+    stays = dg.RunsFilter(tags={CONTINUOUS_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
     if instance.get_runs(stays, limit=1):
         begin(instance, pipeline, datetime.now(UTC))

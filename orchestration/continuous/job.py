@@ -10,42 +10,42 @@ import dagster as dg
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components.launch import Launch
+from orchestration.continuous.landing import land_continuously
+from orchestration.continuous.members import land_members_continuously, merge_members_continuously
+from orchestration.continuous.merging import merge_continuously
+from orchestration.continuous.step import ContinuousStep, StepConfig
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.resident.continuous_step import ContinuousStep, StepConfig
-from orchestration.resident.landing import land_continuously
-from orchestration.resident.members import land_members_continuously, merge_members_continuously
-from orchestration.resident.merging import merge_continuously
 from orchestration.sensors.idle import file_hash
 
 
-def resident_job(launch: Launch) -> dg.JobDefinition:
-    """Named ``<pipeline>_resident``. Its steps are no assets' own: each materializes its asset when it decides to."""
+def continuous_job(launch: Launch) -> dg.JobDefinition:
+    """Named ``<pipeline>_continuous``. Its steps are no assets' own: each materializes its asset when it decides to."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
     land = land_members_continuously if spec.source.for_each else land_continuously
     merge = merge_members_continuously if spec.many_tables else merge_continuously
     ops = [_op(launch, landing, names.pool(landing), None, land)]
-    for table in names.resident_tables(spec):
+    for table in names.continuous_tables(spec):
         ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, merge))
 
     @dg.job(
-        name=names.resident_job(name),
+        name=names.continuous_job(name),
         description=f"Lands and merges {name} every {spec.interval}, for an hour or so: then another run takes over. "
-        f"`{name}_resident` (the sensor) starts it.",
+        f"`{name}_continuous` (the sensor) starts it.",
         tags={
             names.PIPELINE_TAG: name,
-            names.RESIDENT_TAG: name,
+            names.CONTINUOUS_TAG: name,
             names.FILE_TAG: file_hash(spec),
             # The sensor starts the next one, whatever became of this one.
             "dagster/max_retries": "0",
         },
         executor_def=step_processes(len(ops), PRELOAD),
     )
-    def resident() -> None:
+    def continuous() -> None:
         for op in ops:
             op()
 
-    return resident
+    return continuous
 
 
 def _op(
@@ -53,7 +53,7 @@ def _op(
 ) -> dg.OpDefinition:
     """Without the pool: the step would hold it as long as it runs."""
 
-    @dg.op(name=names.resident_op(launch.name, key), out=dg.Out(dg.Nothing))
+    @dg.op(name=names.continuous_op(launch.name, key), out=dg.Out(dg.Nothing))
     def step(context: dg.OpExecutionContext, config: StepConfig) -> None:
         work(ContinuousStep(context, launch, config, key, pool, table))
 

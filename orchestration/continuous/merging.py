@@ -20,8 +20,8 @@ from orchestration.components import checks
 from orchestration.components.ends import Ends
 from orchestration.components.merging import Done, report, settled
 from orchestration.components.metadata import table_columns
+from orchestration.continuous.step import ContinuousStep
 from orchestration.names import landing_key
-from orchestration.resident.continuous_step import ContinuousStep
 
 T = TypeVar("T")
 

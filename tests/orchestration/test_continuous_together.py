@@ -13,15 +13,15 @@ from jobs.connections_file import load_connections
 from jobs.failpoints import TOGETHER, VARIABLE
 from jobs.pipeline import Pipeline
 from orchestration import pauses
-from orchestration.names import resident_op, table_key
+from orchestration.names import continuous_op, table_key
 from resources.connections import Connections
 from resources.kafka_groups import group_offsets
+from tests.kit.continuous import continuous_run
 from tests.kit.engine import catalog
 from tests.kit.events import check_all_published, check_groups, events
 from tests.kit.flow import Flow, rows
 from tests.kit.model import Row, expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
-from tests.kit.resident import resident
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Shop:
     @property
     def step(self) -> str:
         """Of all tables."""
-        return resident_op(self.flow.name, table_key(self.flow.spec.tables[0]))
+        return continuous_op(self.flow.name, table_key(self.flow.spec.tables[0]))
 
     def send(self) -> None:
         more = random_changes(seed=len(self.sent), count=40, keys=20, partitions=1)
@@ -73,7 +73,7 @@ def shop(rest_file: Path, topic: Callable[..., str]) -> Shop:
 
 
 def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_file: Path, tmp_path: Path) -> None:
-    with resident(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document) as one:
+    with continuous_run(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document) as one:
         for _ in range(3):
             shop.send()
             one.until(shop.is_there)
@@ -93,7 +93,7 @@ def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_fil
 def test_killed_common_commit(point: str, shop: Shop, rest_file: Path, tmp_path: Path) -> None:
     """Every process of the step dies when it comes there for the second time; the next one goes on."""
     failpoint = {VARIABLE: f"{point}:2"}
-    with resident(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document, **failpoint) as one:
+    with continuous_run(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document, **failpoint) as one:
         first = one.stays()
         for _ in range(2):
             shop.send()

@@ -8,20 +8,20 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.continuous import current_run
+from orchestration.continuous.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import (
     ASKED_AT_TAG,
+    CONTINUOUS_TAG,
     FILE_TAG,
     PIPELINE_TAG,
-    RESIDENT_TAG,
+    continuous_op,
+    continuous_tables,
     landing_key,
-    resident_op,
-    resident_tables,
     table_key,
 )
 from orchestration.pauses import read_pauses
-from orchestration.resident import current_run
-from orchestration.resident.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
 from orchestration.sensors.busy import paused_reason
 from orchestration.sensors.idle import file_hash
 from orchestration.step_failures import failure_text
@@ -42,7 +42,7 @@ _SAYS: dict[State, str] = {
 }
 
 
-def resident_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.SensorDefinition:
+def continuous_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.SensorDefinition:
     """Named as the job. What it does without a daemon is nothing: then there is no continuous run."""
 
     @dg.sensor(
@@ -72,8 +72,8 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
     if reason is None:
         of_run = "" if newest is None else f"run {newest.run[:8]} {_SAYS[newest.state]}"
         return dg.SensorResult(skip_reason=of_run, cursor=cursor.model_dump_json())
-    keys = [landing_key(name), *(table_key(table) for table in resident_tables(spec))]
-    waiting = steps_that_wait(cursor, [resident_op(name, key) for key in keys], now)
+    keys = [landing_key(name), *(table_key(table) for table in continuous_tables(spec))]
+    waiting = steps_that_wait(cursor, [continuous_op(name, key) for key in keys], now)
     config = {s: {"config": {"not_before": f.not_before, "because": f.text}} for s, f in waiting.items()}
     tags = {ASKED_AT_TAG: datetime.fromtimestamp(now, UTC).isoformat(), "batchmerge/reason": reason}
     return dg.SensorResult(
@@ -83,7 +83,7 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
 
 
 def _newest(instance: dg.DagsterInstance, name: str) -> Newest | None:
-    records = instance.get_run_records(dg.RunsFilter(tags={RESIDENT_TAG: name}), limit=1)
+    records = instance.get_run_records(dg.RunsFilter(tags={CONTINUOUS_TAG: name}), limit=1)
     if not records:
         return None
     record = records[0]

@@ -16,10 +16,8 @@ from dagster._core.test_utils import create_run_for_test
 from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
-from orchestration.names import FILE_TAG, RESIDENT_TAG, landing_key, pool, resident_op, table_key
-from orchestration.resident import current_run, job
-from orchestration.resident.continuous_step import ContinuousStep, report_after
-from orchestration.resident.decision import (
+from orchestration.continuous import current_run, job
+from orchestration.continuous.decision import (
     RENEW,
     RUN,
     Cursor,
@@ -29,9 +27,11 @@ from orchestration.resident.decision import (
     remember,
     steps_that_wait,
 )
-from orchestration.resident.members import Topics
-from orchestration.resident.pace import Bell, ring, ticks
-from orchestration.resident.sensor import tick
+from orchestration.continuous.members import Topics
+from orchestration.continuous.pace import Bell, ring, ticks
+from orchestration.continuous.sensor import tick
+from orchestration.continuous.step import ContinuousStep, report_after
+from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, landing_key, pool, table_key
 from orchestration.sensors.idle import file_hash
 from resources.errors import Unavailable
 from tests.kit.flow import Flow
@@ -109,8 +109,8 @@ def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> 
 def test_the_sensor_starts_one_and_holds_while_paused(instance: dg.DagsterInstance) -> None:
     asked = tick(instance, "p", FLOW.spec, None)
     assert len(asked.run_requests or []) == 1
-    tags = {RESIDENT_TAG: "p", FILE_TAG: file_hash(FLOW.spec)}
-    made = create_run_for_test(instance, job_name="p_resident", status=STATUS.STARTING, tags=tags)
+    tags = {CONTINUOUS_TAG: "p", FILE_TAG: file_hash(FLOW.spec)}
+    made = create_run_for_test(instance, job_name="p_continuous", status=STATUS.STARTING, tags=tags)
     assert "is about to begin" in str(tick(instance, "p", FLOW.spec, asked.cursor).skip_reason)
     pauses.pause(instance, "p", FLOW.spec, None, "anna")
     assert "paused by anna" in str(tick(instance, "p", FLOW.spec, asked.cursor).skip_reason)
@@ -172,16 +172,16 @@ def test_with_an_interval_nothing_else_starts_runs() -> None:
     found = KafkaPipeline("p", FLOW.spec).definitions()
     dg.Definitions.validate_loadable(found)
     assert [s.name for s in found.schedules or []] == ["p_maintenance_schedule"]
-    assert "p_resident" in [s.name for s in found.sensors or []]
-    steps = {node.name for node in job.resident_job(Launch("p", FLOW.spec)).all_node_defs}
-    assert steps == {resident_op("p", key) for key in (landing_key("p"), *map(table_key, FLOW.spec.tables))}
+    assert "p_continuous" in [s.name for s in found.sensors or []]
+    steps = {node.name for node in job.continuous_job(Launch("p", FLOW.spec)).all_node_defs}
+    assert steps == {continuous_op("p", key) for key in (landing_key("p"), *map(table_key, FLOW.spec.tables))}
 
 
 def test_tables_that_commit_together_have_one_step() -> None:
     spec = FLOW.spec.model_copy(update={"commit": "together"})
-    made = job.resident_job(Launch("p", spec))
-    first = resident_op("p", table_key(spec.tables[0]))
-    assert {node.name for node in made.all_node_defs} == {resident_op("p", landing_key("p")), first}
+    made = job.continuous_job(Launch("p", spec))
+    first = continuous_op("p", table_key(spec.tables[0]))
+    assert {node.name for node in made.all_node_defs} == {continuous_op("p", landing_key("p")), first}
 
 
 def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,8 +206,8 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
     monkeypatch.setattr(job, "land_continuously", work)
     monkeypatch.setattr(job, "merge_continuously", lambda _stay: None)
     storage.set_concurrency_slots(pool(landing), 1)
-    made = job.resident_job(Launch("p", FLOW.spec)).execute_in_process(
-        instance=instance, tags={"dagster/sensor_name": "p_resident"}
+    made = job.continuous_job(Launch("p", FLOW.spec)).execute_in_process(
+        instance=instance, tags={"dagster/sensor_name": "p_continuous"}
     )
     assert made.success
     assert held == [[0, 1], [0, 1]]

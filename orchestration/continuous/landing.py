@@ -12,8 +12,8 @@ from jobs.pipeline import Pipeline
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
-from orchestration.names import resident_tables, table_key
-from orchestration.resident.continuous_step import ContinuousStep
+from orchestration.continuous.step import ContinuousStep
+from orchestration.names import continuous_tables, table_key
 from resources.errors import CommitFailed
 
 # Runs by hand may land at the same moment. One that is refused so often in a row has another reason.
@@ -61,7 +61,7 @@ class _Landed:
 
 
 def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
-    tables = [table_key(table) for table in resident_tables(step.launch.spec)]
+    tables = [table_key(table) for table in continuous_tables(step.launch.spec)]
 
     def work() -> None:
         for batch in protocol.land(pipeline, 0):

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 from orchestration.cli.instance import SETTINGS
-from orchestration.names import RESIDENT_TAG
+from orchestration.names import CONTINUOUS_TAG
 from resources.local.ports import free_port
 from tests.kit import specs
 from tests.kit.dagster_dev import running
@@ -21,7 +21,7 @@ STATUS = dg.DagsterRunStatus
 
 
 @dataclass(frozen=True)
-class Resident:
+class ContinuousRun:
     """The pipeline, the daemon's instance and its log, and the address of its page."""
 
     name: str
@@ -33,7 +33,7 @@ class Resident:
         until(wanted, self.log)
 
     def runs(self, *statuses: dg.DagsterRunStatus) -> Sequence[dg.DagsterRun]:
-        return self.instance.get_runs(dg.RunsFilter(tags={RESIDENT_TAG: self.name}, statuses=list(statuses)))
+        return self.instance.get_runs(dg.RunsFilter(tags={CONTINUOUS_TAG: self.name}, statuses=list(statuses)))
 
     def stays(self, besides: str = "") -> dg.DagsterRun:
         """The continuous run, or the one after this one."""
@@ -56,18 +56,18 @@ class Resident:
 
 
 @contextmanager
-def resident(
+def continuous_run(
     folder: Path, connections: Path, name: str, document: Mapping[str, object], **environment: str
-) -> Iterator[Resident]:
+) -> Iterator[ContinuousRun]:
     """The only pipeline of a daemon."""
-    with residents(folder, connections, {name: document}, **environment) as found:
+    with continuous_runs(folder, connections, {name: document}, **environment) as found:
         yield found[name]
 
 
 @contextmanager
-def residents(
+def continuous_runs(
     folder: Path, connections: Path, documents: Mapping[str, Mapping[str, object]], **environment: str
-) -> Iterator[dict[str, Resident]]:
+) -> Iterator[dict[str, ContinuousRun]]:
     """By name the pipelines of a daemon, which runs until the end, with this connections file."""
     home, log = folder / "dagster", folder / "log"
     for name, document in documents.items():
@@ -85,4 +85,4 @@ def residents(
         dg.DagsterInstance.from_config(str(home)) as instance,
         running(command, free_port(()), variables, log) as page,
     ):
-        yield {name: Resident(name, instance, log, page) for name in documents}
+        yield {name: ContinuousRun(name, instance, log, page) for name in documents}

@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 from orchestration import pauses
-from orchestration.names import landing_key, resident_op, table_key, topic_keys
+from orchestration.names import continuous_op, landing_key, table_key, topic_keys
 from orchestration.run_process import pid_of
 from resources.connections import Connections
+from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.engine import catalog
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
 from tests.kit.records import Record, bootstrap, produce, random_changes
-from tests.kit.resident import STATUS, Resident, resident
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def flow(topic: Callable[..., str]) -> Flow:
 
 
 @pytest.fixture
-def dagster(flow: Flow, silent_table: Path, tmp_path: Path) -> Iterator[Resident]:
-    with resident(tmp_path, silent_table, flow.name, flow.spec_document) as one:
+def dagster(flow: Flow, silent_table: Path, tmp_path: Path) -> Iterator[ContinuousRun]:
+    with continuous_run(tmp_path, silent_table, flow.name, flow.spec_document) as one:
         yield one
 
 
 @pytest.mark.slow
 def test_it_commits_is_taken_over_and_stops_when_paused(
-    dagster: Resident, flow: Flow, connections: Connections
+    dagster: ContinuousRun, flow: Flow, connections: Connections
 ) -> None:
     instance, sent = dagster.instance, list[Record]()
     records = random_changes(seed=3, count=300, keys=40, partitions=1)
@@ -84,7 +84,7 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
     # What it has done is told, and for each hour, with plots. The dead run's steps may have merged all that was there.
     send(10)
     dagster.until(is_there)
-    (table, *_), spec, landing = flow.spec.tables, flow.spec, resident_op(flow.name, landing_key(flow.name))
+    (table, *_), spec, landing = flow.spec.tables, flow.spec, continuous_op(flow.name, landing_key(flow.name))
     dagster.until(lambda: dagster.told(table_key(table)) and dagster.told(topic_keys(flow.name, spec.source)[0]))
     told = dagster.told(table_key(table))
     assert told
