@@ -254,6 +254,37 @@ def test_record_that_is_read_again_stays_where_it_is(
     assert rows(connections, name) == wanted
 
 
+@pytest.mark.parametrize("mode", ["append", "upsert_delete"])
+def test_endpoint_that_is_ahead_of_a_reading_again_holds_back_no_other(
+    mode: str,
+    sharded: Callable[..., Connections],
+    topic: Callable[..., str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The slower ones get the batch that was read again, and those after it."""
+    connections = sharded(0, 1)
+    flow, records = clickhouse_flow(topic(partitions=2), [mode]), random_changes(15, 80, 30, 2)
+    pipeline, name = flow.pipeline(connections, spark), flow.table(mode)
+    for part in (records[:40], records[40:]):
+        produce(bootstrap(connections), flow.topic, part)
+        list(protocol.land(pipeline, 0))
+        if part == records[:40]:
+            _merged(pipeline, name)
+            starts = {TopicPartition(flow.topic, partition): 0 for partition in range(2)}
+            reread_from_kafka(pipeline, from_offsets(starts))
+    table, (_, again, last) = destination(pipeline, name), pipeline.intermediate.landed().batches
+    assert again.batch.revises is not None
+    table.prepare()
+    work, first = pipeline.merge_context(table), table.shards[0]
+    for batch in (again, last):
+        merge(first, work, first.committed(), [batch])
+    monkeypatch.setattr(type(table), "parts", lambda self: [self])
+    _merged(pipeline, name)
+    assert {shard.number: state.batch_number for shard in table.shards if (state := shard.committed())} == {1: 3, 2: 3}
+    assert rows(connections, name) == model.expected(records, mode)
+
+
 def _merged(pipeline: Pipeline, table: str) -> MergedBatches:
     done = protocol.merge(pipeline, pipeline.destination(table))
     assert done

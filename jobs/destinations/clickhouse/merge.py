@@ -35,9 +35,9 @@ def merge(
     if (committed.batch_number if committed else 0) > (state.batch_number if state else 0):
         raise CommitFailed("the state has gone back since it was read", where=shard.where)
     newer = [b for b in batches if state is None or b.number > state.batch_number]
-    check_continues(shard.where, state, committed, batches, newer)
-    if not newer:
+    if state and not newer and _is_landed(state, context):
         return Inserted()
+    check_continues(shard.where, state, committed, batches, newer)
     present = shard.require_table()
     if lease is None or not lease.state:
         lease = _claim(shard, lease, present, newer)
@@ -60,6 +60,11 @@ def replay(shard: Shard, context: MergeContext, committed: CommittedState, batch
     done = inserts.replay(held, committed.batch_number, batches)
     advance.free(held)
     return done
+
+
+def _is_landed(state: CommittedState, context: MergeContext) -> bool:
+    """Whether the state is that of a landed batch, also of a later one than those of a table that is behind."""
+    return any(b.batch.commit_id == state.commit_id for b in context.intermediate.landed().batches)
 
 
 def _steps(
