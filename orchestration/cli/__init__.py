@@ -6,6 +6,7 @@ for help, so that `batchmerge --help` need not import Dagster and Spark.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import logging
@@ -92,6 +93,8 @@ def ends_when_asked(handler: Any) -> None:
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
     gc.set_threshold(_NOT_YET)
+    # At its end Python looks through everything once more: up to a second, for which whoever called us waits.
+    atexit.register(gc.freeze)
     # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)

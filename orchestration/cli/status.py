@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
@@ -43,12 +44,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
 
     Exit code 3 if a service that was started does not answer, or a table cannot be asked.
     """
-    # Imported late: Dagster and Spark take two seconds that the other commands here need not wait for.
-    from orchestration.cli.pipelines import pipeline_status
-
     while True:
-        services = [] if pipelines else stack.status(data_folder())
-        found = pipeline_status(pipelines)
+        services, found = _look(pipelines)
         lines = [*map(_service, services), *_pipelines(found)]
         if watch and not output.wanted():
             click.clear()
@@ -61,6 +58,17 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
     silent = any(one.state in ("silent", "died") for one in services)
     if silent or any(table.problem for pipeline in found.pipelines for table in pipeline.tables):
         sys.exit(3)
+
+
+def _look(pipelines: tuple[str, ...]) -> tuple[list[stack.ServiceStatus], Status]:
+    """The services are asked while Dagster is imported, and the pipelines are."""
+    with ThreadPoolExecutor(1) as pool:
+        services = pool.submit(stack.status, data_folder()) if not pipelines else None
+        # Imported late: it takes a second that the other commands here need not wait for.
+        from orchestration.cli.pipelines import pipeline_status
+
+        found = pipeline_status(pipelines)
+        return services.result() if services else [], found
 
 
 def _service(one: stack.ServiceStatus) -> str:

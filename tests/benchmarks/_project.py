@@ -71,7 +71,9 @@ class Project:
 
     def command(self, *arguments: str) -> Spent:
         """`batchmerge` with these arguments; what it has used, and the Spark server meanwhile."""
+        # Users have compiled modules; a shell that keeps them from being written would measure the compiler.
         environment = {**os.environ, **self.environment}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with spent(spark_server(self.home)) as found:
             running = subprocess.Popen(
                 [PROGRAM, *arguments], env=environment, cwd=self.folder, stdout=PIPE, stderr=STDOUT, text=True
