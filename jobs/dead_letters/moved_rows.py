@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.batch import LandedBatches
 from jobs.changes.columns import MOVE, REVISION, UNCHANGED
 from jobs.changes.routing import route_filter
-from jobs.changes.unchanged_columns import unchanged_parameters
+from jobs.dead_letters.earlier_values import EARLIER, PLACE, EarlierValues
 from jobs.decode.envelope import MOVED, OLD_KEY
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
@@ -44,8 +44,6 @@ from resources.errors import BatchmergeError, Interrupted
 from resources.spark import spark_errors
 from sql import render
 
-EARLIER = "earlier"
-_PLACE = ("batch", "i")
 _LOG = logging.getLogger("batchmerge")
 
 
@@ -81,70 +79,62 @@ def with_earlier_values(
         yield WithEarlier(dead_letters)
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
-    with own_views(spark, "moved_rows", "old_deletes", "old_rows", "earlier_values") as (rows, deletes, held, earlier):
-        moved.select(*_PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
+    with own_views(spark, "moved_rows", "old_deletes") as (rows, deletes), ExitStack() as views:
+        moved.select(*PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
         spark.catalog.cacheTable(rows)
         landed = {"table": pipeline.intermediate.path, "revised": REVISION.name in schema.names}
         spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
         spark.catalog.cacheTable(deletes)
-        ends = {row[0]: row[1] for row in spark.table(deletes).groupBy("end.batchNumber").count().collect()}
-        lacks_deletes = sum(ends.values()) < spark.table(rows).count()
-        if not ends:
-            yield WithEarlier(dead_letters, lacks_deletes)
-            return
-        keys = spark.table(deletes).select("old_key.*").distinct()
-        held_at, all_asked = _read_old_rows(pipeline, spark, keys, columns, sorted(ends), held)
-        text = render(
-            "spark",
-            "values_of_moved_rows",
-            moved=[deletes],
-            **landed,
-            columns=columns,
-            held=None if held_at is None else [held],
-            held_at=held_at or 0,
-            keys=[f.name for f in key_fields(pipeline.spec)],
-        )
-        spark.sql(text, args={"moved_kind": MOVED, **unchanged_parameters(columns)}).createTempView(earlier)
-        spark.catalog.cacheTable(earlier)
-        if spark.table(earlier).count():
-            dead_letters = dead_letters.join(F.broadcast(spark.table(earlier)), list(_PLACE), "left")
+        lacks_deletes = spark.table(deletes).count() < spark.table(rows).count()
+        names = [f.name for f in key_fields(pipeline.spec)]
+        search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
+        search.in_landed_changes()
+        all_asked = _ask_tables(pipeline, search)
+        if search.found:
+            found = reduce(DataFrame.unionAll, map(spark.table, search.found))
+            dead_letters = dead_letters.join(F.broadcast(found), list(PLACE), "left")
         yield WithEarlier(dead_letters, lacks_deletes, all_asked)
 
 
-def _read_old_rows(
-    pipeline: Pipeline, spark: SparkSession, keys: DataFrame, columns: Sequence[str], ends: Sequence[int], view: str
-) -> tuple[int | None, bool]:
-    """Reads the rows of the old keys into a view, from a table that can say what stood under them.
-
-    It is read as it was before one of the batches `ends`, ascending, in which the old keys are deleted: merges go on
-    meanwhile. The rows have all that is not landed any more.
+def _ask_tables(pipeline: Pipeline, search: EarlierValues) -> bool:
+    """Searches the tables, one after the other, until all values are found.
 
     Returns:
-        The newest batch that the rows have; None: the landed changes alone have to say it. And whether all tables could
-        be asked. One that cannot yet holds up no landing.
+        Whether all tables could be asked. One that cannot yet holds up no landing.
     """
     landed, all_asked = pipeline.intermediate.landed(), True
-    least, awaited = least_batch(landed), last_reading_before(ends[-1], landed)
     for destination in filter(partial(_finds_all, pipeline.spec), pipeline.destinations()):
         try:
-            state = destination.committed()
-            if state is None:
-                continue
-            has_all = state.batch_number >= awaited
-            all_asked = all_asked and has_all
-            with spark_errors(destination.name):
-                if found := destination.read(spark).rows_of(spark, keys, columns, ends, least):
-                    found[0].createTempView(view)
-                    spark.catalog.cacheTable(view)
-                    spark.table(view).count()
-                    return found[1], has_all
+            if not (ends := search.ends()):
+                return True
+            if (state := destination.committed()) is not None:
+                all_asked &= state.batch_number >= last_reading_before(ends[-1], landed)
+                with spark_errors(destination.name):
+                    _ask(destination, search, ends, landed)
         except Interrupted:
             raise
         except BatchmergeError as problem:
             _LOG.warning("%s is not asked for values of rows with a new key: %s", destination.name, problem)
-            spark.catalog.dropTempView(view)
             all_asked = False
-    return None, all_asked
+    return all_asked or not search.ends()
+
+
+def _ask(destination: Destination, search: EarlierValues, ends: Sequence[int], landed: LandedBatches) -> None:
+    """Reads the table as it was before one of the batches in which the old keys are deleted: merges go on meanwhile.
+
+    The oldest state that knows enough comes first. A later one says more only of keys that were read again since.
+    """
+    least = least_batch(landed)
+    while ends and least <= ends[-1]:
+        found = destination.read(search.spark).rows_of(search.spark, search.keys(), search.columns, ends, least)
+        if found is None:
+            return
+        rows, held_at = found
+        search.in_rows(rows, held_at)
+        readings = [b.number for b in landed.batches if b.batch.revises is not None and b.number > held_at]
+        if not readings:
+            return
+        least, ends = readings[0], search.ends()
 
 
 def least_batch(landed: LandedBatches) -> int:

@@ -23,7 +23,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, MOVE, SOME_HEADERS, UNCHANGED, names_unchanged_columns
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.moved_rows import EARLIER, MovedRows
+from jobs.dead_letters.earlier_values import EARLIER
+from jobs.dead_letters.moved_rows import MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED

@@ -35,6 +35,7 @@ DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns")
 # What landing does is the same for every kind.
 FINDING = on_targets("upsert_delete", can="finds_rows")
 SLOW = pytest.mark.slow
+EAGER = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
 Rows = dict[int, dict[str, Any]]
 
 
@@ -392,8 +393,7 @@ def test_changed_key_takes_what_the_table_has_of_the_old_one(
     known: str, target: Target, new_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where retention has removed the landed changes; not once it has removed the delete of the old key, too."""
-    eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
-    story = debezium(new_story, maintenance=eager)
+    story = debezium(new_story, maintenance=EAGER)
     delete, tombstone, insert = moved(1, 2, n=3)
     table = story.table(target)
     story.tell(change(1, "c", **ONE), change(1, "u", n=2), *([] if known else [delete]))
@@ -490,8 +490,7 @@ def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
 ) -> None:
     """Only the table knows the values, and it lacked a column then. Another row is read again before the insert. One of
     which nothing is known, though its delete is landed, is not looked for again."""
-    eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
-    story = debezium(new_story, maintenance=eager)
+    story = debezium(new_story, maintenance=EAGER)
     narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {"note": "string"}))
     table, (delete, tombstone, insert) = story.table(target).under(narrow), moved(1, 2)
     for record in change(1, "c", **ONE), change(9, "c", n=2**40):
@@ -513,3 +512,53 @@ def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
     wide.tell(*moved(5, 6)[:2])
     monkeypatch.setattr("jobs.dead_letters.landing_again.land_again", lambda *_: pytest.fail("looks for it"))
     assert len(table.engine.land()) == 1
+
+
+@FINDING
+def test_changed_keys_take_each_the_state_that_knows_them(target: Target, new_story: MakeStory) -> None:
+    """Of rows that are looked for together one cannot be helped, and its delete is older. The other one's row was read
+    again between the two deletes: what the table had before the older one says nothing of it any more."""
+    story = debezium(new_story, maintenance=EAGER)
+    narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {}))
+    table = _merged_and_retired(story.table(target), narrow)
+    helpless, other = moved(1, 11), moved(2, 12)
+    narrow.tell(change(1, "u", n=cast(int, "x")), *helpless[:2])
+    table.engine.land()
+    table.merge()
+    table = table.under(wide)
+    table.engine.pipeline.intermediate.prepare()
+    assert land_again(table.engine.pipeline)
+    table.merge()
+    wide.tell(helpless[2], *other)
+    table.engine.land()
+    table.merge()
+    assert held(table) == {12: {"id": 12, **ONE, "n": 0}}
+
+
+@FINDING
+def test_changed_key_is_looked_for_in_every_table(target: Target, new_story: MakeStory) -> None:
+    """The pipeline's first table lacks what was read again of the row; the second one has it."""
+    story = debezium(new_story, maintenance=EAGER)
+    narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {}))
+    behind = story.table(target).under(narrow)
+    table = _merged_and_retired(story.table(target), narrow, behind).under(wide)
+    table.engine.pipeline.intermediate.prepare()
+    assert land_again(table.engine.pipeline)
+    table.merge()
+    wide.tell(*moved(2, 12))
+    wide.edited(tables=[behind.entry, table.entry]).land()
+    table.merge()
+    assert held(table)[12] == {"id": 12, **ONE, "n": 0}
+
+
+def _merged_and_retired(table: TableUnderTest, story: Story, *others: TableUnderTest) -> TableUnderTest:
+    """Two rows whose values only the table has; of one an update is a dead letter that a wider column can read."""
+    table = table.under(story)
+    for records in [change(1, "c", **ONE), change(2, "c", **ONE)], [change(2, "u", n=2**40)]:
+        story.tell(*records)
+        table.engine.land()
+        for one in (table, *others):
+            one.merge()
+    list(maintain_landing(table.engine.pipeline))
+    assert [b.number for b in story.engine.pipeline.intermediate.landed().batches] == [2]
+    return table

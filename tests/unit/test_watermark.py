@@ -55,14 +55,22 @@ def test_caught_up_through_never_goes_back() -> None:
     assert behind.caught_up_through == 9000
 
 
-def test_record_from_the_future_does_not_let_the_table_look_fresh_for_ever() -> None:
-    mark = Watermark().advance(READ, {P0: 253_402_300_799_999, P1: 400}, MORE, planned_at=9000)
-    assert (mark.record_times, mark.caught_up_through) == ({P0: 9000, P1: 400}, 400)
-    mark = mark.advance(READ, {P1: 253_402_300_799_999}, MORE, planned_at=9500)
+def test_time_in_another_unit_does_not_let_the_table_look_fresh() -> None:
+    """As of a producer that counts in microseconds."""
+    absurd = 253_402_300_799_999
+    mark = Watermark().advance(READ, {P0: absurd, P1: 400}, MORE, planned_at=9000)
+    assert (mark.record_times, mark.caught_up_through) == ({P0: None, P1: 400}, None)
+    mark = mark.advance(READ, {P0: 300, P1: absurd}, MORE, planned_at=9500)
+    assert (mark.vtts, mark.caught_up_through) == (300, 300), "the partition is where it was"
+    mark = mark.advance(READ, {P0: absurd, P1: absurd}, {P0: 10, P1: 10}, planned_at=9600)
+    assert (mark.vtts, mark.caught_up_through) == (300, 9600), "both are read to their ends"
+    known = Watermark({P0: absurd, P1: absurd}, absurd).advance(READ, {}, MORE, planned_at=9700)
+    assert (known.vtts, known.caught_up_through) == (9700, 9700), "of a state that has it already"
+
+
+def test_clock_that_is_ahead_counts_as_of_the_plan() -> None:
+    mark = Watermark().advance(READ, {P0: 9500, P1: 9600}, MORE, planned_at=9000)
     assert (mark.vtts, mark.caught_up_through) == (9000, 9000)
-    known = Watermark({P0: 253_402_300_799_999, P1: 253_402_300_799_999}, 253_402_300_799_999)
-    mark = known.advance(READ, {}, MORE, planned_at=9700)
-    assert (mark.vtts, mark.caught_up_through) == (9700, 9700), "of a state that has it already"
 
 
 TIMES = st.one_of(st.none(), st.integers(-1, 2**53))

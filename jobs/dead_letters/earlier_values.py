@@ -1,0 +1,82 @@
+"""What stood under the old keys of moved rows, column by column: searched by Spark, in which all values stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.changes.unchanged_columns import unchanged_parameters
+from jobs.decode.envelope import MOVED
+from jobs.own_views import own_views
+from sql import render
+
+EARLIER = "earlier"
+PLACE = ("batch", "i")
+
+
+class EarlierValues:
+    """A search that goes on with the rows whose values are not found yet.
+
+    Attributes:
+        spark: the session of the views.
+        columns: what is searched for.
+        found: views ``batch, i, earlier``: no place is in two of them.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        views: ExitStack,
+        landed: Mapping[str, object],
+        keys: Sequence[str],
+        columns: Sequence[str],
+        unknown: str,
+    ) -> None:
+        """`views` drops the views. `landed` names the intermediate table, and `unknown` the view of what
+        `sql/spark/deletes_of_moved_rows.sql.j2` gives."""
+        self.spark, self.columns = spark, columns
+        self.found: list[str] = []
+        self._views, self._landed, self._keys, self._unknown = views, landed, keys, unknown
+
+    def ends(self) -> list[int]:
+        """The batches that delete the old keys of rows whose values are not found yet, ascending."""
+        rows = self.spark.table(self._unknown).select("end.batchNumber").distinct().collect()
+        return sorted(row[0] for row in rows)
+
+    def keys(self) -> DataFrame:
+        """The old keys of these rows."""
+        return self.spark.table(self._unknown).select("old_key.*").distinct()
+
+    def in_landed_changes(self) -> None:
+        self._search()
+
+    def in_rows(self, rows: DataFrame, held_at: int) -> None:
+        """Searches landed changes, and rows of the old keys as a table had them after the batch `held_at`."""
+        (view,) = self._views.enter_context(own_views(self.spark, "old_rows"))
+        rows.createTempView(view)
+        self.spark.catalog.cacheTable(view)
+        self._search([view], held_at)
+
+    def _search(self, held: list[str] | None = None, held_at: int = 0) -> None:
+        earlier, unknown = self._views.enter_context(own_views(self.spark, "earlier_values", "unknown_rows"))
+        text = render(
+            "spark",
+            "values_of_moved_rows",
+            moved=[self._unknown],
+            **self._landed,
+            columns=self.columns,
+            held=held,
+            held_at=held_at,
+            keys=self._keys,
+        )
+        parameters = {"moved_kind": MOVED, **unchanged_parameters(self.columns)}
+        self.spark.sql(text, args=parameters).createTempView(earlier)
+        self.spark.catalog.cacheTable(earlier)
+        if self.spark.table(earlier).count():
+            self.found.append(earlier)
+            known = F.broadcast(self.spark.table(earlier))
+            self.spark.table(self._unknown).join(known, list(PLACE), "left_anti").createTempView(unknown)
+            self._unknown = unknown
