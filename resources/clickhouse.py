@@ -6,6 +6,7 @@ Nothing is retried in here: what may be sent again, and under which token, only 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -46,6 +47,8 @@ _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
 # Of the user or the password, and of a right that the user lacks.
 _NOT_KNOWN, _NOT_PERMITTED = frozenset({192, 193, 194, 516}), 497
+# The first of those that the server names; with columns it names those of the statement.
+_GRANT = re.compile(r"necessary to have the grant ([A-Z ]+)(?:\([^)]*\))? ON ([\w*]+(?:\.[\w*]+)?)(?=\.?(?:[\s,]|$))")
 
 _KEEPER = 999
 _TOO_MANY_PARTITIONS = "Too many partitions for single INSERT block"
@@ -253,7 +256,8 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = ConfigurationError(
             f"ClickHouse denies access ({label})",
             where=where,
-            remedy="grant the user (`username` of the connection) what its tables and `state_table` need",
+            remedy=f"grant the user (`username` of the connection) {_missing_grant(message)}; "
+            "docs/security.md lists what its tables and `state_table` need",
         )
     else:
         found = TerminalError(
@@ -263,6 +267,12 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         )
     found.facts["code"] = code
     return found
+
+
+def _missing_grant(message: str) -> str:
+    """The right and what it is for, which hold no value."""
+    found = _GRANT.search(message)
+    return f"{found[1]} ON {found[2]}" if found else "the missing right"
 
 
 def _name(message: str) -> str:

@@ -53,6 +53,19 @@ def test_refused_access_names_the_settings(code: int, settings: tuple[str, ...])
     assert all(f"`{setting}`" in found.remedy for setting in settings)
 
 
+@pytest.mark.parametrize(
+    ("named", "missing"),
+    [
+        ("TABLE ENGINE ON ReplacingMergeTree.", "TABLE ENGINE ON ReplacingMergeTree;"),
+        ("INSERT(id, name) ON shop.orders. (ACCESS_DENIED)", "INSERT ON shop.orders;"),
+        ("SELECT(a) ON shop.`odd name`", "the missing right;"),
+    ],
+)
+def test_missing_grant_is_named(named: str, missing: str) -> None:
+    message = f"Not enough privileges. To execute this query, it's necessary to have the grant {named}"
+    assert f"(`username` of the connection) {missing}" in translated(497, message, "here").remedy
+
+
 def test_messages_hold_no_values() -> None:
     found = translated(6, "Cannot parse string 'hunter2' as UInt8: secret=hunter2 (CANNOT_PARSE_TEXT)", "here")
     assert "hunter2" not in str(found)
