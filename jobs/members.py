@@ -28,8 +28,9 @@ from jobs.member_topics import Seen, missing, states_of
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
+from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
 from jobs.shared_jobs import Participant, SharedJobs
-from jobs.side_by_side import OneSession, Outcome, outcome_of, side_by_side
+from jobs.side_by_side import Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
@@ -89,7 +90,7 @@ class Members:
         self,
         member: Member,
         seen: TopicState | None = None,
-        sessions: dict[str, SparkSession] | None = None,
+        sessions: Sessions | None = None,
         reads: Reads = read_alone,
         one_task: OneTask | None = None,
         events: SharedEvents | None = None,
@@ -103,7 +104,7 @@ class Members:
             self.run_id,
             None if named else self.name,
             seen,
-            {} if sessions is None else sessions,
+            sessions or OwnSessions(),
             only=member.topic if named else None,
             reads=reads,
             one_task=one_task or OneTask(),
@@ -189,7 +190,7 @@ class Members:
             at_once: so many side by side; None: as the file allows.
         """
         at_once = max(1, min(at_once or self.spec.batch.at_once, len(members)))
-        sessions = [self._shared_session(f"{role}-{worker}") for worker in range(at_once)]
+        sessions = [self._session(f"{role}-{worker}") for worker in range(at_once)]
         free: SimpleQueue[OneSession] = SimpleQueue()
         for one_of_them in sessions:
             free.put(one_of_them)
@@ -211,7 +212,7 @@ class Members:
         states: Mapping[str, TopicState],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
-        session, events = self._shared_session(role), self._events(role)
+        session, events = self._session(role, SessionOfMany), self._events(role)
 
         def one(member: Member, participant: Participant[WantedRead, list[TaskReport]]) -> T | None:
             reads: Reads = lambda _spark, wanted: participant(wanted)  # noqa: E731
@@ -219,7 +220,7 @@ class Members:
 
         def run_job(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
             events.publish()
-            return read_in_one_job(session[role], wanted)
+            return read_in_one_job(session.get(role), wanted)
 
         with events.published():
             yield from self._in_shared_jobs(members, [session] * self.spec.batch.at_once, run_job, one)
@@ -231,8 +232,8 @@ class Members:
         work: Callable[[Pipeline], T | None],
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that merges: one Spark job does what takes one task of each table."""
-        shared = self._shared_session(f"{role}-shared")
-        places = [self._shared_session(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
+        shared = self._session(f"{role}-shared", SessionOfMany)
+        own = [self._session(f"{role}-{worker}") for worker in range(self.spec.batch.at_once)]
         # Tables that records name have the same topics: each is a role of its own.
         events = None if self.spec.new_tables else self._events(role)
 
@@ -240,22 +241,22 @@ class Members:
             return work(self.open(member, None, participant.slot, one_task=_SharedTask(participant), events=events))
 
         def run_job(tasks: Sequence[Task]) -> list[list[str]]:
-            return reports_for_each(shared[role], tasks)
+            return reports_for_each(shared.get(role), tasks)
 
         with events.published() if events else nullcontext():
-            yield from self._in_shared_jobs(members, places, run_job, one, shared)
+            yield from self._in_shared_jobs(members, own, run_job, one, shared)
 
     def _in_shared_jobs(
         self,
         members: Sequence[Member],
-        places: Sequence[OneSession],
+        sessions: Sequence[OneSession],
         do: Callable[[Sequence[W]], list[A]],
         work: Callable[[Member, Participant[W, A]], T | None],
         *others: OneSession,
     ) -> Iterator[Outcome[T]]:
         """The outcomes of members that share Spark jobs: they wait for each other, and one job serves several."""
         for some in (members[n : n + _AT_MOST] for n in range(0, len(members), _AT_MOST)):
-            shared = SharedJobs(len(some), places, do)
+            shared = SharedJobs(len(some), sessions, do)
 
             def one(member: Member, shared: SharedJobs[W, A] = shared) -> Outcome[T]:
                 def join() -> T | None:
@@ -264,7 +265,7 @@ class Members:
 
                 return outcome_of(member, join)
 
-            yield from side_by_side(some, len(some), one, [*places, *others])
+            yield from side_by_side(some, len(some), one, [*sessions, *others])
 
     def published_check(self, role: str) -> Callable[[Offsets], bool]:
         """Whether the events of a member's commits are published; names publish with their next batch."""
@@ -276,11 +277,11 @@ class Members:
     def _events(self, role: str) -> SharedEvents:
         return self._roles.setdefault(role, SharedEvents(self.name, self.spec.control, self._kafka, self.run_id, role))
 
-    def _shared_session(self, role: str) -> OneSession:
+    def _session(self, role: str, kind: type[OneSession] = OneSession) -> OneSession:
         """The session of this role, which lives as long as the members do."""
-        return self._sessions.setdefault(role, OneSession(partial(self._session, role)))
+        return self._sessions.setdefault(role, kind(partial(self._open_session, role)))
 
-    def _session(self, role: str) -> SparkSession:
+    def _open_session(self, role: str) -> SparkSession:
         """A worker's session: it reaches all that any member needs, since their connections are the same."""
         from resources.spark import open_session
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from jobs.batch import PREFIX, Batch, CommittedState, LandedBatch
@@ -27,6 +26,7 @@ from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_n
 from jobs.lineage import check_meaning
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.sessions import OwnSessions, Sessions
 from jobs.spark_tasks import OneTask
 from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
@@ -83,7 +83,7 @@ class Pipeline:
     run_id: str = "by-hand"
     part_of: str | None = None
     seen: TopicState | None = None
-    _sessions: dict[str, SparkSession] = field(default_factory=dict)
+    sessions: Sessions = field(default_factory=OwnSessions)
     roles: dict[str, Role] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
     only: str | None = None
@@ -91,7 +91,6 @@ class Pipeline:
     one_task: OneTask = field(default_factory=OneTask)
     events: SharedEvents | None = None
     names: Mapping[str, Named] = field(default_factory=dict, init=False)
-    _opening: Lock = field(default_factory=Lock)  # parts of a table share its session
 
     def __post_init__(self) -> None:
         self.kafka = self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
@@ -105,7 +104,7 @@ class Pipeline:
 
     def named(self, name: str) -> Pipeline:
         """What the same file is under another name, with the columns and the key that are landed there."""
-        return replace(self, name=name, spec=self._declared, _sessions={})
+        return replace(self, name=name, spec=self._declared, sessions=OwnSessions())
 
     def take_columns(self, other: Pipeline) -> None:
         """Goes on with the columns and the key that another one has found, where the file leaves them open and nothing
@@ -243,26 +242,21 @@ class Pipeline:
         """
         from resources.spark import open_session
 
+        def opened() -> SparkSession:
+            settings = {k: v for table in tables for k, v in table.spark_settings().items()}
+            connection = self.connections.get(self.spec.spark, SparkConnection)
+            return open_session(connection, f"{self.name}/{role}", settings)
+
         raise_if_to_end()  # work that was given up begins nothing more in Spark
-        with self._opening:
-            if role not in self._sessions:
-                settings = {k: v for table in tables for k, v in table.spark_settings().items()}
-                connection = self.connections.get(self.spec.spark, SparkConnection)
-                self._sessions[role] = open_session(connection, f"{self.name}/{role}", settings)
-            return self._sessions[role]
+        return self.sessions.get(role, opened)
 
     def interrupt(self, role: str) -> None:
-        """Stops what runs in a role's session; nothing to do where none is open. Called from another thread."""
-        if role in self._sessions:
-            from resources.spark import spark_errors
-
-            with spark_errors(role):
-                self._sessions[role].interruptAll()
+        """Stops what runs in a role's session; nothing if none is open. Called from another thread."""
+        self.sessions.interrupt(role)
 
     def stop(self) -> None:
         """Stops what runs in any session of the pipeline."""
-        for role in list(self._sessions):
-            self.interrupt(role)
+        self.sessions.interrupt_all()
 
     def land_in_time(self, work: Callable[[], T], done: Sized = ()) -> T:
         """What a landing does, within the file's limit for a batch.

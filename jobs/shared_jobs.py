@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Condition, Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jobs.side_by_side import OneSession
+from jobs.sessions import OneSession, Sessions
 from resources.errors import BatchmergeError, Interrupted, Unavailable
 
 if TYPE_CHECKING:
@@ -27,27 +27,35 @@ A = TypeVar("A")
 _PATIENCE = 30.0
 
 
-class Slot(dict[str, "SparkSession"]):
-    """The Spark sessions of a participant, for any role. While it waits for a shared job it has none; afterwards it
-    takes any that are free."""
+class Slot(Sessions):
+    """Lends a participant a session for every role. While it waits for a shared job it has none; afterwards it takes
+    any that is free.
+
+    Interrupting stops what the participant itself does. The shared job is not stopped: others wait for it too.
+    """
 
     def __init__(self, free: SimpleQueue[OneSession]) -> None:
-        super().__init__()
         self._free, self._moving, self._over = free, Lock(), False
-        self._place: OneSession | None = None
+        self._session: OneSession | None = None
         self._take()
 
-    def __contains__(self, role: object) -> bool:
-        return self._place is not None
-
-    def __getitem__(self, role: str) -> SparkSession:
-        if self._place is None:
+    def get(self, role: str, open_: Callable[[], SparkSession] | None = None) -> SparkSession:
+        session = self._session
+        if session is None:
             raise Interrupted("the work was given up", where=role, remedy="run it again")
-        return self._place[role]
+        return session.get(role, open_)
+
+    def interrupt(self, role: str) -> None:
+        if session := self._session:
+            session.interrupt(role)
+
+    def interrupt_all(self) -> None:
+        if session := self._session:
+            session.interrupt_all()
 
     @contextmanager
     def left(self) -> Iterator[None]:
-        """Gives the sessions to others while the block runs."""
+        """Gives the session to others while the block runs."""
         self._leave()
         try:
             yield
@@ -60,22 +68,22 @@ class Slot(dict[str, "SparkSession"]):
         self._leave()
 
     def _take(self) -> None:
-        place = self._free.get()
-        if place.over:
-            self._free.put(place)
+        session = self._free.get()
+        if session.over:
+            self._free.put(session)
             raise Interrupted("the run was cancelled", remedy="run it again")
         with self._moving:
-            # Work that was given up (a time limit) goes on in a thread that nobody waits for, and keeps no place.
+            # Work that was given up (a time limit) goes on in a thread that nobody waits for, and keeps no session.
             if self._over:
-                self._free.put(place)
+                self._free.put(session)
             else:
-                self._place = place
+                self._session = session
 
     def _leave(self) -> None:
         with self._moving:
-            place, self._place = self._place, None
-        if place is not None:
-            self._free.put(place)
+            session, self._session = self._session, None
+        if session is not None:
+            self._free.put(session)
 
 
 class SharedJobs(Generic[W, A]):
@@ -83,16 +91,16 @@ class SharedJobs(Generic[W, A]):
 
     Args of the constructor:
         expected: how many participants there will be.
-        places: so many participants work at a time, each in a session of its own; those that wait do not count.
+        sessions: as many participants work at a time, each in one of these; those that wait do not count.
         do: runs one job for several requests, and returns the answers.
     """
 
-    def __init__(self, expected: int, places: Sequence[OneSession], do: Callable[[Sequence[W]], list[A]]) -> None:
+    def __init__(self, expected: int, sessions: Sequence[OneSession], do: Callable[[Sequence[W]], list[A]]) -> None:
         self._do, self._at_work = do, expected
         self._changed, self._waiting = Condition(), list[tuple[W, Future[A]]]()
         self._free = SimpleQueue[OneSession]()
-        for place in places:
-            self._free.put(place)
+        for session in sessions:
+            self._free.put(session)
 
     @contextmanager
     def join(self) -> Iterator[Participant[W, A]]:

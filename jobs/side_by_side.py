@@ -1,4 +1,4 @@
-"""The same work for many members of a pipeline at a time: its outcomes, its Spark sessions, its threads."""
+"""The same work for many members of a pipeline at a time: its outcomes and its threads."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from threading import Event, Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from threading import Event
+from typing import Generic, TypeVar
 
+from jobs.sessions import OneSession
 from jobs.spec.members import Member
 from jobs.time_limit import LOOK, ending_with, raise_if_to_end
-from resources.errors import BatchmergeError, Interrupted
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
@@ -31,39 +29,6 @@ class Outcome(Generic[T]):
     member: Member | None = None
     done: T | None = None
     problem: BatchmergeError | None = None
-
-
-class OneSession(dict[str, "SparkSession"]):
-    """One Spark session for every role of a member; opened at first use, and shared by whoever holds it.
-
-    Attributes:
-        over: closed for good; asking for it raises Interrupted.
-    """
-
-    def __init__(self, open_: Callable[[], SparkSession]) -> None:
-        super().__init__()
-        self._open, self._opening, self.over = open_, Lock(), False
-
-    def __contains__(self, role: object) -> bool:
-        return True
-
-    def __getitem__(self, role: str) -> SparkSession:
-        with self._opening:
-            if self.over:
-                raise Interrupted("the run was cancelled", where=role, remedy="run it again")
-            if "" not in self.keys():
-                self[""] = self._open()
-            return super().__getitem__("")
-
-    def interrupt(self) -> None:
-        """Stops what runs in it, and gives it to nobody any more: a landing would go on with its next batch, and the
-        process could not end before."""
-        from resources.spark import spark_errors
-
-        self.over = True
-        for session in self.values():
-            with suppress(BatchmergeError), spark_errors("cancelled"):
-                session.interruptAll()
 
 
 def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
@@ -99,12 +64,12 @@ def side_by_side(
         end.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for session in sessions:
-            session.interrupt()
+            session.close()
         raise
     pool.shutdown()
     if failed:
         for session in sessions:
-            session.clear()
+            session.forget()
 
 
 def _next(queue: SimpleQueue[T]) -> T:

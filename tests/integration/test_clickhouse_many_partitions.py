@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.destinations.clickhouse.chunk_size import Landed
 from jobs.offsets import TopicPartition
+from jobs.sessions import OneSession
 from resources.connections import Connections
 from tests.benchmarks._landed import land_directly
 from tests.benchmarks._workload import pipeline as new_pipeline
 from tests.kit.clickhouse import destination, servers
-from tests.kit.flow import OneSession
 
 _PLACES = [TopicPartition(f"a-topic-with-a-name-of-fifty-characters-{n % 500:010}", n // 500) for n in range(5000)]
 
@@ -22,7 +22,7 @@ _PLACES = [TopicPartition(f"a-topic-with-a-name-of-fifty-characters-{n % 500:010
 def test_5000_topic_partitions_with_long_names(clickhouse: Path, connections: Connections, spark: SparkSession) -> None:
     assert clickhouse.exists()
     tables = [{"kind": "clickhouse", "mode": "append"}]
-    p = replace(new_pipeline(connections, "none", tables), _sessions=OneSession(spark))
+    p = replace(new_pipeline(connections, "none", tables), sessions=OneSession(lambda: spark))
     land_directly(p, 2, len(_PLACES), places=_PLACES)
     table, (server,) = p.destinations()[0], servers(connections)
     name = table.table.table

@@ -15,11 +15,12 @@ from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import Replayed, replay_batches
+from jobs.sessions import OneSession
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog
 from resources.spark import open_session
-from tests.kit.flow import Flow, OneSession, rows
+from tests.kit.flow import Flow, rows
 from tests.kit.model import Row
 from tests.kit.records import Record, bootstrap, produce
 
@@ -59,7 +60,8 @@ class Engine:
     @property
     def pipeline(self) -> Pipeline:
         spec = PipelineSpec.model_validate(self.document)
-        return Pipeline(self.flow.name, spec, self.connections, run_id="test", _sessions=OneSession(self.spark))
+        sessions = OneSession(lambda: self.spark)
+        return Pipeline(self.flow.name, spec, self.connections, run_id="test", sessions=sessions)
 
     def edited(self, **parts: object) -> Engine:
         """The same flow with parts of its pipeline file replaced."""

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs.failpoints import VARIABLE
 from jobs.pipeline import Pipeline
+from jobs.sessions import OneSession, OwnSessions
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
@@ -23,20 +24,6 @@ from tests.kit.processes import end_of
 from tests.kit.records import COLUMNS, KEY
 
 ROOT = Path(__file__).parents[2]
-
-
-class OneSession(dict[str, SparkSession]):
-    """The sessions of a pipeline, where every role has the same one: opening many takes most of a small test."""
-
-    def __init__(self, session: SparkSession) -> None:
-        super().__init__()
-        self._session = session
-
-    def __contains__(self, role: object) -> bool:
-        return True
-
-    def __getitem__(self, role: str) -> SparkSession:
-        return self._session
 
 
 @dataclass
@@ -77,9 +64,10 @@ class Flow:
         return PipelineSpec.model_validate(self.spec_document)
 
     def pipeline(self, connections: Connections, spark: SparkSession | None = None) -> Pipeline:
-        """With `spark`, all roles work in that session; without, each opens its own."""
-        sessions = OneSession(spark) if spark else {}
-        return Pipeline(self.name, self.spec, connections, run_id="test", _sessions=sessions)
+        """With `spark`, all roles work in that session, since opening many takes most of a small test; without, each
+        opens its own."""
+        sessions = OneSession(lambda: spark) if spark else OwnSessions()
+        return Pipeline(self.name, self.spec, connections, run_id="test", sessions=sessions)
 
     def start(self, home: Path, failpoint: str | None = None, batches: int = 0) -> subprocess.Popen[str]:
         """The engine in a process of its own: lands up to `batches` (0: all), merges into every table."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jobs.shared_jobs import Participant, SharedJobs
-from jobs.side_by_side import OneSession
+from jobs.sessions import OneSession
+from jobs.shared_jobs import Participant, SharedJobs, Slot
 from resources.errors import BatchmergeError, Interrupted, TerminalError, Unavailable
 
 
@@ -28,7 +28,7 @@ class Spark:
         return list(wanted)
 
 
-def places(count: int) -> list[OneSession]:
+def sessions(count: int) -> list[OneSession]:
     """Each opens a session of its own, which stands for it."""
     numbers: list[Any] = list(range(count))
     return [OneSession(lambda number=number: number) for number in numbers]  # type: ignore[misc]
@@ -50,11 +50,19 @@ def done(
         return dict(zip(numbers, pool.map(one, numbers), strict=True))
 
 
+def has_session(slot: Slot) -> bool:
+    try:
+        slot.get("landing")
+    except Interrupted:
+        return False
+    return True
+
+
 def test_one_job_is_for_all_that_wait() -> None:
     spark = Spark()
     numbers = [1, 2, 3, 10, 20]
     found = done(
-        SharedJobs(len(numbers), places(2), spark),
+        SharedJobs(len(numbers), sessions(2), spark),
         numbers,
         lambda participant, number: [participant(number) for _ in range(2 if number % 10 else 0)],
     )
@@ -64,7 +72,7 @@ def test_one_job_is_for_all_that_wait() -> None:
 
 def test_failure_is_of_those_who_have_caused_it() -> None:
     spark, numbers = Spark(2, 5), range(8)
-    found = done(SharedJobs(8, places(2), spark), numbers, lambda participant, number: participant(number))
+    found = done(SharedJobs(8, sessions(2), spark), numbers, lambda participant, number: participant(number))
     assert {number for number, said in found.items() if said == number} == {0, 1, 3, 4, 6, 7}
     assert ("cannot do {2}" in found[2], "cannot do {5}" in found[5]) == (True, True)
     assert len(spark.jobs) == 1 + 2 + 4 + 4
@@ -72,7 +80,7 @@ def test_failure_is_of_those_who_have_caused_it() -> None:
 
 def test_what_does_not_answer_is_not_asked_for_each() -> None:
     spark = Spark(2, problem=Unavailable)
-    found = done(SharedJobs(3, places(2), spark), [1, 2, 3], lambda participant, number: participant(number))
+    found = done(SharedJobs(3, sessions(2), spark), [1, 2, 3], lambda participant, number: participant(number))
     assert ["cannot do" in said for said in found.values()] == [True] * 3
     assert spark.jobs == [[1, 2, 3]]
 
@@ -83,22 +91,22 @@ def test_nobody_waits_for_one_that_goes_alone() -> None:
     def work(participant: Participant[int, int], number: int) -> int:
         if number == 3:
             participant.runs_alone()
-            others.wait()  # it has a place meanwhile, and the others are done before it
+            others.wait()  # it has a session meanwhile, and the others are done before it
             return 0
         found = participant(number)
         if len(spark.jobs) == 1:
             others.set()
         return found
 
-    assert done(SharedJobs(3, places(2), spark), [1, 2, 3], work) == {1: 1, 2: 2, 3: 0}
+    assert done(SharedJobs(3, sessions(2), spark), [1, 2, 3], work) == {1: 1, 2: 2, 3: 0}
     assert spark.jobs == [[1, 2]]
 
 
-def test_no_two_at_work_have_the_same_place() -> None:
+def test_no_two_at_work_have_the_same_session() -> None:
     at_work, lock = list[Any](), threading.Lock()
 
     def here(participant: Participant[int, int]) -> None:
-        mine: Any = participant.slot["any role"]
+        mine: Any = participant.slot.get("any role")
         with lock:
             assert mine not in at_work
             at_work.append(mine)
@@ -111,19 +119,18 @@ def test_no_two_at_work_have_the_same_place() -> None:
         here(participant)
         return found
 
-    assert done(SharedJobs(20, places(3), Spark()), range(20), work) == dict(zip(range(20), range(20), strict=True))
+    assert done(SharedJobs(20, sessions(3), Spark()), range(20), work) == dict(zip(range(20), range(20), strict=True))
 
 
-def test_work_that_was_given_up_keeps_no_place() -> None:
-    shared, answers = SharedJobs(3, places(1), Spark()), list[Any]()
+def test_work_that_was_given_up_keeps_no_session() -> None:
+    shared, answers = SharedJobs(3, sessions(1), Spark()), list[Any]()
     with shared.join() as given_up:
         thread = threading.Thread(target=lambda: answers.append(given_up(1)))
         thread.start()
-        while "landing" in given_up.slot:  # until it waits, and has left its place
+        while has_session(given_up.slot):  # until it waits, and has given its session back
             pass
     assert done(shared, [2, 3], lambda participant, number: participant(number)) == {2: 2, 3: 3}
     thread.join()
     assert answers == [1]
-    assert "landing" not in given_up.slot
     with pytest.raises(Interrupted, match="given up"):
-        given_up.slot["landing"]
+        given_up.slot.get("landing")

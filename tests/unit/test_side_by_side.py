@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState
 from jobs.members import Members
-from jobs.side_by_side import OneSession, Outcome, side_by_side
+from jobs.sessions import OneSession
+from jobs.side_by_side import Outcome, side_by_side
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout
 from resources.connections import Connections
@@ -38,7 +39,7 @@ def test_nothing_begins_in_the_session_of_a_run_that_was_cancelled() -> None:
 
     def cancelled(member: Member) -> Outcome[Any]:
         assert member in members
-        assert session["landing"] is cast(SparkSession, spark)
+        assert session.get("landing") is cast(SparkSession, spark)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -46,7 +47,7 @@ def test_nothing_begins_in_the_session_of_a_run_that_was_cancelled() -> None:
 
     assert spark.interrupted == 1
     with pytest.raises(Interrupted):
-        session["landing"]
+        session.get("landing")
 
 
 def test_where_the_run_is_to_end_no_further_member_begins() -> None:
@@ -55,7 +56,7 @@ def test_where_the_run_is_to_end_no_further_member_begins() -> None:
     members = [Member(topic, f"p__{topic}", specs.spec()) for topic in ("a", "b", "c")]
 
     def hangs(member: Member) -> Outcome[Any]:
-        assert session["landing"] is cast(SparkSession, spark)
+        assert session.get("landing") is cast(SparkSession, spark)
         begun.append(member.topic)
         end.set()
         with_timeout(math.inf, member.topic, lambda: answer.wait(5))
