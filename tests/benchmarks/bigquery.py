@@ -1,4 +1,4 @@
-"""Landed batches into the BigQuery emulator: the load of its intermediate table, and the MERGE, each beside the
+"""Landed batches into the BigQuery emulator: the load of its staging table, and the MERGE, each beside the
 emulator alone. Landed files are loaded as they are, or Spark's tasks write others first. The bare load sends the same
 rows as a Parquet file that is ready; the bare statement has the same text and runs on copies of both tables. Every
 second key of a turn was in the turn before.
@@ -21,7 +21,7 @@ from google.cloud.bigquery import LoadJobConfig, QueryJobConfig, ScalarQueryPara
 from jobs import protocol
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
-from jobs.destinations.bigquery.tables import destination_table, intermediate_table
+from jobs.destinations.bigquery.tables import destination_table, new_staging_table
 from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
 from tests.benchmarks._report import Measure, report
@@ -80,7 +80,7 @@ def _copy(destination: BigQueryDestination, to: str) -> None:
 def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: str) -> tuple[float, float]:
     """Seconds of a bare load and of a bare statement."""
     bigquery, staged = destination.bigquery, f"{target}_staged"
-    wanted = intermediate_table(bigquery.table_id(staged), p.name, target, destination.merging.staged)
+    wanted = new_staging_table(bigquery.table_id(staged), p.name, target, destination.merging.staged)
     bigquery.create_table(wanted)
     loader = destination.merging.loader(p.merge_context(destination), staged)
     file = io.BytesIO()

@@ -205,14 +205,14 @@ def test_replay_that_dies_or_wakes_up_late(stack: Path, connections: Connections
     log.check(connections, "after the replay")
 
 
-def test_nothing_is_left_in_the_intermediate_tables(log: Log, stack: Path, connections: Connections) -> None:
+def test_nothing_is_left_in_the_staging_tables(log: Log, stack: Path, connections: Connections) -> None:
     log.grow(connections)
     code, output = log.flow.run(stack)
     assert code == 0, output
     for mode in MODES:
         row = destination(log.flow, mode, connections).state.read()
         assert row is not None
-        left = service(connections).read(f"SELECT COUNT(*) AS n FROM `{row.intermediate}`", {}, "test")
+        left = service(connections).read(f"SELECT COUNT(*) AS n FROM `{row.staging_table}`", {}, "test")
         assert left[0]["n"] == 0
         named = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{log.flow.name}_{mode}")]
-        assert named == [row.intermediate]
+        assert named == [row.staging_table]

@@ -162,7 +162,7 @@ def test_batches_that_keep_values_go_on_doing_so_after_the_option_is_changed(tar
 
 @DELETING
 def test_pipeline_that_refused_such_changes_begins_to_keep_values(target: Target, new_story: MakeStory) -> None:
-    """Its intermediate tables get the new column; the dead letters take their place."""
+    """Its intermediate table, and BigQuery's staging table, get the new column; the dead letters take their place."""
     refuses = debezium(new_story, unavailable="refuse")
     table = refuses.table(target)
     one = change(1, "c", body="one", raw=None, tags=[], n=1)

@@ -1,4 +1,4 @@
-"""When batches of BigQuery tables are merged, and what becomes of a lost intermediate table, on the emulator."""
+"""When batches of BigQuery tables are merged, and what becomes of a lost staging table, on the emulator."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_waits_for_interval_or_count(connections: Connections, spark: SparkSessi
     assert rows(connections, flow.table("upsert")) == model.expected(records + more, "upsert")
 
 
-def test_lost_intermediate_table_is_filled_anew_under_another_name(
+def test_lost_staging_table_is_filled_anew_under_another_name(
     connections: Connections, spark: SparkSession, topic_: str
 ) -> None:
     flow = bigquery_flow(topic_, ["append"])
@@ -50,7 +50,7 @@ def test_lost_intermediate_table_is_filled_anew_under_another_name(
         engine.advance()
         row = destination(flow, "append", connections).state.read()
         assert row is not None
-        names.append(row.intermediate)
-        service(connections).delete_table(row.intermediate)
+        names.append(row.staging_table)
+        service(connections).delete_table(row.staging_table)
     assert names[0] != names[1]
     assert rows(connections, flow.table("append")) == model.expected(records, "append")

@@ -48,11 +48,11 @@ def test_flush_whose_batches_are_not_landed_any_more(
     left = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{flow.name}_append_")]
     row = destination(flow, "append", connections).state.read()
     assert row is not None
-    assert left == [row.intermediate]
+    assert left == [row.staging_table]
 
 
 @pytest.mark.parametrize("mode", ["upsert_delete", pytest.param("delete", marks=pytest.mark.slow)])
-def test_deletes_that_were_merged_are_known_after_the_intermediate_table_was_lost(
+def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     mode: str, connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     flow = bigquery_flow(topic(), [mode])
@@ -68,7 +68,7 @@ def test_deletes_that_were_merged_are_known_after_the_intermediate_table_was_los
     happens((1, "d", 7), (2, "u", 2))
     row = destination(flow, mode, connections).state.read()
     assert row is not None
-    service(connections).delete_table(row.intermediate)
+    service(connections).delete_table(row.staging_table)
     happens((1, "u", 6), (3, "c", 1))
     after = rows(connections, flow.table(mode))
     assert [row for row in after if row[0] == 1] == []

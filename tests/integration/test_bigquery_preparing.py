@@ -13,7 +13,7 @@ from google.api_core.exceptions import NotFound
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import STATE_TABLE
-from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.tables import new_staging_table
 from resources.bigquery import BigQuery
 from resources.errors import CommitFailed, ConfigurationError, SchemaRefused, TransientError
 from tests.kit import specs
@@ -49,7 +49,7 @@ def test_dry_run_lists_and_does_nothing(emulator: BigQuery, dataset: str) -> Non
     listed = wanted.prepare(dry_run=True)
     assert listed == [
         f"create bigquery {dataset}.dest partitioned by DAY of at clustered by id",
-        f"create an intermediate table for bigquery {dataset}.dest",
+        f"create a staging table for bigquery {dataset}.dest",
     ]
     assert emulator.tables(dataset) == []
     with pytest.raises(NotFound):
@@ -137,13 +137,13 @@ def test_refused_before_anything_is_written(
 def test_table_of_a_person_is_taken_as_it_is(emulator: BigQuery, dataset: str) -> None:
     emulator.create_dataset(dataset)
     emulator.change(f"CREATE TABLE {dataset}.dest (ID INT64, own STRING, name STRING, at TIMESTAMP)", {}, "test")
-    assert len(made(emulator, dataset, create=False).prepare()) == 1, "only the intermediate table is new"
+    assert len(made(emulator, dataset, create=False).prepare()) == 1, "only the staging table is new"
     found = emulator.find_table(f"{dataset}.dest")
     assert found is not None
     assert [f.name for f in found.schema] == ["ID", "own", "name", "at"]
 
 
-def test_intermediate_table_has_nested_fields_in_the_destinations_places(emulator: BigQuery, dataset: str) -> None:
+def test_staging_table_has_nested_fields_in_the_destinations_places(emulator: BigQuery, dataset: str) -> None:
     emulator.create_dataset(dataset)
     text = f"CREATE TABLE {dataset}.dest (id INT64, name STRUCT<last STRING, first STRING, title JSON>)"
     emulator.change(text, {}, "test")
@@ -152,10 +152,10 @@ def test_intermediate_table_has_nested_fields_in_the_destinations_places(emulato
     assert _nested(wanted) == ["last", "first", "title"]
     row = wanted.state.read()
     assert row is not None
-    emulator.delete_table(row.intermediate)
-    emulator.create_table(intermediate_table(emulator.table_id(row.intermediate), "p", "dest", wanted.merging.staged))
+    emulator.delete_table(row.staging_table)
+    emulator.create_table(new_staging_table(emulator.table_id(row.staging_table), "p", "dest", wanted.merging.staged))
     assert _nested(wanted) == ["first", "last"], "as versions of before have made it"
-    assert wanted.prepare(dry_run=True) == [f"create an intermediate table for bigquery {dataset}.dest"]
+    assert wanted.prepare(dry_run=True) == [f"create a staging table for bigquery {dataset}.dest"]
     wanted.prepare()
     assert _nested(wanted) == ["last", "first", "title"]
     assert wanted.prepare() == []
@@ -164,7 +164,7 @@ def test_intermediate_table_has_nested_fields_in_the_destinations_places(emulato
 def _nested(wanted: BigQueryDestination) -> list[str]:
     row = wanted.state.read()
     assert row is not None
-    (value,) = (f for f in wanted.merging.staged_table(row.intermediate).schema if f.name == "value")
+    (value,) = (f for f in wanted.merging.present_staging_table(row.staging_table).schema if f.name == "value")
     return [f.name for f in value.fields[0].fields]
 
 

@@ -211,7 +211,7 @@ def test_landed_files_give_what_sent_rows_give(mode: str, emulator: BigQuery, na
         assert len(found) == {"append": 7, "upsert": 5, "upsert_delete": 4, "delete": 6}[mode]
     finally:
         emulator.delete_table(sent.name)
-        emulator.delete_table(sent.intermediate)
+        emulator.delete_table(sent.staging_table)
 
 
 FIRST_DAYS = {

@@ -58,7 +58,7 @@ def test_clickhouse_rows_of_old_versions_and_deletes_go(
         assert ch.rows(connections, flow.table(mode)) == model.expected([*records, *more], mode), mode
 
 
-def test_bigquery_intermediate_table_is_emptied(bigquery: Path, spark: SparkSession, topic: Callable[..., str]) -> None:
+def test_bigquery_staging_table_is_emptied(bigquery: Path, spark: SparkSession, topic: Callable[..., str]) -> None:
     connections = load_connections(bigquery / "connections.yaml")
     flow = bq.bigquery_flow(topic(), ["upsert_delete"])
     one, records = Engine(flow, connections, spark), random_changes(4, 60, 9, 1)
@@ -67,9 +67,9 @@ def test_bigquery_intermediate_table_is_emptied(bigquery: Path, spark: SparkSess
     one.advance()
     row = bq.destination(flow, "upsert_delete", connections).state.read()
     assert row
-    left = f"INSERT INTO `{row.intermediate}` (`batchNumber`, `i`) VALUES (1, 1)"
+    left = f"INSERT INTO `{row.staging_table}` (`batchNumber`, `i`) VALUES (1, 1)"
     bq.service(connections).change(left, {}, "test")
     (done,) = maintained(one)
-    assert dict(done.counts) == {"intermediate tables dropped": 0}
-    assert bq.select(connections, f"SELECT COUNT(*) AS n FROM `{row.intermediate}`") == [{"n": 0}]
+    assert dict(done.counts) == {"staging tables dropped": 0}
+    assert bq.select(connections, f"SELECT COUNT(*) AS n FROM `{row.staging_table}`") == [{"n": 0}]
     assert bq.rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")

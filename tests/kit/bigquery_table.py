@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from jobs.changes.columns import landing_schema
-from jobs.destinations.bigquery.columns import Column, destination_columns, intermediate_fields
+from jobs.destinations.bigquery.columns import Column, destination_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.schema import placed
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statements import order_column, statement
-from jobs.destinations.bigquery.tables import destination_table, evolve, intermediate_table
+from jobs.destinations.bigquery.tables import destination_table, evolve, new_staging_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery
@@ -31,7 +31,7 @@ Change = tuple[dict[str, Any], dict[str, Any] | None]
 
 @dataclass
 class Table:
-    """A destination with its intermediate table, filled by hand."""
+    """A destination with its staging table, filled by hand."""
 
     emulator: BigQuery
     name: str
@@ -65,17 +65,17 @@ class Table:
         return takes_landed_rows(self.spec, self.spec_table, self.columns)
 
     @property
-    def intermediate(self) -> str:
+    def staging_table(self) -> str:
         return f"{self.name}_tmp"
 
     def prepare(self) -> list[str]:
         columns, done = self.columns, []
-        fields = intermediate_fields(columns, order_column(self.spec, columns), says_op=self.says_op)
+        fields = staging_fields(columns, order_column(self.spec, columns), says_op=self.says_op)
         present = self.emulator.find_table(self.name)
         staged = placed(fields, present.schema if present else ())
-        if self.emulator.find_table(self.intermediate) is None:
-            table_id = self.emulator.table_id(self.intermediate)
-            self.emulator.create_table(intermediate_table(table_id, "p", self.name, staged))
+        if self.emulator.find_table(self.staging_table) is None:
+            table_id = self.emulator.table_id(self.staging_table)
+            self.emulator.create_table(new_staging_table(table_id, "p", self.name, staged))
         if present is None:
             table_id = self.emulator.table_id(self.name)
             self.emulator.create_table(destination_table(table_id, self.spec_table, columns))
@@ -83,25 +83,25 @@ class Table:
             done = [
                 str(c) for c in evolve(self.emulator, self.name, [c.field for c in columns], self.spec_table.evolve)
             ]
-            evolve(self.emulator, self.intermediate, staged, Evolution())
+            evolve(self.emulator, self.staging_table, staged, Evolution())
         return done
 
     def load(self, changes: Sequence[Change], times: int = 1) -> None:
         """Stages one batch of changes (key, value; None for a delete); `times` loads it more than once."""
         self.batch += 1
-        found = self.emulator.find_table(self.intermediate)
+        found = self.emulator.find_table(self.staging_table)
         assert found is not None
         stager = Stager(self.columns, found.schema, self.spec_table)
         file = io.BytesIO()
         pq.write_table(pa.Table.from_batches([stager.shape(self._select_list(changes))]), file)
         for _ in range(times):
-            job = self.emulator.submit_load(f"test-{uuid.uuid4()}", file, self.intermediate, found.schema, {})
+            job = self.emulator.submit_load(f"test-{uuid.uuid4()}", file, self.staging_table, found.schema, {})
             assert self.emulator.wait(job, 60) is None
 
     def load_landed(self, folder: str, changes: Sequence[Change]) -> None:
         """Stages one batch from a file as it is landed, with more columns, and deletes that say what they took away."""
         self.batch += 1
-        found = self.emulator.find_table(self.intermediate)
+        found = self.emulator.find_table(self.staging_table)
         assert found is not None
         rows = [
             {
@@ -119,7 +119,7 @@ class Table:
         files, path = FileSystem.from_uri(uri)
         with files.open_output_stream(path) as file:
             pq.write_table(pa.Table.from_pylist(rows, schema=landing_schema(self.spec)), file)
-        job = self.emulator.submit_load_from(f"test-{uuid.uuid4()}", [uri], self.intermediate, found.schema, {})
+        job = self.emulator.submit_load_from(f"test-{uuid.uuid4()}", [uri], self.staging_table, found.schema, {})
         assert self.emulator.wait(job, 60) is None
 
     def _select_list(self, changes: Sequence[Change]) -> pa.RecordBatch:
@@ -144,7 +144,7 @@ class Table:
         return pa.RecordBatch.from_pydict(arrays)
 
     def merge(self, first: int, last: int) -> None:
-        target, source = self.emulator.table_id(self.name), self.emulator.table_id(self.intermediate)
+        target, source = self.emulator.table_id(self.name), self.emulator.table_id(self.staging_table)
         made = statement(self.spec, self.spec_table, self.columns, target, source, "test")
         found = replace(made, says_op=self.says_op)
         values: dict[str, Any] = {"first": first, "last": last}

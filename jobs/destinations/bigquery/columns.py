@@ -1,4 +1,4 @@
-"""The columns of a destination row in BigQuery: names, types, and how the intermediate table holds them. Pure.
+"""The columns of a destination row in BigQuery: names, types, and how the staging table holds them. Pure.
 
 =====================  ============================  ==============================================================
 declared               BigQuery                      remark
@@ -16,7 +16,7 @@ struct<…>              STRUCT                        all nested fields by the 
 =====================  ============================  ==============================================================
 
 `column_types` of the table gives a column another type (JSON, GEOGRAPHY, TIME, …). Such a column stands in the
-intermediate table as it was declared, and the merge converts it: load jobs know those types only in part.
+staging table as it was declared, and the merge converts it: load jobs know those types only in part.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Column:
 
     Attributes:
         source: where it is in a landed row.
-        staged: the field in the intermediate table's `key` or `value` struct.
+        staged: the field in the staging table's `key` or `value` struct.
         field: the column in the destination table.
         conversion: ``<declared>_to_<type>``; None where it is taken as it is.
     """
@@ -107,7 +107,7 @@ class Column:
 
     @property
     def path(self) -> tuple[str, str]:
-        """Where it is in a row of the intermediate table."""
+        """Where it is in a row of the staging table."""
         return ("key" if self.is_key else "value", self.name)
 
 
@@ -223,10 +223,10 @@ def _repeated(field: Field) -> Field:
     return Field(field.name, field.field_type, mode="REPEATED", fields=field.fields)
 
 
-def intermediate_fields(
+def staging_fields(
     columns: Sequence[Column], order_by: Column | None, names_unchanged: bool = False, says_op: bool = False
 ) -> list[Field]:
-    """The intermediate table's schema (`docs/internals.md`, BigQuery connector).
+    """The staging table's schema (`docs/internals.md`, BigQuery connector).
 
     Args:
         order_by: the column by which changes are ordered; `orderBy` has its values.

@@ -125,12 +125,12 @@ class BigQueryDestination(Destination):
         return True
 
     def _stop_merges(self, row: StateRow) -> None:
-        """Without its intermediate table no merge of a run that only sleeps can happen any more.
+        """Without its staging table no merge of a run that only sleeps can happen any more.
 
         Raises:
             CommitFailed: one had begun before, and has taken effect.
         """
-        self.bigquery.delete_table(row.intermediate)
+        self.bigquery.delete_table(row.staging_table)
         if self.merging.attempts_on(row).closed(applies) is not None:
             raise CommitFailed("a run has merged at this very moment", where=self.name, remedy="try again")
 
@@ -158,6 +158,6 @@ class BigQueryDestination(Destination):
     def _clean_up(self) -> Mapping[str, int]:
         """What every merge does at its end, for a table whose merges are far apart or could not finish it."""
         row = self.state.read()
-        if row is None or row.committed is None or self.bigquery.find_table(row.intermediate) is None:
+        if row is None or row.committed is None or self.bigquery.find_table(row.staging_table) is None:
             return {}
-        return {"intermediate tables dropped": self.merging.remove_merged(row, row.committed.batch_number)}
+        return {"staging tables dropped": self.merging.remove_merged(row, row.committed.batch_number)}

@@ -1,9 +1,9 @@
 """Whether BigQuery may load the landed files of a pipeline as they are. Pure.
 
-A landed row has the shape of the intermediate table (`key`, `value`, `partitionTime`, `i`, `batchNumber`) with more
+A landed row has the shape of the staging table (`key`, `value`, `partitionTime`, `i`, `batchNumber`) with more
 beside it, which a load passes over (vendor page "REST: JobConfigurationLoad", `ignoreUnknownValues`). Then no row
 passes through the run, however large the batch: BigQuery reads what Spark has landed. A landed delete may have a value,
-so the intermediate table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows again all the
+so the staging table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows again all the
 same where the table's rows are not the landed ones: only some of them (routes), another shape (an order, metadata
 columns, sanitised names), or types that load jobs read in a way of their own (bytes, arrays, maps, DATETIME,
 BIGNUMERIC); and where files hold dead letters beside the rows.
@@ -27,11 +27,11 @@ MOST_FILES = 10_000
 
 
 def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column]) -> bool:
-    """Whether a landed row is a row of the intermediate table, without a change to it."""
+    """Whether a landed row is a row of the staging table, without a change to it."""
     return (
         route_filter(spec, table) is None
         and order_column(spec, columns) is None
-        # The intermediate table of a table of nothing but keys has a value that is not landed.
+        # The staging table of a table of nothing but keys has a value that is not landed.
         and any(not c.is_key for c in columns)
         and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
         and not table.sanitize_names

@@ -82,8 +82,8 @@ class BigQueryKind(Kind[BigQueryTable]):
         where = f"bigquery {table.table}"
         columns = destination_columns(spec, table, where)
         dataset, name = table.table.split(".")
-        intermediate = f"{dataset}._{name}_{table.intermediate_suffix}_…"
-        found = statement(spec, table, columns, table.table, intermediate, where).unbounded()
+        staging_table = f"{dataset}._{name}_{table.intermediate_suffix}_…"
+        found = statement(spec, table, columns, table.table, staging_table, where).unbounded()
         return replace(found, says_op=takes_landed_rows(spec, table, columns)).text()
 
     def sink(self) -> Sink:

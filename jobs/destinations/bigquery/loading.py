@@ -1,6 +1,6 @@
-"""Filling BigQuery's intermediate table by load jobs, one a flush: of landed files, or of files that tasks write.
+"""Filling BigQuery's staging table by load jobs, one a flush: of landed files, or of files that tasks write.
 
-Where landed rows have the intermediate table's shape and lie where BigQuery reads them (`as_landed`), the job loads the
+Where landed rows have the staging table's shape and lie where BigQuery reads them (`as_landed`), the job loads the
 files of a flush as they are. Otherwise Spark's tasks shape and judge the rows and write files of them
 (`sent_rows`). No row is seen here.
 
@@ -45,11 +45,11 @@ class Filled:
 
 @dataclass(frozen=True)
 class Loader:
-    """Loads landed rows into one intermediate table.
+    """Loads landed rows into one staging table.
 
     Attributes:
         rows: what is loaded where BigQuery cannot read the landed files.
-        as_landed: a landed row is a row of the intermediate table.
+        as_landed: a landed row is a row of the staging table.
     """
 
     rows: SentRows
@@ -68,7 +68,7 @@ class Loader:
             prefix: of the job's id.
 
         Raises:
-            InvariantBroken: the intermediate table does not hold what was loaded.
+            InvariantBroken: the staging table does not hold what was loaded.
         """
         token = {_TOKEN: uuid.uuid4().hex}
         # Before the load: should this run sleep, the dead letters of later runs stay.
@@ -112,7 +112,7 @@ class Loader:
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
         """Adds the deletes of a named order that were merged before, up to this batch, from where they are kept."""
-        tables = {"staging": self.rows.intermediate, "intermediate": kept_in}
+        tables = {"replay_table": self.rows.staging_table, "staging_table": kept_in}
         named = {name: self.rows.bigquery.table_id(table) for name, table in tables.items()}
         self.rows.bigquery.change(render("bigquery", "kept_deletes", **named), {"last": last}, self._where)
 
@@ -124,7 +124,7 @@ class Loader:
             try:
                 return attempts.run_until_done(
                     lambda job_id: self.rows.bigquery.submit_load_from(
-                        job_id, files, self.rows.intermediate, self.rows.schema, labels
+                        job_id, files, self.rows.staging_table, self.rows.schema, labels
                     ),
                     lambda _job: True,
                 )
@@ -139,12 +139,12 @@ class Loader:
         return PlannedFiles.of(self.rows.files(flush), flush.batches, []).holding_only(flush.batches)
 
     def _check(self, flush: Flush, wanted: int) -> None:
-        text = render("bigquery", "loaded_rows", intermediate=self.rows.bigquery.table_id(self.rows.intermediate))
+        text = render("bigquery", "loaded_rows", staging_table=self.rows.bigquery.table_id(self.rows.staging_table))
         range_ = {"first": flush.first.number, "last": flush.last.number}
         loaded = self.rows.bigquery.read(text, range_, self._where)[0]["loaded"]
         if loaded != wanted:
             raise InvariantBroken(
-                f"the intermediate table {self.rows.intermediate} holds {loaded} rows of batches "
+                f"the staging table {self.rows.staging_table} holds {loaded} rows of batches "
                 f"{flush.first.number} to {flush.last.number}, landed for this table were {wanted}",
                 where=self._where,
                 remedy="drop that table and run again: it is filled again under another name",

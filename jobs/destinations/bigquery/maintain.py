@@ -1,4 +1,4 @@
-"""What merges leave behind, and its removal: merged rows, intermediate tables of older generations, an old label.
+"""What merges leave behind, and its removal: merged rows, staging tables of older generations, an old label.
 
 All of it is informational or repeatable: what a run could not do, the next merge does.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.state import StateRow
-from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.tables import new_staging_table
 from jobs.destinations.bigquery.work import Work
 from resources.errors import BatchmergeError
 from sql import render
@@ -31,25 +31,25 @@ class CleanUp(Work):
             _LOG.warning("%s: clean-up is left to the next merge: %s", self.where, problem)
 
     def remove_merged(self, row: StateRow, last: int) -> int:
-        """Takes batches up to this one out of the intermediate table and drops older generations' tables: how many."""
-        intermediate = self.bigquery.table_id(row.intermediate)
-        text = render("bigquery", "clean_up", intermediate=intermediate, keep_deletes=self.keeps_deletes)
+        """Takes batches up to this one out of the staging table and drops older generations' tables: how many."""
+        staging_table = self.bigquery.table_id(row.staging_table)
+        text = render("bigquery", "clean_up", staging_table=staging_table, keep_deletes=self.keeps_deletes)
         self.bigquery.change(text, {"last": last}, self.where)
         return self._drop_leftovers(row)
 
     def _drop_leftovers(self, row: StateRow) -> int:
-        """Drops intermediate tables of generations that no state row names any more: how many."""
-        mine = intermediate_table(self.bigquery.table_id(row.intermediate), self.pipeline, self.table.table, []).labels
+        """Drops staging tables of generations that no state row names any more: how many."""
+        mine = new_staging_table(self.bigquery.table_id(row.staging_table), self.pipeline, self.table.table, []).labels
         left = [
             table
             for table, labels in self.bigquery.tables(self.table.table.split(".")[0])
-            if table != row.intermediate and mine.items() <= labels.items() and "batchmerge-replay" not in labels
+            if table != row.staging_table and mine.items() <= labels.items() and "batchmerge-replay" not in labels
         ]
         # A newer generation's table is made after the row names it: if the row is as it was, none is among these.
         if not left or self._generation() != row.generation:
             return 0
         for table in left:
-            _LOG.info("%s: dropping the left-over intermediate table %s", self.where, table)
+            _LOG.info("%s: dropping the left-over staging table %s", self.where, table)
             self.bigquery.delete_table(table)
         return len(left)
 

@@ -1,4 +1,4 @@
-"""A merge into BigQuery: loads into an intermediate table, one merge job, one compare-and-set of the state.
+"""A merge into BigQuery: loads into a staging table, one merge job, one compare-and-set of the state.
 
 The eight steps of a flush (`docs/internals.md`, BigQuery connector), and what a crash after each leaves behind:
 
@@ -71,12 +71,12 @@ class Merging(CleanUp):
         attempts = self.attempts_on(row)
         job = attempts.closed(applies)
         if job is None:
-            loader = self.loader(context, row.intermediate, replayed)
+            loader = self.loader(context, row.staging_table, replayed)
             meaning = wanted.last.batch.meaning_hash
             if row.committed and row.committed.orders_otherwise(meaning, self.spec.order_hash):
                 self.forget_deletes(row)
             else:
-                self.remember_deletes(self.loader(context, row.intermediate), row)
+                self.remember_deletes(self.loader(context, row.staging_table), row)
             outdated = OutdatedDeadLetters.of(context, replayed, self.side_table) if replayed else None
             filled = clock.time("load", lambda: self._load(loader, row, wanted))
             flush, judged = filled.flush, filled.judged
@@ -117,13 +117,13 @@ class Merging(CleanUp):
             raise self._discarded(row, gone) from gone
 
     def _discarded(self, row: StateRow, gone: LineageBroken) -> CommitFailed:
-        """Gives up loads of a flush that nobody can finish; `prepare` makes another intermediate table after it.
+        """Gives up loads of a flush that nobody can finish; `prepare` makes another staging table after it.
 
         Nothing of it is in the destination, and without its table no merge of it can get there any more.
         """
         _LOG.warning("%s: %s; what was loaded of them is thrown away, nothing was merged", self.where, gone.what)
-        self.bigquery.delete_table(row.intermediate)
-        return CommitFailed(f"the intermediate table {row.intermediate} was thrown away", where=self.where)
+        self.bigquery.delete_table(row.staging_table)
+        return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=self.where)
 
     def settle(self) -> None:
         """Moves the state row to what merges have done whose runs died before they moved it."""

@@ -1,4 +1,4 @@
-"""Names in BigQuery: columns, intermediate tables, job ids. Pure."""
+"""Names in BigQuery: columns, staging tables, job ids. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def column_names(
     return found
 
 
-def intermediate_name(table: str, suffix: str, pipeline: str, generation: str, epoch_ms: int) -> str:
+def staging_name(table: str, suffix: str, pipeline: str, generation: str, epoch_ms: int) -> str:
     """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: a name per generation."""
     dataset, dest = table.split(".")
     return f"{dataset}._{dest}_{suffix}_{pipeline}_{generation}_{epoch_ms}"

@@ -17,9 +17,9 @@ from jobs.destinations.bigquery.state import StateRow, identity
 from jobs.destinations.bigquery.tables import (
     destination_table,
     evolve,
-    intermediate_table,
     knowing_pipeline,
     knows_pipeline,
+    new_staging_table,
 )
 from jobs.destinations.bigquery.work import Work
 from jobs.destinations.requirements import require_create, require_known_rows, require_same_table
@@ -67,7 +67,7 @@ class Preparation(Work):
         if not knows_pipeline(found, self.pipeline):
             # Before its first row: so it is known that a table without a state row has lost it.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
-        return [*done, *self._intermediate(row, placed(self.staged, found.schema))]
+        return [*done, *self._staging_table(row, placed(self.staged, found.schema))]
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]
@@ -91,28 +91,28 @@ class Preparation(Work):
         return by + of + clustered
 
     def _planned(self, row: StateRow | None, staged: Sequence[Field]) -> list[str]:
-        present = self.bigquery.find_table(row.intermediate) if row else None
-        if row is None or present is None or not can_follow(row.intermediate, present.schema, staged):
-            return [f"create an intermediate table for {self.where}"]
-        changes = evolve(self.bigquery, row.intermediate, staged, Evolution(), dry_run=True)
-        return [f"{row.intermediate}: {change}" for change in changes]
+        present = self.bigquery.find_table(row.staging_table) if row else None
+        if row is None or present is None or not can_follow(row.staging_table, present.schema, staged):
+            return [f"create a staging table for {self.where}"]
+        changes = evolve(self.bigquery, row.staging_table, staged, Evolution(), dry_run=True)
+        return [f"{row.staging_table}: {change}" for change in changes]
 
-    def _intermediate(self, row: StateRow, staged: Sequence[Field]) -> list[str]:
-        present = self.bigquery.find_table(row.intermediate)
-        if present is not None and can_follow(row.intermediate, present.schema, staged):
-            changes = evolve(self.bigquery, row.intermediate, staged, Evolution())
-            return [f"{row.intermediate}: {change}" for change in changes]
+    def _staging_table(self, row: StateRow, staged: Sequence[Field]) -> list[str]:
+        present = self.bigquery.find_table(row.staging_table)
+        if present is not None and can_follow(row.staging_table, present.schema, staged):
+            changes = evolve(self.bigquery, row.staging_table, staged, Evolution())
+            return [f"{row.staging_table}: {change}" for change in changes]
         # One that cannot follow holds nothing that is not landed: it is given up like one that is lost.
-        self.bigquery.delete_table(row.intermediate)
+        self.bigquery.delete_table(row.staging_table)
         row = self._replace_lost(row)
-        table_id = self.bigquery.table_id(row.intermediate)
+        table_id = self.bigquery.table_id(row.staging_table)
         lacks_deletes = self.keeps_deletes and row.committed is not None
-        wanted = intermediate_table(table_id, self.pipeline, self.table.table, staged, lacks_deletes)
+        wanted = new_staging_table(table_id, self.pipeline, self.table.table, staged, lacks_deletes)
         self.bigquery.create_lasting_table(wanted)
-        return [f"create {row.intermediate}"]
+        return [f"create {row.staging_table}"]
 
     def _replace_lost(self, row: StateRow) -> StateRow:
-        """A lost intermediate table is never made again under its name: its loads count as done, and it is empty.
+        """A lost staging table is never made again under its name: its loads count as done, and it is empty.
 
         A merge that was submitted before is over by now: it is waited for, and if it took effect, `merge` adopts it.
         One that starts later fails for want of its table. So a new generation can start from the same state.

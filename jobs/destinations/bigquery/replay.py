@@ -11,7 +11,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, applies
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.state import StateRow
-from jobs.destinations.bigquery.tables import intermediate_table
+from jobs.destinations.bigquery.tables import new_staging_table
 from jobs.destinations.bigquery.work import Work
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
@@ -36,13 +36,13 @@ class Replaying(Work):
         flush = Flush((newest,))
         replayed = self.replayed(context, batches, committed.batch_number)
         outdated = OutdatedDeadLetters.of(context, replayed, self.side_table)
-        self.remember_deletes(self.loader(context, row.intermediate), row)
+        self.remember_deletes(self.loader(context, row.staging_table), row)
         staging = self._replay_table(row)
         try:
             loader = self.loader(context, staging, replayed)
             rows, judged = clock.time("load", lambda: loader.copy(flush))
             if self.keeps_deletes:
-                loader.copy_deletes(row.intermediate, committed.batch_number)
+                loader.copy_deletes(row.staging_table, committed.batch_number)
             failpoint("bigquery.replay-loaded")
             job = clock.time("merge", lambda: self._replay(loader, row, flush))
         finally:
@@ -52,9 +52,9 @@ class Replaying(Work):
 
     def _replay_table(self, row: StateRow) -> str:
         """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
-        name = f"{row.intermediate}_replay_{uuid.uuid4().hex[:12]}"
-        staged = self.staged_table(row.intermediate).schema
-        table = intermediate_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
+        name = f"{row.staging_table}_replay_{uuid.uuid4().hex[:12]}"
+        staged = self.present_staging_table(row.staging_table).schema
+        table = new_staging_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)
         table.labels = {**table.labels, "batchmerge-replay": "1"}
         table.expires = datetime.now(UTC) + timedelta(days=1)
         self.bigquery.create_table(table)

@@ -161,7 +161,7 @@ def _lacks(present: Fields, wanted: Fields) -> bool:
 
 
 def placed(staged: Sequence[Field], destination: Fields) -> list[Field]:
-    """The intermediate table's schema with nested fields where the destination table has them, and all that it has:
+    """The staging table's schema with nested fields where the destination table has them, and all that it has:
     BigQuery assigns structs by position, whatever their fields are called."""
     by_name = {f.name.lower(): f for f in destination}
     return [replace(row, fields=tuple(_placed(f, by_name.get(f.name.lower())) for f in row.fields)) for row in staged]
@@ -182,7 +182,7 @@ def _optional(field: AnyField) -> Field:
 
 
 def can_follow(table: str, present: Fields, staged: Fields) -> bool:
-    """Whether additions bring an intermediate table to this schema, with nested fields in their places."""
+    """Whether additions bring a staging table to this schema, with nested fields in their places."""
     try:
         plan_changes(table, present, staged, Evolution())
     except SchemaRefused:

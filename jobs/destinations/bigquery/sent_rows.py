@@ -50,17 +50,17 @@ Parts = Callable[[Batches], Iterator[pa.Table]]
 
 @dataclass(frozen=True)
 class SentRows:
-    """The rows of flushes, on their way into one intermediate table.
+    """The rows of flushes, on their way into one staging table.
 
     Attributes:
-        schema: the intermediate table's, as it is now.
+        schema: the staging table's, as it is now.
         replayed: instead of a flush's own rows what a replay takes (`RowShape.replayed`).
         refusal: how rows are judged before they are loaded.
     """
 
     bigquery: BigQuery
     context: MergeContext
-    intermediate: str
+    staging_table: str
     schema: Sequence[SchemaField]
     columns: Sequence[Column]
     shape: RowShape
@@ -99,7 +99,7 @@ class SentRows:
         try:
             self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
             said = {**labels, **staged.judged.labels(self.refusal.attempt)}
-            job = self.bigquery.submit_load_from(job_id, staged.files, self.intermediate, self.schema, said)
+            job = self.bigquery.submit_load_from(job_id, staged.files, self.staging_table, self.schema, said)
             self.bigquery.wait(job, self.table.time_limit_seconds)
             return job
         finally:
@@ -122,7 +122,7 @@ class SentRows:
             parts=parts,
             bigquery=self.bigquery,
             side_table=self.side_table,
-            intermediate=self.intermediate,
+            staging_table=self.staging_table,
             job_id=job_id,
             labels=labels,
             attempt=self.refusal.attempt,

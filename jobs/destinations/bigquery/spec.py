@@ -32,7 +32,7 @@ class BigQueryTable(Table):
     intermediate_suffix: str = Field(
         "tmp",
         pattern=r"^[A-Za-z0-9_]+$",
-        description="the intermediate table is _<table>_<suffix>_<pipeline>_…",
+        description="the staging table is _<table>_<suffix>_<pipeline>_…",
         examples=["tmp"],
     )
     merge_interval_seconds: int | None = Field(

@@ -70,7 +70,7 @@ class RowsFile:
     """How the rows of one task become a Parquet file; travels to Spark's workers.
 
     Attributes:
-        stager: shapes rows of `RowShape`. schema: of the intermediate table, as it is now.
+        stager: shapes rows of `RowShape`. schema: of the staging table, as it is now.
         refusal: how rows are judged; None: they are all taken.
     """
 

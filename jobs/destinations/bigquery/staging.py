@@ -1,4 +1,4 @@
-"""Landed rows in the shape of the intermediate table, Arrow batch by Arrow batch. Pure, and without copying values."""
+"""Landed rows in the shape of the staging table, Arrow batch by Arrow batch. Pure, and without copying values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 
 
 class Stager:
-    """Shapes batches of one select list into rows of the intermediate table as it is now.
+    """Shapes batches of one select list into rows of the staging table as it is now.
 
     Args:
         columns: the destination's columns, in the order of the select list.
-        present: the intermediate table's schema; columns that are no longer declared are filled with nulls, those of
+        present: the staging table's schema; columns that are no longer declared are filled with nulls, those of
             types that no declared one has are left out.
         table: its options decide about names.
     """
@@ -30,7 +30,7 @@ class Stager:
         self._sanitize = table.sanitize_names
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the intermediate table, as `sent_rows.py` writes them: without nulls in arrays."""
+        """The rows of the staging table, as `sent_rows.py` writes them: without nulls in arrays."""
         given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = pc.equal(batch.column("op"), "delete")
         arrays, fields = [], []
@@ -54,7 +54,7 @@ class Stager:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def shaped(self, array: pa.Array, field: AnyField) -> pa.Array:
-        """Values of one column, or of a part of it, as the intermediate table has them."""
+        """Values of one column, or of a part of it, as the staging table has them."""
         if field.mode == "REPEATED":
             return self._repeated(array, field)
         if field.field_type == "RECORD":
@@ -104,7 +104,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
 
 
 def arrow_type(field: AnyField) -> pa.DataType:
-    """The Arrow type of a field of the intermediate table."""
+    """The Arrow type of a field of the staging table."""
     if field.field_type == "RECORD":
         kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in _loaded(field.fields)])
     elif field.field_type == "NUMERIC":

@@ -1,6 +1,6 @@
 """The committed state of BigQuery tables: one row per pipeline and table in ``<dataset>.batchmerge_state``.
 
-The row moves by compare-and-set on its commit id. It names the intermediate table and its generation, a random id that
+The row moves by compare-and-set on its commit id. It names the staging table and its generation, a random id that
 is part of every job id: jobs of a lost or abandoned generation can never be taken for ours.
 """
 
@@ -20,7 +20,7 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.batch import PREFIX, CommittedState, LandedBatch
 from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.names import intermediate_name, state_prefix
+from jobs.destinations.bigquery.names import staging_name, state_prefix
 from jobs.lineage import RecreatedTopics, joined, recreated_topics
 from jobs.only_writer import require_only_writer, warn_of_other_writers
 from resources.bigquery import BigQuery, Job
@@ -75,14 +75,14 @@ class StateRow:
     """What the row says.
 
     Attributes:
-        intermediate: ``dataset.table`` of the intermediate table.
+        staging_table: ``dataset.table`` of the staging table.
         table_created: when the destination table was created: BigQuery has no other identity of a table.
         commit_id: of the committed batch; empty before the first.
         at: None before the first batch.
     """
 
     generation: str
-    intermediate: str
+    staging_table: str
     table_created: str
     commit_id: str
     at: TableAt | None
@@ -191,7 +191,7 @@ class TableState:
         self._compare_and_set("state_move", row, values)
 
     def renew(self, row: StateRow, table_created: str) -> None:
-        """Gives the row a new generation with an intermediate table of a new name.
+        """Gives the row a new generation with a staging table of a new name.
 
         Raises:
             CommitFailed: it has moved since.
@@ -244,7 +244,7 @@ class TableState:
     def _new_generation(self) -> dict[str, str]:
         generation = uuid.uuid4().hex[:12]
         epoch = int(time.time() * 1000)
-        name = intermediate_name(self._table, self._suffix, self._pipeline, generation, epoch)
+        name = staging_name(self._table, self._suffix, self._pipeline, generation, epoch)
         return {"generation": generation, "intermediate_table": name}
 
     @property
@@ -267,7 +267,7 @@ def _token() -> str:
 def _row(found: bigquery.Row) -> StateRow:
     return StateRow(
         generation=found["generation"],
-        intermediate=found["intermediate_table"],
+        staging_table=found["intermediate_table"],
         table_created=found["table_created"],
         commit_id=found["commit_id"],
         at=TableAt.from_json(found["state"]) if found["state"] else None,

@@ -45,7 +45,7 @@ class Statement:
     """The arguments of the templates in sql/bigquery.
 
     Attributes:
-        target, intermediate: ``project.dataset.table``.
+        target, staging_table: ``project.dataset.table``.
         others: the columns that are not part of the key.
         order_by: the column whose larger value wins; None for the order of the batches.
         bounds: for key columns that lay the table out.
@@ -60,7 +60,7 @@ class Statement:
 
     mode: str
     target: str
-    intermediate: str
+    staging_table: str
     columns: tuple[Column, ...]
     keys: tuple[KeyPart, ...]
     null_safe: bool
@@ -94,10 +94,10 @@ class Statement:
         return render("bigquery", _TEMPLATES[self.mode], a=self)
 
     def bounds_text(self) -> str:
-        return render("bigquery", "key_bounds", intermediate=self.intermediate, bounds=self.bounds)
+        return render("bigquery", "key_bounds", staging_table=self.staging_table, bounds=self.bounds)
 
     def unchanged_columns_text(self) -> str:
-        return render("bigquery", "unchanged_columns", intermediate=self.intermediate)
+        return render("bigquery", "unchanged_columns", staging_table=self.staging_table)
 
     def keeping(self, landed: Collection[str]) -> Statement:
         """Where some changes leave these columns, by their names as landed, as they were."""
@@ -111,14 +111,14 @@ class Statement:
 
 
 def statement(
-    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, intermediate: str, where: str
+    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, staging_table: str, where: str
 ) -> Statement:
     """The statement of a table's mode."""
     keys = key_parts(columns, where) if table.needs_key else []
     return Statement(
         mode=table.mode,
         target=target,
-        intermediate=intermediate,
+        staging_table=staging_table,
         columns=tuple(columns),
         keys=tuple(keys),
         # A null inside a struct is no missing key: there null always equals null.
@@ -131,12 +131,12 @@ def statement(
 
 
 def has_unchanged(schema: Sequence[AnyField]) -> bool:
-    """Whether an intermediate table has the names of columns that changes leave as they were."""
+    """Whether a staging table has the names of columns that changes leave as they were."""
     return any(field.name == UNCHANGED.name for field in schema)
 
 
 def says_op(schema: Sequence[AnyField]) -> bool:
-    """Whether an intermediate table has the operations of its changes."""
+    """Whether a staging table has the operations of its changes."""
     return any(field.name == OP for field in schema)
 
 

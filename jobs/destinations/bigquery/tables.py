@@ -39,10 +39,10 @@ def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Colu
     return table
 
 
-def intermediate_table(
+def new_staging_table(
     table_id: str, pipeline: str, dest: str, fields: Fields, lacks_deletes: bool = False
 ) -> bigquery.Table:
-    """An intermediate table: partitioned by ingestion time, clustered by what merges and clean-up filter by.
+    """A staging table: partitioned by ingestion time, clustered by what merges and clean-up filter by.
 
     Partitioned tables also have a far larger daily quota of modifications than others (vendor page "Quotas").
 
@@ -79,7 +79,7 @@ def lacks_deletes(table: bigquery.Table) -> bool:
 
 
 def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
-    """What to write to an intermediate table that has its deletes again."""
+    """What to write to a staging table that has its deletes again."""
     table.labels = {**table.labels, _DELETES: "kept"}
     return table, ["labels"]
 

@@ -30,7 +30,7 @@ class UploadTask:
     parts: Callable[[Batches], Iterator[pa.Table]]
     bigquery: BigQuery
     side_table: SideTable
-    intermediate: str
+    staging_table: str
     job_id: str
     labels: Mapping[str, str]
     attempt: str
@@ -45,5 +45,5 @@ class UploadTask:
                 self.side_table.add(dead_letters, self.labels, self.seconds)
             labels = {**self.labels, **written.judged.labels(self.attempt)}
             with path.open("rb") as rows:
-                job = self.bigquery.submit_load(self.job_id, rows, self.intermediate, self.file.schema, labels)
+                job = self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
         yield replace(written, files=(), job=str(job.job_id)).report()

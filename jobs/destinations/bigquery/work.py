@@ -15,7 +15,7 @@ from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
 from jobs.destinations.bigquery.asked_texts import AskedTexts
-from jobs.destinations.bigquery.columns import Column, intermediate_fields, renamed_columns
+from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush
@@ -49,7 +49,7 @@ Values = dict[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class Work:
-    """One table and its intermediate table.
+    """One table and its staging table.
 
     Attributes:
         where: the destination's name, for errors.
@@ -74,8 +74,8 @@ class Work:
 
     @property
     def staged(self) -> list[Field]:
-        """The intermediate table's schema."""
-        return intermediate_fields(
+        """The staging table's schema."""
+        return staging_fields(
             self.columns,
             self._order,
             names_unchanged=can_leave_unchanged(self.table) and names_unchanged_columns(self.spec),
@@ -113,13 +113,13 @@ class Work:
         order = self.spec.order_hash if flush.last.batch.meaning_hash == self.spec.meaning_hash else ""
         return TableAt.after(row.at, flush.batches, order)
 
-    def loader(self, context: MergeContext, intermediate: str, replayed: Reduction | None = None) -> Loader:
-        schema, order = list(self.staged_table(intermediate).schema), self._order
+    def loader(self, context: MergeContext, staging_table: str, replayed: Reduction | None = None) -> Loader:
+        schema, order = list(self.present_staging_table(staging_table).schema), self._order
         refusal = self._refusal(context.intermediate.landed().batches)
         rows = SentRows(
             bigquery=self.bigquery,
             context=context,
-            intermediate=intermediate,
+            staging_table=staging_table,
             schema=schema,
             columns=self.columns,
             shape=RowShape(
@@ -149,33 +149,35 @@ class Work:
             topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
         )
 
-    def staged_table(self, intermediate: str) -> Table:
-        found = self.bigquery.find_table(intermediate)
+    def present_staging_table(self, name: str) -> Table:
+        found = self.bigquery.find_table(name)
         if found is None:
             raise TableReplaced(
-                f"the intermediate table {intermediate} is gone", where=self.where, remedy="run again: another is made"
+                f"the staging table {name} is gone", where=self.where, remedy="run again: another is made"
             )
         return found
 
     def forget_deletes(self, row: StateRow) -> None:
         """Forgets the deletes that were merged before, where the key or the order was another one."""
-        text = render("bigquery", "clean_up", intermediate=self.bigquery.table_id(row.intermediate), keep_deletes=False)
+        text = render(
+            "bigquery", "clean_up", staging_table=self.bigquery.table_id(row.staging_table), keep_deletes=False
+        )
         self.bigquery.change(text, {"last": row.next_batch - 1}, self.where)
-        if lacks_deletes(found := self.staged_table(row.intermediate)):
+        if lacks_deletes(found := self.present_staging_table(row.staging_table)):
             self.bigquery.update_table(*with_deletes(found))
 
     def remember_deletes(self, loader: Loader, row: StateRow) -> None:
-        """Refills an intermediate table that replaces a lost one with the deletes that were merged before.
+        """Refills a staging table that replaces a lost one with the deletes that were merged before.
 
         The merged rows come with them; the next clean-up removes these.
         """
-        if row.committed is None or not lacks_deletes(self.staged_table(loader.rows.intermediate)):
+        if row.committed is None or not lacks_deletes(self.present_staging_table(loader.rows.staging_table)):
             return
         known = loader.rows.context.intermediate.landed()
         merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
         if not known.complete or not merged:
             _LOG.warning(
-                "%s: the intermediate table was lost, and with it the deletes before batch %d, the first that is still "
+                "%s: the staging table was lost, and with it the deletes before batch %d, the first that is still "
                 "landed: if a change that is older than such a delete still comes, it brings the row back",
                 self.where,
                 merged[0].number if merged else row.next_batch,
@@ -183,16 +185,16 @@ class Work:
         if merged:
             # Their refused rows were reported when they were merged.
             loader.copy(Flush(merged), writes_dead_letters=False)
-        self.bigquery.update_table(*with_deletes(self.staged_table(loader.rows.intermediate)))
+        self.bigquery.update_table(*with_deletes(self.present_staging_table(loader.rows.staging_table)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
         """The statement's text and parameters, some of which are looked up in the staged changes.
 
         Replayed rows without a unique key are left out if the table has their coordinates. The schema of the
-        intermediate table, not the pipeline file, says which optional columns it has: rows that were loaded under an
+        staging table, not the pipeline file, says which optional columns it has: rows that were loaded under an
         earlier file keep their meaning.
         """
-        target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.intermediate))
+        target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.staging_table))
         made = statement(self.spec, self.table, self.columns, target, source, self.where)
         wanted = replace(made, says_op=says_op(loader.rows.schema))
         values = Values(first=flush.first.number, last=flush.last.number)

@@ -110,7 +110,7 @@ def test_nested_fields_are_staged_where_the_destination_has_them(
     assert can_follow("t", staged, [found]) is follows
 
 
-def test_intermediate_table_follows_by_additions_only() -> None:
+def test_staging_table_follows_by_additions_only() -> None:
     staged = [record("value", Field("id", "INTEGER"), Field("name", "STRING")), Field("orderBy", "INTEGER")]
     other_places = [record("value", Field("name", "STRING"), Field("gone", "DATE"), Field("id", "INTEGER")), staged[1]]
     assert can_follow("t", other_places, staged), "columns go by their names"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 
-from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.columns import destination_columns, staging_fields
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -23,7 +23,7 @@ from tests.kit.arrow import copied
 SPEC = specs.spec(specs.table("bigquery", "upsert_delete"), columns={"id": "long", "name": "string"}, key=specs.ID)
 TABLE = BigQueryTable.model_validate(specs.table("bigquery", "upsert_delete"))
 COLUMNS = destination_columns(SPEC, TABLE, "test")
-FIELDS = tuple(intermediate_fields(COLUMNS, None))
+FIELDS = tuple(staging_fields(COLUMNS, None))
 
 
 def rows(first: int, end: int) -> pa.Table:
@@ -44,7 +44,7 @@ def reports(tmp_path: Path, *parts: pa.Table) -> list[str]:
     return [batch.column("report")[0].as_py() for batch in task(iter(()))]
 
 
-def test_rows_are_in_one_file_as_the_intermediate_table_has_them(tmp_path: Path) -> None:
+def test_rows_are_in_one_file_as_the_staging_table_has_them(tmp_path: Path) -> None:
     assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
     staged = Staged.sum_of(reports(tmp_path, rows(0, 3), rows(3, 5)))
     assert (staged.rows, staged.judged, staged.dead_letters) == (5, Judged(), ())

@@ -12,7 +12,7 @@ import pytest
 
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.unchanged_columns import unchanged_parameters
-from jobs.destinations.bigquery.columns import destination_columns, intermediate_fields
+from jobs.destinations.bigquery.columns import destination_columns, staging_fields
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
@@ -22,7 +22,7 @@ from sql import render
 from tests.kit import specs
 
 GOLDEN = Path(__file__).parents[1] / "sql" / "bigquery"
-TARGET, INTERMEDIATE, STATE = "p.d.dest", "p.d._dest_tmp_p_1_2", f"p.d.{STATE_TABLE}"
+TARGET, STAGING, STATE = "p.d.dest", "p.d._dest_tmp_p_1_2", f"p.d.{STATE_TABLE}"
 
 FLAT = {"id": "long", "name": "string", "amount": "decimal(12,2)", "day": "date"}
 NESTED = {"k": "struct<a: long, b: struct<c: string, at: timestamp>>", "name": "string"}
@@ -123,7 +123,7 @@ REPLAYS |= RECREATED
 
 # From landed files, which keep what a delete took away.
 LANDED = {f"{mode}_landed": pipeline(mode) for mode in ("append", "upsert", "upsert_delete", "delete")}
-# An order that was named later: the intermediate table still says operations.
+# An order that was named later: the staging table still says operations.
 LANDED["upsert_delete_truncating_landed"] = pipeline("upsert_delete", order_by="amount")
 
 
@@ -144,7 +144,7 @@ def made(
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
     columns = destination_columns(spec, table, "test")
-    found = statement(spec, table, columns, TARGET, INTERMEDIATE, "test")
+    found = statement(spec, table, columns, TARGET, STAGING, "test")
     if replayed:
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
         later = ((7,), (3, 12)) if spec in RECREATED.values() else ()
@@ -153,7 +153,7 @@ def made(
     found = replace(found, truncated=truncating, truncates=truncating)
     kept = names_unchanged_columns(spec)
     found = found.keeping(["tags", "doc", "raw"]) if kept else found
-    staged = intermediate_fields(columns, order_column(spec, columns), kept, landed)
+    staged = staging_fields(columns, order_column(spec, columns), kept, landed)
     return replace(found, says_op=landed), [c.field for c in columns], staged
 
 
@@ -185,7 +185,7 @@ def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[
     found, target, staged = made(spec, case in REPLAYS, case in LANDED)
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
-    tables = {TARGET: (target, table.by_ingestion_time), INTERMEDIATE: (staged, True)}
+    tables = {TARGET: (target, table.by_ingestion_time), STAGING: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     assert ("`orderBy` >= @below" in found.text()) is found.truncated
     if found.bounds:
@@ -208,7 +208,7 @@ def test_analyzer_refuses_a_broken_statement(old: str, new: str, analyze: Callab
     broken = found.text().replace(old, new)
     assert broken != found.text()
     with pytest.raises(Exception, match=r"(?i)not found|does not exist|cannot|no matching|expected|unrecognized"):
-        analyze(broken, {TARGET: (target, False), INTERMEDIATE: (staged, True)}, parameters(found))
+        analyze(broken, {TARGET: (target, False), STAGING: (staged, True)}, parameters(found))
 
 
 _VALUES = ["pipeline", "table_name", "generation", "committed", "commit_id", "state", "moved_by", "table_created"]
@@ -230,12 +230,12 @@ def test_question_about_texts_is_accepted(kind: str, analyze: Callable[..., None
 
 
 @pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
-def test_statements_on_the_intermediate_table_are_accepted(case: str, analyze: Callable[..., None]) -> None:
+def test_statements_on_the_staging_table_are_accepted(case: str, analyze: Callable[..., None]) -> None:
     found, _, staged = made(CASES[case])
-    tables = {INTERMEDIATE: (staged, True)}
+    tables = {STAGING: (staged, True)}
     keep = bool(found.order_by)
-    analyze(render("bigquery", "loaded_rows", intermediate=INTERMEDIATE), tables, parameters(found))
-    analyze(render("bigquery", "clean_up", intermediate=INTERMEDIATE, keep_deletes=keep), tables, parameters(found))
+    analyze(render("bigquery", "loaded_rows", staging_table=STAGING), tables, parameters(found))
+    analyze(render("bigquery", "clean_up", staging_table=STAGING, keep_deletes=keep), tables, parameters(found))
     if keep:
-        text = render("bigquery", "kept_deletes", staging=INTERMEDIATE, intermediate=INTERMEDIATE)
+        text = render("bigquery", "kept_deletes", replay_table=STAGING, staging_table=STAGING)
         analyze(text, tables, parameters(found))
