@@ -1,7 +1,7 @@
 """Texts that BigQuery cannot convert to the type of a column (`column_types`): one of them would stop the whole merge.
 
-Only BigQuery can tell what it reads as a date, a number or a shape, so it is asked before the rows are sent: about
-texts whose form leaves that open.
+Only BigQuery knows which texts it can convert to a date, a number or a shape. So it is asked before rows are loaded,
+about texts whose form leaves that open.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from jobs.groups import groups
 from resources.bigquery import BigQuery
 from sql import render
 
-# Of one question: a request may have 10 MB. Around each text there is some syntax.
+# Bytes of texts in one query: a request may have 10 MB.
 _MOST_BYTES = 5_000_000
+# Bytes of syntax around each text.
 _AROUND = 16
 # Digits after the point. BigQuery rounds texts that have more.
 _SCALES = {"NUMERIC": 9, "BIGNUMERIC": 38}
@@ -53,7 +54,7 @@ def _size(text: str) -> int:
 
 
 def _scale(text: str) -> int:
-    """How many digits after the point the number needs; 0 of a text that is no number."""
+    """How many digits after the point the number needs; 0 if the text is not a number."""
     try:
         _, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation:

@@ -1,4 +1,4 @@
-"""The columns of a destination row in BigQuery: names, types, and how the staging table holds them. Pure.
+"""The columns of a destination table in BigQuery: names, types, and how the staging table has them. Pure.
 
 =====================  ============================  ==============================================================
 declared               BigQuery                      remark
@@ -15,8 +15,8 @@ map<K,V>               REPEATED STRUCT<key, value>
 struct<…>              STRUCT                        all nested fields by the same rules
 =====================  ============================  ==============================================================
 
-`column_types` of the table gives a column another type (JSON, GEOGRAPHY, TIME, …). Such a column stands in the
-staging table as it was declared, and the merge converts it: load jobs know those types only in part.
+`column_types` of the table gives a column another type (JSON, GEOGRAPHY, TIME, …). In the staging table such a column
+has its declared type, and the merge converts it: load jobs know those types only in part.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCALARS: dict[pa.DataType, str] = {
     pa.timestamp("us", "UTC"): "TIMESTAMP",
     pa.timestamp("us"): "DATETIME",
 }
-# What `column_types` may make of a declared type; the conversions themselves are in sql/bigquery/values.sql.j2.
+# The types that `column_types` may give to a declared type; the conversions are in sql/bigquery/values.sql.j2.
 _CONVERSIONS: dict[str, frozenset[str]] = {
     "string": frozenset({"JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"}),
     "int": frozenset({"TIME", "DATE", "NUMERIC", "BIGNUMERIC"}),
@@ -67,11 +67,11 @@ _NEUTRAL = {
     "NUMERIC": "NUMERIC '0'",
     "BIGNUMERIC": "BIGNUMERIC '0'",
 }
-# As in a landed row.
+# The column's name in a landed row too.
 OP = "op"
 
 
-# BigQuery's types that stand for one of Arrow's each.
+# Arrow's type for each of BigQuery's that has only one.
 ARROW_TYPES: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(),
     "INTEGER": pa.int64(),
@@ -92,7 +92,7 @@ class Column:
         source: where it is in a landed row.
         staged: the field in the staging table's `key` or `value` struct.
         field: the column in the destination table.
-        conversion: ``<declared>_to_<type>``; None where it is taken as it is.
+        conversion: ``<declared>_to_<type>``; None if the value is taken as it is.
     """
 
     source: tuple[str, ...]
@@ -116,8 +116,8 @@ class KeyPart:
     """A leaf of the key: BigQuery neither groups nor joins by structs.
 
     Attributes:
-        path: the leaf, from the key column on.
-        neutral: a literal of its type.
+        path: the names from the key column to the leaf.
+        neutral: a literal of its type, which replaces null when keys are compared.
     """
 
     path: tuple[str, ...]
@@ -125,7 +125,7 @@ class KeyPart:
 
 
 def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) -> list[Column]:
-    """The columns of the destination table; `jobs.destinations.bigquery.rules` has checked that there can be such."""
+    """The columns of the destination table, which `jobs.destinations.bigquery.rules` has checked."""
     declared = row_columns(spec, table.metadata_columns)
     # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
     metadata = frozenset(m.column for m in metadata_of(table.metadata_columns))
@@ -230,12 +230,12 @@ def staging_fields(
 
     Args:
         order_by: the column by which changes are ordered; `orderBy` has its values.
-        names_unchanged: changes may leave columns as they were; `kept` has the names of those, as they are landed.
-        says_op: `op` says what a change does, as it is landed; otherwise a delete has no value.
+        names_unchanged: add `kept`: the names of columns that a change leaves as they were, as they are landed.
+        says_op: add `op`: the operation of a change, as it is landed; without it a delete has no value.
     """
     keys = [c.staged for c in columns if c.is_key]
     values = [c.staged for c in columns if not c.is_key]
-    # A struct without fields does not exist; a table of nothing but keys still has to tell a row from a delete.
+    # A table of key columns only still has to tell a row from a delete, and BigQuery has no struct without fields.
     values = values or [Field("present", "BOOLEAN")]
     order = [Field("orderBy", order_by.staged.field_type)] if order_by else []
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 
-_LOADS = "load jobs always, straight from here; no bucket"
+_LOADS = "always load jobs, without a bucket"
 CONFLUENT: Options = {
     "project": equivalent("the BigQuery connection's project"),
     "defaultDataset": equivalent("tables[].table: dataset.table"),

@@ -110,7 +110,7 @@ def mode(configuration: Configuration) -> str:
 
 
 def _fills_key(configuration: Configuration) -> bool:
-    """Whether the record's key, of several fields, is a column of a table that it is not the key of."""
+    """Whether a record's key of several fields is a column of a table with another key."""
     named = bool(configuration.text("kafkaKeyFieldName"))
     return named and mode(configuration) == "append" and connect.has_fields(configuration, "key")
 
@@ -169,6 +169,6 @@ def _layout(configuration: Configuration) -> dict[str, Any]:
 
 
 def _sanitized(topic: str) -> str:
-    """The name by the sink's `sanitizeTopics`; without that, topics with dots had no table, which BigQuery forbids."""
+    """The table's name as the sink's `sanitizeTopics` makes it; without that, topics with dots had no table."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
     return f"_{name}" if name[:1].isdigit() else name

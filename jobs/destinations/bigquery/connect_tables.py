@@ -1,4 +1,4 @@
-"""A table of the BigQuery sinks, as it goes on."""
+"""A table of the BigQuery sinks, taken over with its columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCALARS = {
     "TIMESTAMP": "timestamp",
     "DATETIME": "timestamp_ntz",
     "NUMERIC": "decimal(38,9)",
-    # Of 76 digits a declared decimal has 38: half of them before the point.
+    # A declared decimal has 38 digits, BIGNUMERIC 76: half of the 38 are before the point.
     "BIGNUMERIC": "decimal(38,19)",
     **dict.fromkeys(["TIME", "GEOGRAPHY"], "string"),
     "JSON": "text",
@@ -31,7 +31,7 @@ _TYPES = get_args(BigQueryType)
 
 
 def known(bigquery: BigQuery, table: str) -> KnownTable | None:
-    """The table of this name; None: there is none."""
+    """The table of this name; None if there is none."""
     found = bigquery.find_table(table)
     if found is None:
         return None
@@ -48,10 +48,10 @@ def known(bigquery: BigQuery, table: str) -> KnownTable | None:
 
 
 def declared_type(field: SchemaField, nested: bool = False) -> str | None:
-    """The type of a pipeline file for this column, `not null` in it; None: it has none.
+    """The pipeline file's type for this column, with `not null`; None if there is no such type.
 
     Args:
-        nested: it is a part of a column, of which `column_types` cannot say the type.
+        nested: the field is a part of a column, for which `column_types` cannot give a type.
     """
     if field.field_type in ("RECORD", "STRUCT"):
         parts = {part.name: declared_type(part, nested=True) for part in field.fields}
@@ -59,7 +59,7 @@ def declared_type(field: SchemaField, nested: bool = False) -> str | None:
         if len(kinds) < len(parts):
             return None
         if field.mode == "REPEATED" and parts.keys() == {"key", "value"}:
-            # So the sinks write maps.
+            # The sinks write maps like this.
             return f"map<{kinds['key'].removesuffix(NOT_NULL)},{kinds['value']}>"
         kind = f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in kinds.items())}>"
     elif field.field_type not in _SCALARS or (nested and field.field_type in ("TIME", "GEOGRAPHY", "JSON")):

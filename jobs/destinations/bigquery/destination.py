@@ -125,7 +125,7 @@ class BigQueryDestination(Destination):
         return True
 
     def _stop_merges(self, row: StateRow) -> None:
-        """Without its staging table no merge of a run that only sleeps can happen any more.
+        """Deletes the staging table, so that no merge of a sleeping run can take effect any more.
 
         Raises:
             CommitFailed: one had begun before, and has taken effect.
@@ -156,7 +156,7 @@ class BigQueryDestination(Destination):
             yield do("clean_up", self.name, self._clean_up)
 
     def _clean_up(self) -> Mapping[str, int]:
-        """What every merge does at its end, for a table whose merges are far apart or could not finish it."""
+        """Cleans up as every merge does at its end, for a table with rare merges or with a merge that failed there."""
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.staging_table) is None:
             return {}

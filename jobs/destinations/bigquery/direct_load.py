@@ -31,11 +31,11 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
     return (
         route_filter(spec, table) is None
         and order_column(spec, columns) is None
-        # The staging table of a table of nothing but keys has a value that is not landed.
+        # A table of key columns only has a placeholder value in its staging table, which landed rows lack.
         and any(not c.is_key for c in columns)
         and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
         and not table.sanitize_names
-        # Values that may not become what they have to are judged one by one.
+        # A conversion may fail, so each row has to be checked.
         and not any(may_refuse(c.conversion) for c in columns)
     )
 

@@ -14,7 +14,7 @@ AnyField: TypeAlias = "Field | SchemaField"
 
 @dataclass(frozen=True)
 class Field:
-    """Its names are those of `SchemaField`, so that wanted and present fields are read alike."""
+    """A wanted field, with the attributes of `SchemaField`, so that wanted and present fields are read alike."""
 
     name: str
     field_type: str
@@ -22,7 +22,7 @@ class Field:
     fields: tuple[Field, ...] = ()
 
     def to_api_repr(self) -> dict[str, Any]:
-        """As BigQuery's API has it; the client takes that wherever it takes a schema."""
+        """The field in the form of BigQuery's API, which the client takes wherever it takes a schema."""
         nested = {"fields": [field.to_api_repr() for field in self.fields]} if self.fields else {}
         return {"name": self.name, "type": self.field_type, "mode": self.mode, **nested}
 

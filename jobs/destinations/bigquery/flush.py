@@ -24,7 +24,7 @@ _STATE_AFTER = "-- State of the table after this: "
 
 
 def is_due(table: BigQueryTable, batches: Sequence[LandedBatch], now: int) -> bool:
-    """Whether waiting batches are to be merged now (milliseconds since the epoch): old enough, or records enough."""
+    """Whether waiting batches are to be merged now (milliseconds since the epoch): by their age, or their records."""
     interval, threshold = table.merge_interval_seconds, table.merge_records_threshold
     if interval is not None and now - batches[0].batch.planned_at >= interval * 1000:
         return True
@@ -47,7 +47,7 @@ class Flush:
 
     @property
     def rows(self) -> int:
-        """How many rows of these batches are landed, for whatever table."""
+        """How many rows of these batches are landed, whichever table takes them."""
         return sum(b.counts.landed for b in self.batches)
 
     def labels(self, kind: str, run_id: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def job_labels(kind: str, pipeline: str, run_id: str) -> dict[str, str]:
 
 
 def applies(job: Job) -> bool:
-    """Whether a merge job moves the table on; a replay, which stands in the same sequence, does not."""
+    """Whether a job moves the table's state: a merge does, a replay in the same sequence does not."""
     return bool(job.labels.get(PREFIX + "kind") == "merge")
 
 
@@ -75,7 +75,7 @@ def with_state(text: str, after: TableAt) -> str:
 
 
 def state_after(job: Job) -> TableAt | None:
-    """What a merge job that did its work has made of the table; None for jobs of before they said so."""
+    """The table's state after a successful merge job; None for jobs of earlier versions, which do not say it."""
     first, _, _ = str(job.query if isinstance(job, QueryJob) else "").partition("\n")
     if not first.startswith(_STATE_AFTER):
         return None
@@ -83,7 +83,7 @@ def state_after(job: Job) -> TableAt | None:
 
 
 def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:
-    """The flush that a job's labels speak of.
+    """The flush that a job's labels name.
 
     Raises:
         LineageBroken: the intermediate table does not have those batches.
@@ -95,6 +95,6 @@ def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str
         raise LineageBroken(
             f"a run has begun to apply batches {first} to {last} ({commit}), which are not landed any more",
             where=where,
-            remedy=choices(landed[0].batch.pipeline) if landed else "restore the intermediate table of changes",
+            remedy=choices(landed[0].batch.pipeline) if landed else "restore the intermediate table",
         )
     return Flush(batches)

@@ -1,4 +1,4 @@
-"""What the columns of a BigQuery table hold of the declared types' values. Pure."""
+"""Which values of the declared types the columns of a BigQuery table can hold. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY = "set `null_elements: drop`, or declare the elements `not null`"
 _FIRST, _LAST = -719162, 2932896
 _RANGES = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
 _NO_TIME = "a number that is no time of day"
-# Of whole numbers that become something else.
+# What conversions of whole numbers can take, and the error for other values.
 _NUMBERS = {
     "int_to_DATE": (_RANGES["date"], _OUTSIDE),
     "int_to_TIME": (Range(0, DAY // 1000 - 1), _NO_TIME),
@@ -42,10 +42,10 @@ def held_columns(
     columns: Sequence[Column],
     asks: Callable[[str], Judge] | None = None,
 ) -> tuple[HeldColumn, ...]:
-    """The columns of staged rows: ``c0``, ``c1``, … in the order of the table's columns.
+    """The columns of rows before they are loaded: ``c0``, ``c1``, … in the order of the table's columns.
 
     Args:
-        asks: by type, what finds texts that BigQuery cannot convert to it; None: nothing is sent to it.
+        asks: gives for a type what finds texts that BigQuery cannot convert to it; None: BigQuery is not asked.
     """
     declared = {c.path: c for c in row_columns(spec, table.metadata_columns)}
     held = Held(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
@@ -65,7 +65,7 @@ def held_columns(
 
 
 def _converted(held: Held, conversion: str | None, asks: Callable[[str], Judge] | None) -> Held:
-    """What a column holds of values that are converted."""
+    """What a column holds, with the limits of its conversion."""
     if conversion in _NUMBERS:
         bounds, outside = _NUMBERS[conversion]
         return replace(held, ranges={"integer": bounds}, outside=outside)

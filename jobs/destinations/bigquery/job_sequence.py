@@ -1,7 +1,7 @@
 """Runs work exactly once through numbered BigQuery jobs whose ids every process computes alike.
 
 Attempt n + 1 may be submitted only after attempt n is known to be over without having completed the work: it failed
-(then BigQuery has done nothing of it), or it was a step that leaves the work open. BigQuery accepts an id once for
+(then BigQuery has changed nothing), or it was a step that leaves the work open. BigQuery accepts an id once for
 good. So all processes agree on the order of the attempts, and at most one attempt completes the work. A process that
 slept and submits late meets 409, waits for the existing job, and reads its result.
 """
@@ -49,17 +49,17 @@ class JobSequence:
                 raise failure
 
     def closed(self, closes: Callable[[Job], bool]) -> Job | None:
-        """The job that closed the matter, waited for; None where nobody has."""
+        """The job that completed the work, once it is over; None if no attempt has completed it."""
         _, job = self.newest()
         if job and self._over(job) is None and closes(job):
             return job
         return None
 
     def step(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
-        """One more attempt, for a step that leaves the matter open. The job may be somebody else's: look at its labels.
+        """One more attempt, for a step that leaves the work open. The job may be another process's: look at its labels.
 
         Raises:
-            CommitFailed: the matter is closed.
+            CommitFailed: the work is completed already.
             BatchmergeError: why the attempt failed.
         """
         number, job = self.newest()
@@ -71,7 +71,7 @@ class JobSequence:
         return job
 
     def newest(self) -> tuple[int, Job | None]:
-        """The last attempt that exists. Their numbers have no gaps: gallop, then halve."""
+        """The number and job of the last attempt; 0 and None without any. Numbers have no gaps: search by halving."""
         job = self._find(1)
         if job is None:
             return 0, None

@@ -19,7 +19,7 @@ _DEEPEST = 500
 
 
 def not_json(values: pa.Array) -> Mask:
-    """Which texts are none; a null is no text."""
+    """Which texts are not JSON; a null is not a text."""
     return np.array([text is not None and not _is_json(text) for text in values.to_pylist()], dtype=bool)
 
 
@@ -27,7 +27,7 @@ def _is_json(text: str) -> bool:
     try:
         found = json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_number)
         if "\\u" in text:
-            # Half of a pair of surrogates is no character.
+            # A lone surrogate is not a character.
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return False

@@ -10,7 +10,7 @@ PREFIX = "batchmerge-"
 
 @dataclass(frozen=True)
 class Judged:
-    """Counts of rows; those of several loads add up."""
+    """Counts of rows; counts of several loads can be added."""
 
     refused: int = 0
     out_of_range: int = 0
@@ -28,7 +28,7 @@ class Judged:
         return labels.get(PREFIX + "attempt", "")
 
     def labels(self, attempt: str = "") -> dict[str, str]:
-        """Of a job; none where all rows are as they were landed."""
+        """Labels for a job; empty if all rows are as they were landed."""
         said = {"refused": self.refused, "out-of-range": self.out_of_range}
         counts = {PREFIX + name: str(count) for name, count in said.items() if count}
         return {**counts, **({PREFIX + "attempt": attempt} if attempt and counts else {})}

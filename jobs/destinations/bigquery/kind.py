@@ -40,7 +40,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         upkeep=True,
     )
     dialect = BIGQUERY
-    # The eight steps of a flush (`merge`).
+    # One after each step of a flush that can leave something behind (`jobs.destinations.bigquery.merge`).
     failpoints = (
         "bigquery.begun",
         "bigquery.staged",

@@ -1,8 +1,8 @@
-"""Filling BigQuery's staging table by load jobs, one a flush: of landed files, or of files that tasks write.
+"""Filling BigQuery's staging table by load jobs, one a flush: from landed files, or from files that tasks write.
 
 Where landed rows have the staging table's shape and lie where BigQuery reads them (`as_landed`), the job loads the
-files of a flush as they are. Otherwise Spark's tasks shape and judge the rows and write files of them
-(`sent_rows`). No row is seen here.
+files of a flush as they are. Otherwise Spark's tasks shape the rows, check them and write them to files (`sent_rows`).
+No row passes through this process.
 
 Why load jobs and not the Storage Write API: a load takes effect once or not at all under an id that we choose, so two
 runs agree on it without writing anything down. A write stream's name is chosen by BigQuery: who creates one and dies
@@ -36,7 +36,7 @@ _TOKEN = "batchmerge-token"
 
 @dataclass(frozen=True)
 class Filled:
-    """What is loaded: which flush, what was refused of it, and by which attempt."""
+    """A load that is done: which flush, what was refused, and by which attempt."""
 
     flush: Flush
     judged: Judged
@@ -48,7 +48,7 @@ class Loader:
     """Loads landed rows into one staging table.
 
     Attributes:
-        rows: what is loaded where BigQuery cannot read the landed files.
+        rows: loads the rows if BigQuery cannot read the landed files.
         as_landed: a landed row is a row of the staging table.
     """
 
@@ -60,12 +60,12 @@ class Loader:
         return self.rows.where
 
     def fill(self, wanted: Flush, prefix: str) -> Filled:
-        """Loads a flush, or finds what somebody else has loaded in its place.
+        """Loads a flush, or finds the flush that another run has loaded instead.
 
         Removes the dead letters that other attempts have written for its batches.
 
         Args:
-            prefix: of the job's id.
+            prefix: begins the job's id.
 
         Raises:
             InvariantBroken: the staging table does not hold what was loaded.
@@ -99,7 +99,7 @@ class Loader:
         """Loads the rows of a flush into a table that is ours alone; returns how many, and what was refused of them.
 
         Args:
-            writes_dead_letters: of what is refused.
+            writes_dead_letters: for refused rows.
         """
         labels = flush.labels("replay-load", self.rows.context.run_id)
         job = self.rows.load(
@@ -111,13 +111,13 @@ class Loader:
         return _rows(job), Judged.of(job.labels)
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
-        """Adds the deletes of a named order that were merged before, up to this batch, from where they are kept."""
+        """Adds the deletes that were merged up to batch `last`, from the staging table that keeps them."""
         tables = {"replay_table": self.rows.staging_table, "staging_table": kept_in}
         named = {name: self.rows.bigquery.table_id(table) for name, table in tables.items()}
         self.rows.bigquery.change(render("bigquery", "kept_deletes", **named), {"last": last}, self._where)
 
     def _load_once(self, flush: Flush, prefix: str, labels: Mapping[str, str]) -> Job:
-        """Loads a flush, unless somebody has: from its landed files where BigQuery can read them, else staged rows."""
+        """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""
         attempts = JobSequence(self.rows.bigquery, prefix, self.rows.table.time_limit_seconds)
         files = self.landed_files(flush) if self.as_landed else []
         if can_read(files, self.rows.bigquery.connection.reads):

@@ -1,6 +1,6 @@
-"""What merges leave behind, and its removal: merged rows, staging tables of older generations, an old label.
+"""Removes what merges leave behind: merged rows, and staging tables of earlier generations.
 
-All of it is informational or repeatable: what a run could not do, the next merge does.
+What a run could not remove, the next merge does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CleanUp(Work):
     """Cleans up after the merges of one table."""
 
     def clean_up(self, row: StateRow, flush: Flush) -> None:
-        """Of a flush that is merged; a failure is a warning."""
+        """Cleans up after a flush that is merged; a failure is a warning."""
         try:
             self.remove_merged(row, flush.last.number)
             self._label_destination(flush)
@@ -31,21 +31,21 @@ class CleanUp(Work):
             _LOG.warning("%s: clean-up is left to the next merge: %s", self.where, problem)
 
     def remove_merged(self, row: StateRow, last: int) -> int:
-        """Takes batches up to this one out of the staging table and drops older generations' tables: how many."""
+        """Removes batches up to this one from the staging table; returns how many older staging tables it dropped."""
         staging_table = self.bigquery.table_id(row.staging_table)
         text = render("bigquery", "clean_up", staging_table=staging_table, keep_deletes=self.keeps_deletes)
         self.bigquery.change(text, {"last": last}, self.where)
         return self._drop_leftovers(row)
 
     def _drop_leftovers(self, row: StateRow) -> int:
-        """Drops staging tables of generations that no state row names any more: how many."""
+        """Drops staging tables of earlier generations; returns how many."""
         mine = new_staging_table(self.bigquery.table_id(row.staging_table), self.pipeline, self.table.table, []).labels
         left = [
             table
             for table, labels in self.bigquery.tables(self.table.table.split(".")[0])
             if table != row.staging_table and mine.items() <= labels.items() and "batchmerge-replay" not in labels
         ]
-        # A newer generation's table is made after the row names it: if the row is as it was, none is among these.
+        # A new staging table is made after the row names it: if the row is unchanged, all of these are older.
         if not left or self._generation() != row.generation:
             return 0
         for table in left:

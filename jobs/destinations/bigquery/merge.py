@@ -56,7 +56,7 @@ class Merging(CleanUp):
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
     ) -> Merged | None:
-        """As in the protocol; None where neither trigger of the flush is due.
+        """Merges as the protocol says; None if no trigger of the table asks for a merge yet.
 
         Raises:
             CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
@@ -88,7 +88,7 @@ class Merging(CleanUp):
         try:
             flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
         except LineageBroken:
-            # Of whoever decides how to go on, `settle` is asked first.
+            # Move the state row to what merges have done, so that a person decides on the true state.
             self.settle()
             raise
         failpoint("bigquery.merged")
@@ -109,7 +109,7 @@ class Merging(CleanUp):
         try:
             return loader.fill(wanted, prefix)
         except InvariantBroken:
-            # Rows that are missing because another run has merged and cleaned them up are no fault.
+            # Rows may be missing because another run has merged them and cleaned them up: that is no error.
             self.expect(row.committed)
             raise
         except LineageBroken as gone:
@@ -117,16 +117,16 @@ class Merging(CleanUp):
             raise self._discarded(row, gone) from gone
 
     def _discarded(self, row: StateRow, gone: LineageBroken) -> CommitFailed:
-        """Gives up loads of a flush that nobody can finish; `prepare` makes another staging table after it.
+        """Gives up loads of a flush that nobody can finish; the next `prepare` makes another staging table.
 
-        Nothing of it is in the destination, and without its table no merge of it can get there any more.
+        Nothing of the flush is in the destination, and without its staging table no merge can bring it there.
         """
         _LOG.warning("%s: %s; what was loaded of them is thrown away, nothing was merged", self.where, gone.what)
         self.bigquery.delete_table(row.staging_table)
         return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=self.where)
 
     def settle(self) -> None:
-        """Moves the state row to what merges have done whose runs died before they moved it."""
+        """Moves the state row to what finished merges have done, if their runs died before they moved it."""
         row = self.state.read()
         while row is not None:
             job = self.attempts_on(row).closed(applies)

@@ -69,26 +69,26 @@ def staging_name(table: str, suffix: str, pipeline: str, generation: str, epoch_
 
 
 def answer_name(table: str, suffix: str, pipeline: str) -> str:
-    """``dataset._<dest>_<suffix>_<pipeline>_verify_<id>``: what `verify` compares, for as long as it does."""
+    """``dataset._<dest>_<suffix>_<pipeline>_verify_<id>``: a copy of the rows for one `verify`."""
     dataset, dest = table.split(".")
     return f"{dataset}._{dest}_{suffix}_{pipeline}_verify_{uuid.uuid4().hex[:12]}"
 
 
 def state_prefix(table_id: str, incarnation: int) -> str:
-    """Prefix of the ids of the jobs that create a table's state row, whatever pipeline it is of; `incarnation` is when
-    the state table was created."""
+    """Prefix of the ids of jobs that create a table's state row, the same for all pipelines; `incarnation` is when the
+    state table was created."""
     mark = hashlib.sha256(table_id.encode()).hexdigest()[:12]
     return f"batchmerge-{mark}-state-{incarnation}"
 
 
 def load_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
-    """Prefix of the ids of a load's attempts. The generation's random id keeps different tables apart.
+    """Prefix of the ids of attempts at a load. The generation's random id keeps different tables apart.
 
-    The number at its end is of the time when a flush had several loads: this was the first.
+    The 0 at its end is the number of the load: earlier versions had several in a flush.
     """
     return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}-0"
 
 
 def merge_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
-    """Prefix of the ids of everything that is applied on top of one committed state; `batch` is the first after it."""
+    """Prefix of the ids of all jobs that are applied to one committed state; `batch` is the first after it."""
     return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-merge-{batch}"

@@ -58,14 +58,14 @@ class Preparation(Work):
             return [*done, *self._planned(row, placed(self.staged, found.schema if found else ()))]
         found = found or self.bigquery.find_table(self.table.table)
         if found is None:
-            raise TableReplaced("the table was dropped this very moment", where=self.where, remedy="run again")
+            raise TableReplaced("the table was dropped meanwhile", where=self.where, remedy="run again")
         if row is None:
             row = self.state.create(identity(found), self.table.time_limit_seconds)
         elif not row.committed and row.table_created != identity(found):
             self.state.renew(row, identity(found))
             row = self._present_row()
         if not knows_pipeline(found, self.pipeline):
-            # Before its first row: so it is known that a table without a state row has lost it.
+            # Written before the first row: a table with this mark and without a state row has lost that row.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
         return [*done, *self._staging_table(row, placed(self.staged, found.schema))]
 
@@ -102,7 +102,7 @@ class Preparation(Work):
         if present is not None and can_follow(row.staging_table, present.schema, staged):
             changes = evolve(self.bigquery, row.staging_table, staged, Evolution())
             return [f"{row.staging_table}: {change}" for change in changes]
-        # One that cannot follow holds nothing that is not landed: it is given up like one that is lost.
+        # Its rows are all landed, so a staging table that cannot be changed is replaced like one that was lost.
         self.bigquery.delete_table(row.staging_table)
         row = self._replace_lost(row)
         table_id = self.bigquery.table_id(row.staging_table)
@@ -112,10 +112,10 @@ class Preparation(Work):
         return [f"create {row.staging_table}"]
 
     def _replace_lost(self, row: StateRow) -> StateRow:
-        """A lost staging table is never made again under its name: its loads count as done, and it is empty.
+        """Gives a lost staging table another name, since loads into the lost one count as done.
 
-        A merge that was submitted before is over by now: it is waited for, and if it took effect, `merge` adopts it.
-        One that starts later fails for want of its table. So a new generation can start from the same state.
+        A merge that was submitted before is waited for, and if it took effect, `merge` adopts it. One that starts later
+        fails because its table is gone. So a new generation can start from the same state.
         """
         if not self._was_used(row):
             return row

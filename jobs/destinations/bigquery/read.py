@@ -1,10 +1,10 @@
 """A BigQuery table's rows, read by queries.
 
-How many rows a table has is asked by a query too: BigQuery answers `COUNT(*)` of a whole table from metadata and bills
-nothing. `numRows` of the table itself is the same figure, but an emulator may not know what a MERGE has done to it.
+Rows are counted by a query too: BigQuery answers `COUNT(*)` of a whole table from metadata and bills nothing. `numRows`
+of the table is the same number, but an emulator may not update it after a MERGE.
 
-Rows are asked for by one query, which is billed once, whatever the number of Spark's tasks: its answer becomes a table
-for a day, and each task reads a stretch of that.
+Rows are read by one query, which is billed once, however many tasks Spark has: its result becomes a table for a day,
+and each task reads a part of that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import BIGQUERY, render
 
-# Values of one question.
+# Values in one query.
 _AT_ONCE = 1000
 
 
@@ -47,7 +47,7 @@ def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Colum
 
 @dataclass(frozen=True, kw_only=True)
 class BigQueryValues(RowValues):
-    """Values of converted types are compared as the texts that BigQuery makes of them."""
+    """Expected values; those of converted types are compared as text, as BigQuery shows them."""
 
     empty_is_null: ClassVar[bool] = True
 
@@ -67,7 +67,7 @@ class BigQueryValues(RowValues):
         return list(Stager([own], [], self.table).shaped(values, own.staged).to_pylist())
 
     def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
-        """As BigQuery converts and shows them; only what differs is sent."""
+        """Values as BigQuery converts and shows them; each different value is sent once."""
         given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
         text = render("bigquery", "stored_values", column=column)
         stored = dict[str, str]()
@@ -80,7 +80,7 @@ class BigQueryValues(RowValues):
 
 
 class BigQueryReader(TableReader):
-    """Asks by query jobs."""
+    """Reads by query jobs."""
 
     def __init__(self, values: BigQueryValues, pipeline: str) -> None:
         self._pipeline, self._texts = pipeline, values.texts()
@@ -101,7 +101,7 @@ class BigQueryReader(TableReader):
         if table is None:
             return None
         if self._table.require_partition_filter:
-            # The filter may have the partition column read, and billed, at every merge.
+            # With that filter a count may read, and bill, the partition column at every merge.
             return None if table.num_rows is None else int(table.num_rows)
         return count_rows(self._bigquery, self._table, self._own)
 
@@ -122,7 +122,7 @@ class BigQueryReader(TableReader):
             self._bigquery.delete_table(answer)
 
     def _keep(self, text: str, answer: str) -> int:
-        """Makes a table of what a query answers, and gives the number of its rows. Should the run die, it expires."""
+        """Makes a table of a query's result; returns its number of rows. If the run dies, the table expires."""
         path = (self._bigquery.table_id(answer),)
         kept = render("bigquery", "kept_answer", table=path, answer=text)
         job = self._bigquery.submit_query(f"batchmerge-{self._pipeline}-verify-{uuid.uuid4().hex}", kept, {}, {})

@@ -1,4 +1,4 @@
-"""A replay of landed batches into BigQuery: loads into a table of its own, one job in the sequence of merges."""
+"""A replay of landed batches into BigQuery: loads a staging table of its own, one job in the sequence of merges."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Replaying(Work):
     """Replays of one table."""
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        """As in the protocol. It takes a number in the sequence of attempts of the merges on top of `committed`.
+        """Replays as the protocol says. The replay is one attempt in the sequence of merges on top of `committed`.
 
-        So no merge runs beside it or gets in between what it reads and writes; if it is late, its number is taken.
+        So no merge takes effect between what it reads and what it writes; if it comes late, its number is taken.
         """
         row = self.expect(committed)
         clock = Stages()
@@ -51,7 +51,7 @@ class Replaying(Work):
         return Merged(self.counts(job, rows, judged), str(job.job_id), clock.seconds)
 
     def _replay_table(self, row: StateRow) -> str:
-        """A table of this replay alone, with the same columns. It goes away by itself should the run die."""
+        """A staging table for this replay alone, with the same columns. If the run dies, it expires."""
         name = f"{row.staging_table}_replay_{uuid.uuid4().hex[:12]}"
         staged = self.present_staging_table(row.staging_table).schema
         table = new_staging_table(self.bigquery.table_id(name), self.pipeline, self.table.table, staged)

@@ -1,4 +1,4 @@
-"""Landed rows as columns of the destination: from landed files; for a replay, from what Spark finds of them."""
+"""Landed rows as columns of the destination: read from landed files, or for a replay reduced by Spark."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class RowShape:
 
     Attributes:
         order_by: path of the named order in a landed row, None without.
-        names_unchanged: the changes say which columns they leave as they were.
-        judged: rows are judged before they are loaded: they also say where they are from, as `Refusal.fit` needs it.
+        names_unchanged: rows have the names of the columns that a change leaves as they were.
+        judged: rows are checked before they are loaded, so they have coordinates, as `Refusal.fit` needs them.
     """
 
     columns: Sequence[Column]
@@ -41,7 +41,7 @@ class RowShape:
 
     @property
     def _landed(self) -> Mapping[str, tuple[str, ...]]:
-        """Where in a landed row each of them is."""
+        """Where in a landed row each column is."""
         rows = {f"c{n}": c.source for n, c in enumerate(self.columns)}
         order = {"orderBy": self.order_by} if self.order_by else {}
         kept = {UNCHANGED.name: (UNCHANGED.name,)} if self.names_unchanged else {}
@@ -50,7 +50,7 @@ class RowShape:
 
     @property
     def paths(self) -> list[tuple[str, ...]]:
-        """What it needs of landed rows."""
+        """The parts of landed rows that it needs."""
         return list(self._landed.values())
 
     def of(self, landed: LandedSlice) -> pa.Table:
@@ -60,10 +60,10 @@ class RowShape:
         return pa.table(rows)
 
     def replayed(self, spark: SparkSession, wanted: Reduction, batch: int) -> DataFrame:
-        """What a replay takes: rows of any batches, reduced.
+        """The reduced rows of a replay, whatever batches they are from.
 
-        They come with the number of this batch, and an `i` that keeps their order; readings that a table of mode
-        `delete` may have of its rows (``stays``) with a negative one.
+        All get the number `batch`, and an `i` that keeps their order. Rows that a table of mode `delete`
+        may hold and keeps (``stays``) get a negative one.
         """
         if self.names_unchanged:
             wanted = wanted.with_unchanged(spark)
@@ -83,13 +83,13 @@ class RowShape:
 
 
 def _payload(column: RowColumn) -> SparkColumn:
-    """Of a reading that only says where its row is from, nothing is judged."""
+    """A column's value; null in rows that are only there to be kept (``stays``), so that they are not checked."""
     found = F.col(quote("spark", column.name))
     return F.when(F.col("__op") != "stays", found) if column.path[0] == "value" else found
 
 
 def _origin() -> list[SparkColumn]:
-    """Where a row is from, as `Refusal.fit` needs it."""
+    """The coordinates of a row, as `Refusal.fit` needs them."""
     kafka = F.col("__kafka")
     places = {TOPIC: kafka["topic"], PARTITION: kafka["partition"], OFFSET: kafka["offset"], BATCH: F.col("__batch")}
     deleted = (F.col("__op") == "delete").cast("int").alias(DELETED)

@@ -19,7 +19,7 @@ _NOT_CLUSTERED = ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
 
 
 def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
-    """Each with its path from the table's entry on."""
+    """The mistakes, each with its path below the table's entry."""
     ours = frozenset(m.column for m in metadata_of(table.metadata_columns))
     columns: dict[str, Column] = {}
     for column in row_columns(spec, table.metadata_columns):

@@ -19,7 +19,7 @@ from resources.errors import SchemaRefused
 
 Fields = Sequence[AnyField]
 
-# BigQuery's types as the types that the rules compare. What stands for a whole family there is one type here too.
+# BigQuery's types as the types that the rules compare: all whole numbers are one type, for example.
 _COMPARED: dict[str, pa.DataType] = {
     **ARROW_TYPES,
     "NUMERIC": pa.decimal128(38, 9),
@@ -29,7 +29,7 @@ _STANDARD = {"BOOL": "BOOLEAN", "INT64": "INTEGER", "FLOAT64": "FLOAT", "STRUCT"
 
 
 def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) -> list[SchemaChange]:
-    """The changes that let rows of `wanted` into a table of `present`; columns that are not wanted any more stay.
+    """The changes that let rows of `wanted` into a table of `present`; columns that are not wanted stay.
 
     Raises:
         SchemaRefused: a change that no rule allows.
@@ -46,7 +46,7 @@ def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) 
 
 
 def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict[str, Takes]:
-    """What the columns of these names in a row take. Of those in `column_types` the file says it."""
+    """What the present columns of these names take. For those in `column_types` the pipeline file says it."""
     known = {f.name.lower(): f for f in present}
     found: dict[str, Takes] = {}
     for name in names:
@@ -77,7 +77,7 @@ _ALSO: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
-    """A map is an array of keys and values there."""
+    """Whether a field is a map: BigQuery has arrays of keys and values instead."""
     pairs = field.mode == "REPEATED" and [f.name for f in field.fields] == ["key", "value"]
     return lambda kind: pairs and bool(pa.types.is_map(kind))
 
@@ -106,7 +106,7 @@ def _compared(fields: Fields, spelled_as: Fields) -> pa.Schema:
 
 
 def _arrow_fields(fields: Fields, spelled_as: Fields) -> list[pa.Field]:
-    """BigQuery does not tell upper from lower case: names take the spelling that the table has."""
+    """The fields in Arrow's types, spelled as in the table: BigQuery does not tell upper from lower case."""
     present = {f.name.lower(): f for f in spelled_as}
     found = []
     for field in fields:
@@ -161,7 +161,7 @@ def _lacks(present: Fields, wanted: Fields) -> bool:
 
 
 def placed(staged: Sequence[Field], destination: Fields) -> list[Field]:
-    """The staging table's schema with nested fields where the destination table has them, and all that it has:
+    """The staging table's schema with the nested fields of the destination table, all of them and in its order:
     BigQuery assigns structs by position, whatever their fields are called."""
     by_name = {f.name.lower(): f for f in destination}
     return [replace(row, fields=tuple(_placed(f, by_name.get(f.name.lower())) for f in row.fields)) for row in staged]
@@ -172,7 +172,7 @@ def _placed(field: Field, like: AnyField | None) -> Field:
         return field
     wanted = {f.name.lower(): f for f in field.fields}
     known = [_placed(wanted.pop(f.name.lower(), _optional(f)), f) for f in like.fields]
-    # What the destination table does not have yet is added last there.
+    # Nested fields that the destination table lacks are added at its end.
     return replace(field, fields=(*known, *wanted.values()))
 
 

@@ -1,4 +1,4 @@
-"""Landed rows that BigQuery cannot load as they are: Spark's tasks make files of them, for one load job of all.
+"""Landed rows that BigQuery cannot load as they are: Spark's tasks write them to files, which one load job loads.
 
 Files go to a folder that BigQuery reads (`staged_files`). Without such a folder one task uploads them (`upload`).
 Either way no row passes through the run.
@@ -42,7 +42,7 @@ from resources.iceberg_errors import catalog_errors
 from resources.spark import parallelism, spark_errors
 
 _LOG = logging.getLogger("batchmerge")
-# A task of fewer rows would be over before it is worth its start.
+# With fewer rows than this a task is not worth its start.
 _WORTH_A_TASK = 50_000
 
 Parts = Callable[[Batches], Iterator[pa.Table]]
@@ -53,9 +53,9 @@ class SentRows:
     """The rows of flushes, on their way into one staging table.
 
     Attributes:
-        schema: the staging table's, as it is now.
-        replayed: instead of a flush's own rows what a replay takes (`RowShape.replayed`).
-        refusal: how rows are judged before they are loaded.
+        schema: the current schema of the staging table.
+        replayed: the changes of a replay, which are loaded instead of a flush's rows (`RowShape.replayed`).
+        refusal: checks rows before they are loaded.
     """
 
     bigquery: BigQuery
@@ -89,7 +89,7 @@ class SentRows:
             return sum(map(int, task_reports(numbered(self.context.spark, tasks), counted)))
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
-        """The load job of rows that tasks write; the job that has this id already, where there is one."""
+        """Submits the load of rows that tasks write; returns the job, or the one that has this id already."""
         writes_dead_letters = writes_dead_letters and self.refusal.keeps_dead_letters
         folder = self._folder()
         if folder is None:
@@ -109,7 +109,7 @@ class SentRows:
         """Has Spark's tasks write the rows of a flush to files in this folder.
 
         Raises:
-            BadRecords, StorageError, Unavailable: what they met.
+            BadRecords, StorageError, Unavailable: why a task failed.
         """
         rows, parts = self._rows(flush)
         task = StagingTask(self._rows_file, parts, folder, self._storage(folder), writes_dead_letters)
@@ -138,13 +138,13 @@ class SentRows:
         with spark_errors(self.where):
             reports = task_reports(rows, telling(task))
             if not reports:
-                # Without rows there may be no task, and a load has to have a file.
+                # Without rows there may be no task, but a load needs a file.
                 of_no_rows = replace(task, parts=lambda _batches: iter(()))
                 reports = task_reports(numbered(self.context.spark, 1), telling(of_no_rows))
         return Staged.sum_of(reports)
 
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
-        """What goes into tasks, and how they make rows of it: of the files themselves, or of what Spark finds."""
+        """The input of tasks, and how they make rows of it: shares of landed files, or the rows of a replay."""
         spark, shape = self.context.spark, self.shape
         if self.replayed is not None:
             with spark_errors(self.where):
@@ -178,11 +178,11 @@ class SentRows:
         if known.staging:
             return f"{known.staging.rstrip('/')}/{self.context.pipeline}"
         location = self._landed.location()
-        # There the removal of orphans finds what a run that died has left.
+        # The removal of orphans looks there, and removes the files of a run that died.
         return f"{location}/staging" if can_read([location], known.reads) else None
 
     def _storage(self, path: str) -> FileIO:
-        """The client of the folder: the landed files' own, which knows their credentials, where it is beside them."""
+        """The client of a folder; beside the landed files it is theirs, which has the credentials."""
         io = self._landed.io
         return io if path.startswith(self._landed.location()) else load_file_io(dict(io.properties), path)
 

@@ -1,7 +1,7 @@
 """The side table of a BigQuery table.
 
-Letters of a load are loaded before its rows, under the name of the attempt. The load of the rows says in its labels
-which attempt made it, so whoever finds it there knows whose dead letters are true: those of others are taken away.
+Dead letters of a load are loaded before its rows, with the id of the attempt. The load of the rows has the id of its
+attempt in its labels, so every run can tell which dead letters are true: those of other attempts are deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SideTable(side_table.SideTable):
         return f"{self.table}__dead_letters"
 
     def add(self, dead_letters: pa.Table, labels: Mapping[str, str], time_limit: float) -> None:
-        """Loads dead letters. What a run that dies here has loaded is taken away by the next one."""
+        """Loads dead letters. If this run dies here, the next one deletes them."""
         if not dead_letters.num_rows:
             return
         self._make()
@@ -99,5 +99,5 @@ class SideTable(side_table.SideTable):
 
 
 def _joined(given: Parameters) -> dict[str, int | str]:
-    """The templates split what is several texts."""
+    """Parameters of queries: lists are joined to one text, which the templates split."""
     return {name: value if isinstance(value, int | str) else ",".join(value) for name, value in given.items()}

@@ -38,10 +38,10 @@ class BigQueryTable(Table):
     merge_interval_seconds: int | None = Field(
         0,
         ge=0,
-        description="merge when the oldest waiting batch is so old; 0: at every run, with `interval` "
+        description="merge once the oldest waiting batch is as many seconds old; 0: at every run, with `interval` "
         "at every batch, each time by a load and a MERGE; null: off",
     )
-    merge_records_threshold: int | None = Field(None, gt=0, description="merge when so many records wait; null: off")
+    merge_records_threshold: int | None = Field(None, gt=0, description="merge once as many records wait; null: off")
     time_partitioning: Literal["HOUR", "DAY", "MONTH", "YEAR"] | None = Field(
         None, description="partition the table by `partition_column`, or by ingestion time where none is named"
     )
@@ -126,6 +126,6 @@ class BigQueryTable(Table):
         return name.lower() in {self._in_bigquery(one).lower() for one in declared}
 
     def _in_bigquery(self, name: str) -> str:
-        """The column's name there. Those of metadata columns are ours to change."""
+        """The column's name in BigQuery. We may change the names of metadata columns."""
         ours = name in {m.column for m in metadata_of(self.metadata_columns)}
         return column_name(name, self.sanitize_names or ours) or name

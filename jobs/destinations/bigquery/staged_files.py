@@ -1,6 +1,7 @@
-"""Rows that BigQuery cannot read from the landed files: Spark's tasks write them as Parquet, and tell the run of it.
+"""Rows that BigQuery cannot read from the landed files: Spark's tasks write them to Parquet files and report these.
 
-Files go to a folder that BigQuery reads, and one load job takes those of all tasks. What nobody loads means nothing.
+Files go to a folder that BigQuery reads, and one load job takes those of all tasks. Files that no job loads mean
+nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from jobs.groups import groups
 from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
-# Rows wait in memory until they make a row group.
+# Rows of a row group, which wait in memory until it is full.
 _GROUP_ROWS = 250_000
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What a task wrote, or all of them together.
+    """What one task wrote, or all tasks together.
 
     Attributes:
         rows: how many are in `files`.
-        files, dead_letters: paths; of rows, and of the dead letters of those that are refused.
+        files, dead_letters: paths of files with rows, and with dead letters of refused rows.
         job: the load job that a task has submitted.
     """
 
@@ -60,7 +61,7 @@ class Staged:
             for one in map(json.loads, texts)
         ]
         whole = sum(parts, cls())
-        # A load needs a file, and files without rows are of no other use.
+        # A load needs at least one file, even without rows.
         files = [part.files for part in parts if part.rows] or [part.files for part in parts[:1]]
         return replace(whole, files=tuple(chain.from_iterable(files)))
 
@@ -70,8 +71,9 @@ class RowsFile:
     """How the rows of one task become a Parquet file; travels to Spark's workers.
 
     Attributes:
-        stager: shapes rows of `RowShape`. schema: of the staging table, as it is now.
-        refusal: how rows are judged; None: they are all taken.
+        stager: shapes rows of `RowShape`.
+        schema: the current schema of the staging table.
+        refusal: checks rows; None: all are taken.
     """
 
     where: str
@@ -80,10 +82,10 @@ class RowsFile:
     refusal: Refusal | None
 
     def write(self, storage: FileIO, path: str, parts: Iterable[pa.Table]) -> tuple[Staged, pa.Table]:
-        """One file, however few rows there are; and the dead letters of what is refused.
+        """Writes one file, even without rows; returns what was written, and the dead letters of refused rows.
 
         Raises:
-            BadRecords: a row is, under the policy `fail`. StorageError, Unavailable: the file cannot be written.
+            BadRecords: a row is refused under the policy `fail`. StorageError, Unavailable: the file cannot be written.
         """
         rows, judged, dead_letters = 0, Judged(), list[pa.Table]()
 
@@ -114,10 +116,10 @@ class StagingTask:
     """The function of a task: numbers of shares, or rows, in; one report out.
 
     Attributes:
-        parts: makes rows of `RowShape` of what comes in.
+        parts: makes rows of `RowShape` from the task's input.
         folder: where files go.
         storage: the folder's client. May hold secrets: never log it.
-        writes_dead_letters: of what is refused.
+        writes_dead_letters: for refused rows.
     """
 
     file: RowsFile
@@ -144,14 +146,14 @@ class StagingTask:
 
 
 def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:
-    """As BigQuery's INTEGER is read from Parquet."""
+    """Dead letters with all whole numbers as int64, as BigQuery reads INTEGER from Parquet."""
     fields = [f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in dead_letters.schema]
     return dead_letters.cast(pa.schema(fields))
 
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:
     stream = opened.enter_context(storage.new_output(path).create())
-    # It is read once, as a whole, and removed: what makes it small, or parts of it easy to find, would only cost time.
+    # It is read once, as a whole, and removed: dictionaries and statistics would only cost time.
     writer = pq.ParquetWriter(stream, schema, compression="snappy", use_dictionary=False, write_statistics=False)
     return opened.enter_context(writer)
 

@@ -15,13 +15,13 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 
 
 class Stager:
-    """Shapes batches of one select list into rows of the staging table as it is now.
+    """Shapes batches of one select list into rows with the current schema of the staging table.
 
     Args:
         columns: the destination's columns, in the order of the select list.
-        present: the staging table's schema; columns that are no longer declared are filled with nulls, those of
-            types that no declared one has are left out.
-        table: its options decide about names.
+        present: the staging table's schema; columns that are no longer declared are filled with nulls, or left out
+            if they have a type that no declared column can have.
+        table: its options say how names are sanitised.
     """
 
     def __init__(self, columns: Sequence[Column], present: Sequence[AnyField], table: BigQueryTable) -> None:
@@ -88,7 +88,7 @@ class Stager:
 
 
 def _loaded(fields: Sequence[AnyField]) -> list[AnyField]:
-    """Those of them that are in a file: a load fills the others with nulls."""
+    """The fields that files have; a load fills the others with nulls."""
     return [f for f in fields if f.field_type in ("NUMERIC", "BIGNUMERIC", *ARROW_TYPES) or _loaded(f.fields)]
 
 

@@ -46,7 +46,7 @@ _SCHEMA = [
 
 @dataclass(frozen=True)
 class TableAt:
-    """What a table has.
+    """The state of a table with at least one batch.
 
     Attributes:
         recreated: topics that were recreated since the table has rows.
@@ -72,12 +72,12 @@ class TableAt:
 
 @dataclass(frozen=True)
 class StateRow:
-    """What the row says.
+    """The state row as it was read.
 
     Attributes:
         staging_table: ``dataset.table`` of the staging table.
         table_created: when the destination table was created: BigQuery has no other identity of a table.
-        commit_id: of the committed batch; empty before the first.
+        commit_id: the committed batch's; empty before the first.
         at: None before the first batch.
     """
 
@@ -103,7 +103,7 @@ class StateRow:
 
 
 class TableState:
-    """The row of one table of one pipeline."""
+    """Reads and moves the state row of one table of one pipeline."""
 
     def __init__(self, bigquery: BigQuery, pipeline: str, table: str, suffix: str) -> None:
         self._bigquery = bigquery
@@ -132,7 +132,7 @@ class TableState:
         return _row(rows[0]) if rows else None
 
     def create(self, table_created: str, seconds: float) -> StateRow:
-        """The row, made by whoever comes first.
+        """Makes the row, unless another run has; returns it.
 
         Raises:
             ConfigurationError: another pipeline was first. Its job has the same id, so there is never a row of each.
@@ -148,16 +148,16 @@ class TableState:
         return row
 
     def require_only_writer(self) -> None:
-        """For a table without a row of this pipeline. Raises ConfigurationError: there is one of another pipeline."""
+        """Call it for a table without a row of this pipeline. Raises ConfigurationError: another pipeline has one."""
         require_only_writer(self._pipeline, self._rows().keys() - {self._pipeline}, self._where)
 
     def _rows(self) -> dict[str, list[bigquery.Row]]:
-        """Of each pipeline."""
+        """The table's rows, by pipeline."""
         found = dict[str, list[bigquery.Row]]()
         try:
             rows = self._bigquery.read(self._text("state_read"), {"table_name": self._table}, self._where)
         except TableReplaced:
-            # There is no state table yet, or no dataset. Asking first would cost a request of every read.
+            # There is no state table yet, or no dataset. Looking first would cost one more request at every read.
             self._bigquery.check_location(self._table.split(".")[0])
             return found
         for row in rows:
@@ -165,10 +165,10 @@ class TableState:
         return found
 
     def hand_over(self, row: StateRow, to: str) -> None:
-        """Makes it the row of another pipeline, which has no batch yet.
+        """Gives the row to another pipeline, which has no batch yet.
 
         Raises:
-            CommitFailed: it has moved since.
+            CommitFailed: the row has moved since.
         """
         theirs = TableState(self._bigquery, to, self._table, self._suffix)._new_generation()
         values = {"new_generation": theirs["generation"], "intermediate_table": theirs["intermediate_table"]}
@@ -181,7 +181,7 @@ class TableState:
         """Moves the row from the state that it was read with to this one.
 
         Raises:
-            CommitFailed: it has moved since. CommitStateUnknown: the answer was lost and reading back fails too.
+            CommitFailed: the row has moved since. CommitStateUnknown: the answer was lost and reading back fails too.
         """
         values = {
             "commit_id": after.committed.commit_id,
@@ -227,9 +227,14 @@ class TableState:
             found = self.read()
             if found != row:
                 break
-            # Nothing has moved it: the state of other tables, in the same table, is changed at the same time.
+            # Nobody has moved the row: updates fail while rows of other tables change.
         if found == row:
-            raise CommitFailed("BigQuery does not change its state", where=self._where, remedy="try again")
+            raise CommitFailed(
+                "the state row could not be moved, although no other run has moved it (BigQuery refuses updates while "
+                "other tables' rows change)",
+                where=self._where,
+                remedy="try again",
+            )
         if found is None or found.moved_by != token:
             at = f"batch {found.committed.batch_number}" if found and found.committed else "another state"
             raise CommitFailed(
@@ -256,7 +261,7 @@ class TableState:
 
 
 def identity(table: bigquery.Table) -> str:
-    """What tells a table from one of the same name that was created later."""
+    """The time of creation, which distinguishes a table from a later one of the same name."""
     return str(table.created.astimezone(UTC).isoformat()) if isinstance(table.created, datetime) else ""
 
 

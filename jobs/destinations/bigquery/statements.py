@@ -18,7 +18,7 @@ _TEMPLATES = {
     "upsert_delete": "merge_upsert",
     "delete": "merge_delete",
 }
-# Types whose smallest and largest value, written as text, are read back as they were.
+# Types whose smallest and largest values are the same after a round trip through text.
 _BOUNDED = {"INTEGER": "INT64", "STRING": "STRING", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP", "DATETIME": "DATETIME"}
 
 
@@ -47,15 +47,16 @@ class Statement:
     Attributes:
         target, staging_table: ``project.dataset.table``.
         others: the columns that are not part of the key.
-        order_by: the column whose larger value wins; None for the order of the batches.
-        bounds: for key columns that lay the table out.
+        order_by: the column whose larger value wins; None: the order of the batches.
+        bounds: of key columns that partition or cluster the table.
         by_record_time: HOUR, DAY, MONTH or YEAR where a row's partition follows its record; else None.
-        says_op: the staged changes say whether they delete.
-        unchanged: columns that some of the changes leave as they were.
-        truncated: changes of a smaller order than `@below` are left out.
-        truncates: rows of a smaller order go.
-        coordinates: columns by which rows are known that the table has already (replay); else empty.
-        recreated: of each topic that was recreated since the table has rows, the first batches of the later ones.
+        says_op: rows of the staging table have an operation, so a delete may have a value.
+        unchanged: columns that some changes leave as they were.
+        truncated: leave out changes whose order is below `@below`.
+        truncates: delete rows whose order is below `@below`.
+        coordinates: columns that identify rows that the table has already (replay); else empty.
+        recreated: for each topic that was recreated since the table has rows: the first batches of its later
+            incarnations.
     """
 
     mode: str
@@ -100,13 +101,13 @@ class Statement:
         return render("bigquery", "unchanged_columns", staging_table=self.staging_table)
 
     def keeping(self, landed: Collection[str]) -> Statement:
-        """Where some changes leave these columns, by their names as landed, as they were."""
+        """The statement for changes that leave these columns as they were, by their names as landed."""
         return replace(
             self, unchanged=tuple(c for c in self.others if c.source[0] == "value" and c.source[-1] in landed)
         )
 
     def unbounded(self) -> Statement:
-        """Where a key may be null, its bounds say nothing; the whole table has to be looked at."""
+        """The statement without bounds: for keys that may be null it has to search the whole table."""
         return replace(self, bounds=())
 
 
@@ -121,7 +122,7 @@ def statement(
         staging_table=staging_table,
         columns=tuple(columns),
         keys=tuple(keys),
-        # A null inside a struct is no missing key: there null always equals null.
+        # A null inside a struct does not make the key null, so such nulls always equal each other.
         null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match") or any(len(k.path) > 1 for k in keys),
         order_by=order_name(spec, columns) if table.needs_key else None,
         bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
@@ -131,12 +132,12 @@ def statement(
 
 
 def has_unchanged(schema: Sequence[AnyField]) -> bool:
-    """Whether a staging table has the names of columns that changes leave as they were."""
+    """Whether a staging table has a column with the names of columns that a change leaves as they were."""
     return any(field.name == UNCHANGED.name for field in schema)
 
 
 def says_op(schema: Sequence[AnyField]) -> bool:
-    """Whether a staging table has the operations of its changes."""
+    """Whether a staging table has a column with the operation of a change."""
     return any(field.name == OP for field in schema)
 
 
@@ -154,14 +155,14 @@ def order_name(spec: PipelineSpec, columns: Sequence[Column]) -> str | None:
 
 
 def _bounds(table: BigQueryTable, columns: Sequence[Column]) -> list[Bound]:
-    """Key columns by which the table is partitioned or clustered: their bounds leave out partitions and blocks."""
+    """Bounds of key columns that partition or cluster the table, so that partitions and blocks are left out."""
     layout = {n.lower() for n in [*table.cluster_by[:1], *([table.partition_column] if table.partition_column else [])]}
     found = [c for c in columns if c.is_key and c.name.lower() in layout and c.field.field_type in _BOUNDED]
     return [Bound(c.name, _BOUNDED[c.field.field_type], f"low_{n}", f"high_{n}") for n, c in enumerate(found)]
 
 
 def partition_filter(table: BigQueryTable, columns: Sequence[Column]) -> Whole | None:
-    """What a query of the whole table has to name; None where the table demands nothing."""
+    """The column that a query of the whole table has to filter by; None if the table demands no filter."""
     if not table.require_partition_filter:
         return None
     if table.partition_column is None:

@@ -1,4 +1,4 @@
-"""Creating BigQuery tables and changing their schemas. What is refused is refused before BigQuery is asked."""
+"""Creates BigQuery tables and changes their schemas; refuses a change before it asks BigQuery for any."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def new_staging_table(
     Partitioned tables also have a far larger daily quota of modifications than others (vendor page "Quotas").
 
     Args:
-        lacks_deletes: it stands for a lost one that kept deletes, which are to be brought back before it is used.
+        lacks_deletes: it replaces a lost one that kept deletes, and has to get them back before it is used.
     """
     table = bigquery.Table(table_id, schema=[field.to_api_repr() for field in fields])
     table.time_partitioning = bigquery.TimePartitioning(type_="DAY")
@@ -65,7 +65,7 @@ def knows_pipeline(table: bigquery.Table, pipeline: str) -> bool:
 
 
 def knowing_pipeline(table: bigquery.Table, pipeline: str) -> tuple[bigquery.Table, list[str]]:
-    """What to write to a destination table that has a state row of this pipeline."""
+    """The table with a mark that it has a state row of this pipeline, and which of its properties to update."""
     table.labels = {**table.labels, _of(pipeline): "1"}
     return table, ["labels"]
 
@@ -79,7 +79,7 @@ def lacks_deletes(table: bigquery.Table) -> bool:
 
 
 def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
-    """What to write to a staging table that has its deletes again."""
+    """The staging table with a mark that it has its deletes again, and which of its properties to update."""
     table.labels = {**table.labels, _DELETES: "kept"}
     return table, ["labels"]
 
@@ -87,11 +87,11 @@ def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
 def evolve(
     bigquery_: BigQuery, table: str, wanted: Fields, rules: Evolution, dry_run: bool = False
 ) -> list[SchemaChange]:
-    """Brings an existing table to where rows of `wanted` fit in; returns the changes.
+    """Changes an existing table so that rows of `wanted` fit; returns the changes.
 
     Raises:
         SchemaRefused: a change that no rule allows; nothing was changed.
-        CommitFailed: others change the schema all the time.
+        CommitFailed: other writers changed the schema during every attempt.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         found = bigquery_.find_table(table)

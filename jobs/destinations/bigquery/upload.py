@@ -1,4 +1,4 @@
-"""Rows that a Spark task uploads itself, as one load job: where there is no folder that BigQuery reads."""
+"""Uploads rows from one Spark task as one load job, if there is no folder that BigQuery reads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class UploadTask:
     """The function of the one task that has all rows; like `StagingTask`.
 
     Attributes:
-        labels: of the job, without the counts of refused rows.
-        attempt: who writes the dead letters.
+        labels: the job's, without the counts of refused rows.
+        attempt: id of the attempt that writes the dead letters.
         seconds: how long the load of dead letters may take.
     """
 

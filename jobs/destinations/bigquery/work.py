@@ -1,4 +1,4 @@
-"""What merges and replays of a BigQuery table share: their state row, how they load landed rows, what they bind."""
+"""What merges and replays of a BigQuery table share: the state row, how landed rows are loaded, the parameters."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Values = dict[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class Work:
-    """One table and its staging table.
+    """One destination table and its staging table.
 
     Attributes:
         where: the destination's name, for errors.
@@ -84,7 +84,7 @@ class Work:
 
     @property
     def keeps_deletes(self) -> bool:
-        """Where an order is named, deletes stay known: an older change that comes later must not bring a row back."""
+        """Whether merged deletes are kept: with `order_by` an older change may come later, and must not undo them."""
         return self._order is not None and self.table.loses_rows
 
     def _row(self) -> StateRow:
@@ -104,12 +104,12 @@ class Work:
         return row
 
     def attempts_on(self, row: StateRow) -> JobSequence:
-        """The sequence of what is applied on top of a state."""
+        """The sequence of jobs that are applied to a state."""
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
 
     def after(self, row: StateRow, flush: Flush) -> TableAt:
-        """What the table has after this flush, which a run with another pipeline file may have begun."""
+        """The table's state after this flush, which a run with another pipeline file may have begun."""
         order = self.spec.order_hash if flush.last.batch.meaning_hash == self.spec.meaning_hash else ""
         return TableAt.after(row.at, flush.batches, order)
 
@@ -158,7 +158,7 @@ class Work:
         return found
 
     def forget_deletes(self, row: StateRow) -> None:
-        """Forgets the deletes that were merged before, where the key or the order was another one."""
+        """Forgets the kept deletes, which have another key or order than the changes to come."""
         text = render(
             "bigquery", "clean_up", staging_table=self.bigquery.table_id(row.staging_table), keep_deletes=False
         )
@@ -167,9 +167,9 @@ class Work:
             self.bigquery.update_table(*with_deletes(found))
 
     def remember_deletes(self, loader: Loader, row: StateRow) -> None:
-        """Refills a staging table that replaces a lost one with the deletes that were merged before.
+        """Fills a staging table that replaces a lost one with the deletes that were merged.
 
-        The merged rows come with them; the next clean-up removes these.
+        The merged rows come with them; the next clean-up removes those.
         """
         if row.committed is None or not lacks_deletes(self.present_staging_table(loader.rows.staging_table)):
             return
@@ -183,12 +183,12 @@ class Work:
                 merged[0].number if merged else row.next_batch,
             )
         if merged:
-            # Their refused rows were reported when they were merged.
+            # Refused rows of these batches were reported when they were merged.
             loader.copy(Flush(merged), writes_dead_letters=False)
         self.bigquery.update_table(*with_deletes(self.present_staging_table(loader.rows.staging_table)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
-        """The statement's text and parameters, some of which are looked up in the staged changes.
+        """The statement's text and parameters, some of which are read from the staging table.
 
         Replayed rows without a unique key are left out if the table has their coordinates. The schema of the
         staging table, not the pipeline file, says which optional columns it has: rows that were loaded under an
@@ -216,7 +216,7 @@ class Work:
         return self._looked_up(wanted, values, has_unchanged(loader.rows.schema))
 
     def _looked_up(self, wanted: Statement, values: Values, names_unchanged: bool) -> tuple[str, Values]:
-        """With unchanged columns and key bounds where they help."""
+        """The text and parameters, with unchanged columns and key bounds from the staging table where they help."""
         if leaves_unchanged(self.spec, self.table) and names_unchanged:
             names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.where)]
             wanted = wanted.keeping(names)

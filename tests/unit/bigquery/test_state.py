@@ -55,7 +55,7 @@ def test_changes_of_other_rows_do_not_count(answers: list[type[BatchmergeError] 
 
 
 @pytest.mark.parametrize(
-    ("row", "says"), [({"generation": "g2", "moved_by": "other"}, "another run"), ({}, "does not change its state")]
+    ("row", "says"), [({"generation": "g2", "moved_by": "other"}, "another run"), ({}, "could not be moved")]
 )
 def test_change_of_this_row_is_another_run(row: dict[str, str], says: str) -> None:
     service = Service([CommitFailed] * 9)
