@@ -66,7 +66,7 @@ class BatchRecords:
 
     @property
     def readings(self) -> int:
-        """How many there are at most: offsets, or places."""
+        """Upper bound of the rows: the batch's offsets, or, if records are read again, their places."""
         return self.places.total if self.places else total(self.batch.ranges)
 
     def names_after(self, report: TaskReport) -> NameRule | None:
@@ -131,7 +131,7 @@ class BatchRecords:
 
     def _reader(self, schemas: Schemas) -> RecordReader:
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)
-        return replace(reader, places=self.places)
+        return replace(reader, positions=self.places) if self.places else reader
 
     def find_failing(self, spark: SparkSession, problem: PySparkException) -> None:
         """Finds the records that the transform fails on; raises the problem where that is not its cause."""

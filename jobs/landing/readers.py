@@ -20,6 +20,7 @@ from jobs.decode.nested import Nested
 from jobs.decode.renamed import Renamed
 from jobs.decode.source_position import SourcePosition
 from jobs.decode.unknown import Watch
+from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
 from jobs.landing.records import Operations, RecordReader, Truncation
@@ -32,6 +33,9 @@ from jobs.spec.formats import Format, RecordKey
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
+
+# Makes the decoder of records in this encoding; None: in that of the source.
+DecoderOf = Callable[[Encoding | None], Decoder]
 
 
 def record_reader(
@@ -46,39 +50,23 @@ def record_reader(
     """The function that Spark's workers apply to the batch's records.
 
     Args:
-        table: the columns of the table that the rows are written to; it may have more than the pipeline file declares.
-        schemas: those of the records, by registry and id, where they name any.
+        table: the schema of the table that the rows are written to, which may have more columns than the pipeline file.
+        schemas: the schemas that records name, by registry and id.
         refused: under `unknown_fields: add`, why fields could be no columns: records with these, and with any other
             that no column takes, are bad. None: such fields are reported, so that they can become columns.
         names: where records name tables, what becomes of new names.
-        moved: the values are known that a changed key leaves out (`jobs.dead_letters.moved_rows`).
+        moved: records are changes of a key, whose omitted values are known (`jobs.dead_letters.moved_rows`).
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
-    key_from_value, key_format = bool(key and key.source == "value"), _key_format(spec)
-    rules, watch = envelope_rules(spec, moved), _watch(spec, refused)
-    key_watch = Watch("refuse") if source.key and source.key.unknown_fields == "fail" else None
-
-    def value_decoder(encoding: Encoding) -> Decoder:
-        return _decoder(encoding, source.value, schemas, False, spec.ignore_case, rules, watch)
-
-    def key_decoder(encoding: Encoding) -> Decoder:
-        assert key_format
-        as_in = _dialect(spec)
-        return _decoder(encoding, key_format, schemas, not key_from_value, spec.ignore_case, None, key_watch, as_in)
-
-    position, first = 0, {}
-    for tp in sorted(batch.ranges):
-        first[tp] = position
-        position += len(batch.ranges[tp])
+    value_decoder, key_decoder = _value_decoders(spec, schemas, refused, moved), _key_decoders(spec, schemas)
     return RecordReader(
-        key_decoder=key_decoder(key_format) if key_format else None,
-        value_decoder=value_decoder(source.value),
+        key_decoder=key_decoder(None) if key_decoder else None,
+        value_decoder=value_decoder(None),
         key_columns=tuple(key.columns) if key else (),
-        key_from_value=key_from_value,
+        key_from_value=_has_key_in_value(spec),
         refuse_null_keys=key.nulls == "refuse" if key else False,
         operations=Operations(op.field, tuple(op.insert), tuple(op.update), tuple(op.delete)) if op else None,
-        first_position=first,
-        start={tp: r.start for tp, r in batch.ranges.items()},
+        positions=BatchPositions.of(batch.ranges),
         key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=table.field("value").type,
         kafka_type=table.field("kafka").type,
@@ -91,19 +79,45 @@ def record_reader(
         routes=route_filters(spec),
         schema_ids=SchemaIds.of(source),
         new_tables=names,
-        topic_decoders={
-            topic: {
-                **({"key": key_decoder(of_key)} if key_format and of_key else {}),
-                **({"value": value_decoder(own.value)} if own.value else {}),
-            }
-            for topic, own in source.per_topic.items()
-            for of_key in [own.value if key_from_value else own.key]
-        },
+        topic_decoders=_topic_decoders(spec, value_decoder, key_decoder),
     )
 
 
+def _has_key_in_value(spec: PipelineSpec) -> bool:
+    return spec.changes.key is not None and spec.changes.key.source == "value"
+
+
+def _value_decoders(
+    spec: PipelineSpec, schemas: Schemas | None, refused: Mapping[str, str] | None, moved: bool
+) -> DecoderOf:
+    rules, watch, columns = envelope_rules(spec, moved), _watch(spec, refused), spec.source.value
+    return lambda own: _decoder(own or columns, columns, schemas, False, spec.ignore_case, rules, watch)
+
+
+def _key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
+    """The decoders of keys; None if there is nothing to decode."""
+    columns, key, is_key, dialect = _key_format(spec), spec.source.key, not _has_key_in_value(spec), _dialect(spec)
+    watch = Watch("refuse") if key and key.unknown_fields == "fail" else None
+    if columns is None:
+        return None
+    return lambda own: _decoder(own or columns, columns, schemas, is_key, spec.ignore_case, None, watch, dialect)
+
+
+def _topic_decoders(
+    spec: PipelineSpec, value_decoder: DecoderOf, key_decoder: DecoderOf | None
+) -> dict[str, dict[str, Decoder]]:
+    """The decoders of topics that are encoded in another way than the source, by topic and part of a record."""
+    found = dict[str, dict[str, Decoder]]()
+    for topic, own in spec.source.per_topic.items():
+        of_key = own.value if _has_key_in_value(spec) else own.key
+        found[topic] = {"key": key_decoder(of_key)} if key_decoder and of_key else {}
+        found[topic] |= {"value": value_decoder(own.value)} if own.value else {}
+    return found
+
+
 def _key_format(spec: PipelineSpec) -> Format | None:
-    """The columns of keys; or those of values that are the key, for values that cannot be read as a whole."""
+    """What keys are decoded with. If the key is in the value: only its columns, to read the key of a value that does
+    not decode as a whole."""
     key, source = spec.changes.key, spec.source
     if source.transform or (key and key.source == "kafka_key"):
         return source.key
@@ -113,7 +127,7 @@ def _key_format(spec: PipelineSpec) -> Format | None:
 
 
 def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
-    """Of a table that has the column: it stays null where the pipeline does not keep values any more."""
+    """Reads the column `move`, if the table has it; all null once the pipeline no longer uses `unavailable: keep`."""
     source, envelope = spec.source, spec.source.value.envelope
     if envelope is None or not names_unchanged_columns(spec):
         return MoveReader()
@@ -127,7 +141,7 @@ def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
 
 
 def _truncation(spec: PipelineSpec) -> Truncation | None:
-    """As `jobs.spec.truncates` demands it."""
+    """The columns of truncations, as `jobs.spec.truncates` demands; None if truncations are not applied."""
     envelope, order = spec.source.value.envelope, spec.changes.ordered_by
     if envelope is None or envelope.truncates != "apply" or order is None:
         return None
@@ -144,7 +158,7 @@ def reporting_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, s
 
 
 def _dialect(spec: PipelineSpec) -> JsonDialect | None:
-    """How JSON keys are written: as the rows of their records."""
+    """How JSON keys are written: in the same way as the rows of their records."""
     envelope = spec.source.value.envelope
     return envelope.rules.dialect if envelope else None
 
@@ -159,12 +173,12 @@ def _decoder(
     watch: Watch | None = None,
     dialect: JsonDialect | None = None,
 ) -> Decoder:
-    """The decoder of these columns from records that are encoded so.
+    """The decoder of these columns from records in this encoding.
 
     Args:
-        rules: of the value's envelope.
+        rules: the value's envelope has these.
         watch: what to do about fields that no column takes.
-        dialect: of keys.
+        dialect: how JSON keys are written.
     """
     of_type = _of_types(encoding, schemas, ignore_case, dialect)
     renaming = Renaming(columns.rename)
@@ -188,7 +202,7 @@ def _decoder(
 def _of_types(
     encoding: Encoding, schemas: Schemas | None, ignore_case: bool, dialect: JsonDialect | None = None
 ) -> Callable[..., Decoder]:
-    """Makes decoders of records that are encoded so, for a type and a watch."""
+    """Makes decoders of records in this encoding, for a type and a watch."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
     any_case = ignore_case and encoding.format == "json" and registered is None
     schema, message = encoding.schema_bytes, encoding.message or ""

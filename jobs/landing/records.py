@@ -17,6 +17,7 @@ from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.envelope import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
+from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.coordinates import kafka_struct
 from jobs.landing.moves import MoveReader, moves_among
 from jobs.landing.new_tables import STAGE as ROUTE
@@ -25,7 +26,6 @@ from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.registry_schemas import SchemaIds
 from jobs.landing.row_columns import error_column, only_good, records_read, unchanged_column
 from jobs.landing.task_report import TaskReport
-from jobs.offsets import TopicPartition
 from jobs.schema.with_fields import with_fields
 from jobs.spec.metadata import Metadata
 from jobs.spec.transform import KEY
@@ -60,19 +60,17 @@ class RecordReader:
     the three that are constant over a batch.
 
     Attributes:
-        key_decoder: of keys; with `key_from_value`, of the key's columns in values that cannot be read as a whole.
+        key_decoder: decodes keys; with `key_from_value`, the key's columns of values that do not decode as a whole.
         key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
-        first_position: `i` of a partition's first offset in this batch.
-        start: that first offset.
-        landed_at: when, in milliseconds.
+        positions: gives records their position in the batch; or all their places, if they are read once more.
+        landed_at: the time of landing, in milliseconds.
         metadata: what the tables ask for beside a record's coordinates.
-        routes: what the tables take; None where one of them takes everything.
-        schema_ids: where the records have ids of schemas; None: they have none.
-        new_tables: what becomes of records that none of them takes; None: they are bad.
-        topic_decoders: by topic, then `key` or `value`: where a topic is encoded in another way.
+        routes: which records each table takes; None if one of them takes all.
+        schema_ids: finds the ids of schemas in records; None: they have none.
+        new_tables: what becomes of records that no table takes; None: they are bad.
+        topic_decoders: by topic, then `key` or `value`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: they are not landed.
-        places: of records that are read once more, each in its places; None: they are placed by this batch's ranges.
         truncation: how a record that truncates the table is known; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
         moves: reads the column `move`; None: the rows have none.
@@ -84,8 +82,7 @@ class RecordReader:
     key_from_value: bool
     refuse_null_keys: bool
     operations: Operations | None
-    first_position: Mapping[TopicPartition, int]
-    start: Mapping[TopicPartition, int]
+    positions: BatchPositions | Places
     key_type: pa.DataType | None
     value_type: pa.DataType
     kafka_type: pa.DataType
@@ -101,7 +98,6 @@ class RecordReader:
     moves: MoveReader | None = None
     truncation: Truncation | None = None
     filtered_error: DecodeError | None = None
-    places: Places | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All batches of one task as landed rows."""
@@ -110,7 +106,7 @@ class RecordReader:
     def with_reports(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, TaskReport]]:
         """All batches of one task as landed rows, each with what came in, counted before it is decoded."""
         for raw in batches:
-            batch = self.places.spread(raw) if self.places else raw
+            batch = self.positions.spread(raw)
             if batch.num_rows:
                 read = records_read(batch)
                 rows, found = self._read(batch)
@@ -118,16 +114,16 @@ class RecordReader:
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """One batch of records as landed rows, in the same order."""
-        return self._read(batch)[0]
+        return self._read(self.positions.spread(batch))[0]
 
     def _read(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, TaskReport]:
         value, verdicts = self._value(batch)
         value = with_fields(value, self.value_type)
         if self.truncation:
-            self._leave_out_truncations(self.truncation, value, verdicts)
+            self._filter_truncations(self.truncation, value, verdicts)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
-        position, named = batch.column(POSITION) if self.places else self._positions(batch), dict[str, int]()
+        named = dict[str, int]()
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
             if self.new_tables:
@@ -139,7 +135,7 @@ class RecordReader:
         good = verdicts.good()
         columns: dict[str, pa.Array] = {}
         if key is not None:
-            # A dead letter has it too, where it can be read: its key is stale from there on.
+            # Dead letters get a key too, if it can be read: from here on the tables' row of this key is out of date.
             columns["key"] = key
         columns["value"] = only_good(value, good)
         columns["op"] = only_good(op, good)
@@ -147,8 +143,8 @@ class RecordReader:
             filtered = pa.array([row in verdicts.filtered for row in range(batch.num_rows)])
             columns["op"] = pc.if_else(filtered, pa.scalar(FILTERED), columns["op"])
         columns["partitionTime"] = batch.column("timestamp")
-        columns["i"] = position
-        if self.places:
+        columns["i"] = batch.column(POSITION)
+        if BATCH in batch.schema.names:
             columns["batchNumber"] = batch.column(BATCH)
         columns["kafka"] = with_fields(kafka_struct(batch, self.metadata, self.landed_at), self.kafka_type)
         columns["error"] = error_column(batch, verdicts.errors)
@@ -158,7 +154,7 @@ class RecordReader:
             columns[MOVE.name] = self.moves.column(batch)
         report = TaskReport(
             fields=verdicts.unknown,
-            names={name: position[row].as_py() for name, row in named.items()},
+            names={name: columns["i"][row].as_py() for name, row in named.items()},
             columns=self.new_tables.columns(key, columns["value"]) if self.new_tables else {},
             truncated_below=verdicts.truncated_below,
             moves=moves_among(columns[MOVE.name], op, verdicts.errors.values()) if self.moves else Moves(),
@@ -172,7 +168,7 @@ class RecordReader:
             return self._decoded(_BAD_VALUE, self.value_decoder, batch, verdicts), verdicts
         verdicts = Verdicts.from_columns(*(batch.column(name) for name in COLUMNS.names))
         value = batch.column(RESULT)
-        # Of a row that is gone the source may send the key alone.
+        # A delete may have only the key columns, so nulls in the others are no error.
         rows = pc.and_not(pc.is_valid(value), self._says_delete(value))
         for name in self.required:
             lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, name)))
@@ -210,7 +206,7 @@ class RecordReader:
         return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
 
     def _with_keys_of_bad(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array:
-        """The values, with the key's columns of bad ones where these can be read: that key is stale from there on."""
+        """The values, where bad ones have the key's columns if these can be read."""
         bad = [row for row, error in verdicts.errors.items() if error.stage == _BAD_VALUE]
         if not bad or self.key_decoder is None:
             return value
@@ -229,8 +225,8 @@ class RecordReader:
         return pa.StructArray.from_arrays(parts, names=list(self.key_columns), mask=absent)
 
     @staticmethod
-    def _leave_out_truncations(columns: Truncation, value: pa.Array, verdicts: Verdicts) -> None:
-        """They have neither key nor row: nothing of them is landed but their order."""
+    def _filter_truncations(columns: Truncation, value: pa.Array, verdicts: Verdicts) -> None:
+        """Filters truncations, which have neither key nor row; only their order is reported."""
         truncates = pc.equal(pc.struct_field(value, columns.operation), TRUNCATE)
         order = pc.struct_field(value, columns.order)
         lacking = pc.and_(truncates, pc.is_null(order))
@@ -257,18 +253,3 @@ class RecordReader:
             return pa.repeat(False, len(value))
         found = pc.struct_field(value, self.operations.field).cast(pa.string())
         return pc.is_in(found, value_set=pa.array([*self.operations.delete, TRUNCATE], pa.string()))
-
-    def _positions(self, batch: pa.RecordBatch) -> pa.Array:
-        """`i`: the position within the batch's ranges, ascending by topic, partition, offset.
-
-        A position in the ranges, not a rank among the records: so it follows from the coordinates alone, whatever
-        compaction has removed between two attempts, and needs no second pass.
-        """
-        topics = batch.column("topic").cast(pa.string()).dictionary_encode()
-        numbers, partitions = topics.indices.to_numpy(), batch.column("partition").to_numpy()
-        # One number for each topic-partition, so that thousands of them are looked up at once.
-        places, rows = np.unique(numbers.astype(np.int64) << 32 | partitions, return_inverse=True)
-        names = topics.dictionary.to_pylist()
-        found = [TopicPartition(names[place >> 32], place & 0xFFFFFFFF) for place in places.tolist()]
-        shifts = np.array([self.first_position[tp] - self.start[tp] for tp in found], np.int64)
-        return pa.array(batch.column("offset").to_numpy() + shifts[rows])

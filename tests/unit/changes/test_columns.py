@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.changes.columns import landing_schema
+from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.readers import record_reader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.columns import RowColumn, key_fields, row_columns
@@ -81,8 +82,7 @@ def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
     a0, t0, t1 = TopicPartition("a", 0), TopicPartition("t", 0), TopicPartition("t", 1)
     ranges = {t1: OffsetRange(5, 9), a0: OffsetRange(100, 103), t0: OffsetRange(0, 0)}
     made = record_reader(spec(), batch(1, ranges=ranges), landing_schema(spec()))
-    assert made.first_position == {a0: 0, t0: 3, t1: 3}
-    assert made.start == {a0: 100, t0: 0, t1: 5}
+    assert made.positions == BatchPositions({a0: 0 - 100, t0: 3 - 0, t1: 3 - 5})
     assert made.key_columns == ("id", "b")
     assert made.refuse_null_keys
 

@@ -14,6 +14,7 @@ from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.verdicts import Verdicts
+from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import TopicPartition
@@ -36,8 +37,7 @@ def reader(**parts: Any) -> RecordReader:
             key_from_value=False,
             refuse_null_keys=True,
             operations=None,
-            first_position={T0: 0},
-            start={T0: 0},
+            positions=BatchPositions({T0: 0}),
             key_type=KEY,
             value_type=VALUE,
             kafka_type=KAFKA,
@@ -180,7 +180,7 @@ def test_pipeline_without_a_key_has_no_key_column() -> None:
 
 def test_positions_follow_the_coordinates_over_topics_and_partitions() -> None:
     a1, b0, b1 = TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 1)
-    placed = reader(first_position={a1: 0, b0: 10, b1: 30}, start={a1: 100, b0: 7, b1: 0})
+    placed = reader(positions=BatchPositions({a1: 0 - 100, b0: 10 - 7, b1: 30 - 0}))
     places = [("b", 1, 0), ("a", 1, 100), ("b", 0, 26), ("a", 1, 109), ("b", 0, 7), ("b", 1, 5)]
     landed = placed.read(kafka_records(*[({"id": 1}, {"id": 1})] * 6, places=places))
     assert landed.column("i").to_pylist() == [30, 0, 29, 9, 10, 35]
