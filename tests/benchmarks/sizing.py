@@ -15,7 +15,7 @@ import numpy as np
 from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties
 from jobs.destinations.bigquery import sent_rows
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.iceberg import merge
+from jobs.destinations.iceberg import cached_changes
 from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
 from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
@@ -172,7 +172,7 @@ def _usable(records: int) -> str:
     landing = -(-records // splits._WORTH_A_TASK)
     chunks = -(-records // int(ClickHouseTable.model_fields["chunk_rows"].default))
     sent = min(landing, 1 + records // sent_rows._WORTH_A_TASK)
-    return f"{records:,} | {landing} | {merge._WRITERS} | {chunks} | {sent}"
+    return f"{records:,} | {landing} | {cached_changes._WRITERS} | {chunks} | {sent}"
 
 
 def _scaling(results: Results) -> str:

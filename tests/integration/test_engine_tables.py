@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
-from jobs.destinations.iceberg.merge import Changes
+from jobs.destinations.iceberg.cached_changes import CachedChanges
 from jobs.destinations.row_values import RowValues
 from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
@@ -112,7 +112,7 @@ def test_several_tasks_merge_a_share_of_the_keys_each(
 ) -> None:
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._OPENED_BY_EACH", opened)
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 15)
-    monkeypatch.setattr("jobs.destinations.iceberg.merge.Changes._written_by_all", None)
+    monkeypatch.setattr("jobs.destinations.iceberg.cached_changes.CachedChanges.write_to", None)
     one, model, dice = engine("upsert_delete"), dict[int, str](), random.Random(3)
     for turn in range(4):
         changes = [(dice.randrange(90), dice.choice([None, f"{turn}-{n}"])) for n in range(75)]
@@ -134,7 +134,7 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     one.tell(put(1), put(2), put(3))
     one.advance()
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
-    monkeypatch.setattr("jobs.destinations.iceberg.merge._SCANNED_KEYS", most)
+    monkeypatch.setattr("jobs.destinations.iceberg.cached_changes._SCANNED_KEYS", most)
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
     assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]
@@ -150,7 +150,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
     asleep: list[object] = []
 
-    def keep_deletes(self: Changes) -> None:
+    def keep_deletes(self: CachedChanges) -> None:
         asleep.append(self)
         if len(asleep) == 2:
             raise EOFError("the newer run dies here")
@@ -160,7 +160,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
             one.merge("upsert_delete")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Changes, "_keep_deletes", keep_deletes)
+        patch.setattr(CachedChanges, "_keep_deletes", keep_deletes)
         one.tell(put(1, "b"), put(2, "b"))
         one.advance()
     assert one.read("upsert_delete") == [(1, "b", 1.0), (2, "b", 1.0)]

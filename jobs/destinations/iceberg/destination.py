@@ -39,7 +39,7 @@ from sql import render
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.destinations.iceberg.merge import Changes
+    from jobs.destinations.iceberg.merge import WantedChanges
     from jobs.destinations.iceberg.read import IcebergReader
 
 Commit = TypeVar("Commit", bound=TableCommit)
@@ -122,13 +122,13 @@ class IcebergDestination(ReducedDestination):
         require_batch_column(found, self.table, self.name)
         return found
 
-    def _changes(self, step: Step) -> Changes:
+    def _changes(self, step: Step) -> WantedChanges:
         from jobs.destinations.iceberg.few_changes import few_changes
-        from jobs.destinations.iceberg.merge import Changes
+        from jobs.destinations.iceberg.merge import WantedChanges
 
         key, landed = self.spec.changes.key, step.context.intermediate
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
-        return Changes(
+        return WantedChanges(
             session=step.context.session,
             one_task=step.context.one_task,
             wanted=step.wanted,
@@ -139,7 +139,7 @@ class IcebergDestination(ReducedDestination):
             few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged),
         )
 
-    def _append(self, step: Step, changes: Changes, mirrored: dict[str, str]) -> Merged:
+    def _append(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:
         from resources.spark import spark_errors
 
         context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
@@ -161,7 +161,7 @@ class IcebergDestination(ReducedDestination):
             failpoint("merge.published")
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
-    def _merge(self, step: Step, changes: Changes, mirrored: dict[str, str]) -> Merged:
+    def _merge(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:
         from resources.spark import spark_errors
 
         context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
@@ -181,9 +181,9 @@ class IcebergDestination(ReducedDestination):
             attempt = self._commit(Attempt, step.before, context.transaction, table)
             failpoint("merge.begun")
             summary = attempt.carried(summary | attempt.summary)
-            with spark_errors(self.name), changes.at_hand(attempt.path) as kept:
-                counts = clock.time("plan", lambda: kept.effect_on(attempt))
-                clock.time("write", lambda: kept.merge_into(attempt, summary))
+            with spark_errors(self.name), changes.cached(attempt.path) as cached:
+                counts = clock.time("plan", lambda: cached.effect_on(attempt))
+                clock.time("write", lambda: cached.merge_into(attempt, summary))
             failpoint("merge.written")
             snapshot = clock.time("publish", lambda: attempt.publish_head(summary, mirrored))
         if context.transaction is None:
