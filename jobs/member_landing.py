@@ -24,17 +24,14 @@ def land(
     are_published = members.published_check("landing") if members.spec.control.enabled else lambda _: True
     yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
 
-    def work(pipeline: Pipeline) -> list[LandedBatch] | None:
-        assert pipeline.seen is not None
+    def work(pipeline: Pipeline, topics: TopicState) -> list[LandedBatch] | None:
         committed = pipeline.intermediate.committed()
-        if not _has_changes(pipeline, committed, pipeline.seen) and (
-            committed is None or are_published(committed.offsets)
-        ):
+        if not _has_changes(pipeline, committed, topics) and (committed is None or are_published(committed.offsets)):
             return None
         done = list[LandedBatch]()
 
         def batches() -> list[LandedBatch]:
-            for batch in protocol.land(pipeline, max_batches):
+            for batch in protocol.land(pipeline, max_batches, topics):
                 done.append(batch)
                 if time.monotonic() > until:
                     break
@@ -42,7 +39,7 @@ def land(
 
         return pipeline.land_in_time(batches, done) or None
 
-    yield from members.each_reading("landing", seen.members, work, seen.states)
+    yield from members.each_reading("landing", seen, work)
 
 
 def _has_changes(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:

@@ -12,7 +12,7 @@ fails stops no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -47,9 +47,9 @@ T = TypeVar("T")
 W = TypeVar("W")
 A = TypeVar("A")
 
-# One Spark job does the work of so many at most: each has a thread meanwhile, and each task its files open.
+# One Spark job does the work of at most this many: each has a thread meanwhile, and each task its files open.
 _AT_MOST = 200
-# Questions to a catalog: they wait more than they work, and a sensor has seconds for all of them.
+# How many questions to a catalog at a time: they mostly wait, and a sensor has seconds for all of them.
 _QUESTIONS = 32
 
 
@@ -70,7 +70,7 @@ class Members:
     _roles: dict[str, SharedEvents] = field(default_factory=dict, init=False)
 
     def known(self) -> list[Member]:
-        """Those that are known without asking Kafka; where records name tables, one for each name."""
+        """The members that are known without asking Kafka; where records name tables, one for each name."""
         if self.spec.new_tables:
             names = Pipeline(self.name, self.spec, self.connections).names
             found = [Member(name, self.name, self.spec) for name in names]
@@ -79,17 +79,16 @@ class Members:
         return [m for m in found if self._wanted(m.topic)]
 
     def all_known(self) -> list[Member]:
-        """The same, also of the topics that this is not about."""
+        """All known members, whatever `topics` says."""
         return replace(self, topics=()).known() if self.topics else self.known()
 
     def member(self, topic: str) -> Member:
-        """The one of this topic. Raises ConfigurationError where there is none, or no right one."""
+        """The member of this topic. Raises ConfigurationError if there is none, or none that can be."""
         return known_member(self.name, self.spec, topic)
 
     def open(
         self,
         member: Member,
-        seen: TopicState | None = None,
         sessions: Sessions | None = None,
         reads: Reads = read_alone,
         one_task: OneTask | None = None,
@@ -103,7 +102,6 @@ class Members:
             self.connections,
             self.run_id,
             None if named else self.name,
-            seen,
             sessions or OwnSessions(),
             only=member.topic if named else None,
             reads=reads,
@@ -137,12 +135,12 @@ class Members:
         return Seen([m for m in members if m.topic in states], states, wanted, appeared)
 
     def _landed_already(self, topics: Sequence[str]) -> set[str]:
-        """Those of the topics that have a landed table, where a topic that appears later begins elsewhere."""
+        """The topics with a landed table, among those that would begin elsewhere if they appeared later."""
         begin = [m for m in expand(self.name, self.spec, topics).members if m.spec.source.start == "latest"]
         return {member.topic for member in begin if self.open(member).intermediate.exists()}
 
     def ends(self, members: Sequence[Member]) -> dict[str, Offsets]:
-        """The last stable offsets that Kafka has for them now, in a few questions; none where it does not answer."""
+        """The last stable offsets of these members in Kafka now, by topic; empty if Kafka does not answer."""
         try:
             if self.spec.new_tables:
                 state = Pipeline(self.name, self.spec, self.connections).topic_state()
@@ -153,7 +151,7 @@ class Members:
             return {}
 
     def landed(self) -> list[CommittedState]:
-        """The landed states of all members that have one. Raises BatchmergeError where one cannot be asked."""
+        """The landed states of all members that have one. Raises BatchmergeError if one cannot be asked."""
         found = list[CommittedState]()
 
         def ask(pipeline: Pipeline) -> CommittedState | None:
@@ -166,7 +164,7 @@ class Members:
         return found
 
     def group_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How far all tables are, as the consumer group of the pipeline says."""
+        """How far all tables are, by the consumer group of the pipeline."""
         return group_offsets(self._kafka, f"batchmerge-{self.name}", partitions)
 
     @property
@@ -178,7 +176,6 @@ class Members:
         role: str,
         members: Sequence[Member],
         work: Callable[[Pipeline], T | None],
-        states: Mapping[str, TopicState] | None = None,
         at_once: int | None = None,
     ) -> Iterator[Outcome[T]]:
         """Does the work for each member, and yields the outcomes as they come: of those that had something to do, and
@@ -186,8 +183,7 @@ class Members:
 
         Args:
             role: names the Spark sessions; two that work at the same time must not share one.
-            states: what Kafka has, by topic, where that is known.
-            at_once: so many side by side; None: as the file allows.
+            at_once: how many at a time; None: as many as the file allows.
         """
         at_once = max(1, min(at_once or self.spec.batch.at_once, len(members)))
         sessions = [self._session(f"{role}-{worker}") for worker in range(at_once)]
@@ -198,32 +194,35 @@ class Members:
         def one(member: Member) -> Outcome[T]:
             session = free.get()
             try:
-                return outcome_of(member, lambda: work(self.open(member, (states or {}).get(member.topic), session)))
+                return outcome_of(member, lambda: work(self.open(member, session)))
             finally:
                 free.put(session)
 
         yield from side_by_side(members, at_once, one, sessions)
 
-    def each_reading(
-        self,
-        role: str,
-        members: Sequence[Member],
-        work: Callable[[Pipeline], T | None],
-        states: Mapping[str, TopicState],
+    def each_seen(
+        self, role: str, seen: Seen, work: Callable[[Pipeline, TopicState | None], T | None]
     ) -> Iterator[Outcome[T]]:
-        """As `each`, for work that reads Kafka: one Spark job reads for all that wait for records."""
+        """As `each`, for work that needs what Kafka has for the member's topic; None if Kafka has not answered."""
+        states = {member.name: seen.states.get(member.topic) for member in seen.members}
+        return self.each(role, seen.members, lambda pipeline: work(pipeline, states[pipeline.name]))
+
+    def each_reading(
+        self, role: str, seen: Seen, work: Callable[[Pipeline, TopicState], T | None]
+    ) -> Iterator[Outcome[T]]:
+        """As `each_seen`, for work that reads Kafka: one Spark job reads for all that wait for records."""
         session, events = self._session(role, SessionOfMany), self._events(role)
 
         def one(member: Member, participant: Participant[WantedRead, list[TaskReport]]) -> T | None:
             reads: Reads = lambda _spark, wanted: participant(wanted)  # noqa: E731
-            return work(self.open(member, states[member.topic], participant.slot, reads, events=events))
+            return work(self.open(member, participant.slot, reads, events=events), seen.states[member.topic])
 
         def run_job(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
             events.publish()
             return read_in_one_job(session.get(role), wanted)
 
         with events.published():
-            yield from self._in_shared_jobs(members, [session] * self.spec.batch.at_once, run_job, one)
+            yield from self._in_shared_jobs(seen.members, [session] * self.spec.batch.at_once, run_job, one)
 
     def each_merging(
         self,
@@ -238,7 +237,7 @@ class Members:
         events = None if self.spec.new_tables else self._events(role)
 
         def one(member: Member, participant: Participant[Task, list[str]]) -> T | None:
-            return work(self.open(member, None, participant.slot, one_task=_SharedTask(participant), events=events))
+            return work(self.open(member, participant.slot, one_task=_SharedTask(participant), events=events))
 
         def run_job(tasks: Sequence[Task]) -> list[list[str]]:
             return reports_for_each(shared.get(role), tasks)

@@ -87,8 +87,11 @@ class Impact:
     repeated: int
 
 
-def read_state(pipeline: Pipeline) -> ResetState:
+def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetState:
     """Reads the state of the intermediate table, the tables and the topics.
+
+    Args:
+        topics: what Kafka has for the pipeline's topics; None: ask for it.
 
     Raises:
         BatchmergeError: a table cannot be asked, or was replaced; its own remedy comes first.
@@ -103,7 +106,7 @@ def read_state(pipeline: Pipeline) -> ResetState:
     begun = [lease.batch for d in destinations for lease in d.leases()]
     numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
     return ResetState(
-        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, pipeline.topic_state(),
+        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, topics or pipeline.topic_state(),
         {d.name: d.table.named.first for d in destinations if d.table.named},
     )  # fmt: skip
 

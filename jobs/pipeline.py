@@ -22,13 +22,12 @@ from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
-from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_names
 from jobs.lineage import check_meaning
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.sessions import OwnSessions, Sessions
 from jobs.spark_tasks import OneTask
-from jobs.spec.added_columns import Additions, adds_columns, key_is_open, with_landed_columns
+from jobs.spec.added_columns import adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -65,16 +64,16 @@ class Pipeline:
     """A pipeline file with its connections opened on demand.
 
     Attributes:
-        spec: the pipeline file, and the columns and the key that landing has found where it leaves them open.
+        spec: the pipeline file, with the columns and the key that landing has found where the file leaves them open.
         run_id: who acts (a Dagster run id); goes into snapshot summaries, labels and comments.
         part_of: the pipeline that this one is a member of (`source.for_each`).
-        seen: what Kafka has for the topics, where somebody has just asked for many pipelines at once; used once.
-        reads: how the records of a batch are read.
-        one_task: how that part of a merge is done which takes one task of Spark.
-        events: where its events are published with those of other members of the pipeline; None: by itself.
-        only: of the tables that records have named, the name of those that this is about (`jobs.members`).
-        roles: publish its events, by name; open for the next batch of this process.
-        silent_until: tables that did not answer, by name, and when to ask them again; on the monotonic clock.
+        sessions: Spark's sessions, and what it means to interrupt them.
+        reads: reads the records of a batch.
+        one_task: runs merges that need a single Spark task; members share one job for them.
+        events: publishes its events with those of other members; None: it publishes them itself.
+        only: limits the pipeline to the tables of this name, if records name tables (`jobs.members`); None: all.
+        roles: publishers of its events, by name; they stay open for the next batch of this process.
+        silent_until: when to ask tables again that did not answer, by name; on the monotonic clock.
     """
 
     name: str
@@ -82,7 +81,6 @@ class Pipeline:
     connections: Connections
     run_id: str = "by-hand"
     part_of: str | None = None
-    seen: TopicState | None = None
     sessions: Sessions = field(default_factory=OwnSessions)
     roles: dict[str, Role] = field(default_factory=dict)
     silent_until: dict[str, float] = field(default_factory=dict)
@@ -99,18 +97,18 @@ class Pipeline:
         self.resolve()
 
     def for_a_thread(self) -> Pipeline:
-        """The same once more, which nobody else resolves meanwhile; they share the sessions."""
+        """A copy for one thread, so that no other thread resolves it meanwhile; it shares the sessions."""
         return replace(self, spec=self._declared)
 
     def named(self, name: str) -> Pipeline:
-        """What the same file is under another name, with the columns and the key that are landed there."""
+        """The same file as a pipeline of another name, with the columns and the key that are landed there."""
         return replace(self, name=name, spec=self._declared, sessions=OwnSessions())
 
     def take_columns(self, other: Pipeline) -> None:
         """Goes on with the columns and the key that another one has found, where the file leaves them open and nothing
         is landed yet."""
         if not self.intermediate.exists():
-            self._take(other.spec)
+            self.adopt(other.spec)
 
     def resolve(self) -> None:
         """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
@@ -123,31 +121,16 @@ class Pipeline:
             remember(self.name, names)
         self.names = names
         if opens_columns:
-            self._take(with_landed_columns(self._declared, columns))
+            self.adopt(with_landed_columns(self._declared, columns))
 
-    def _take(self, resolved: PipelineSpec) -> None:
+    def adopt(self, resolved: PipelineSpec) -> None:
+        """Goes on with this spec: the pipeline file, with columns and a key that were found."""
         if resolved.source != self.spec.source:
             self.spec = resolved
             self.intermediate = self._intermediate()
 
-    def take_key(self) -> bool:
-        """Takes over the key that the newest records have, where it is open; True if so.
-
-        Raises:
-            ConfigurationError: they have none, or one that cannot be the tables'.
-        """
-        if not key_is_open(self.spec):
-            return False
-        resolved = self._with_sampled_key()
-        if resolved is None:
-            raise keyless(self.name)
-        self._take(resolved)
-        return True
-
-    def _with_sampled_key(self) -> PipelineSpec | None:
-        return sampled_key(self.spec, self.kafka, self._topics(), Registries(self.registries()), self.taking)
-
-    def _topics(self) -> list[str]:
+    def topics(self) -> list[str]:
+        """The topics that it reads now."""
         return self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
 
     def resolved(self, destination: Destination) -> Destination:
@@ -159,22 +142,6 @@ class Pipeline:
         same = destination.spec is self.spec or destination.spec.source == self.spec_of(table).source
         return destination if same else self.destination_of(table)
 
-    def with_sampled_columns(self) -> tuple[Pipeline, Additions]:
-        """The pipeline as it would be with the columns and the key that the newest records bring; for `plan`."""
-        keyed = (self._with_sampled_key() if key_is_open(self.spec) else None) or self.spec
-        if not adds_columns(keyed):
-            return replace(self, spec=keyed), Additions(keyed)
-        found = sampled_columns(keyed, self.kafka, self._topics(), Registries(self.registries()), self.taking)
-        return replace(self, spec=found.spec), found
-
-    def with_sampled_names(self, batch: int) -> Pipeline:
-        """The pipeline with the tables that the newest records name too, as if this batch had them; for `plan`."""
-        known = self.names
-        names = sampled_names(self.spec, self.kafka, self._topics(), Registries(self.registries()), known)
-        made = replace(self)
-        made.names = {**known, **{name: Named(name, batch) for name in names}}
-        return made
-
     def _intermediate(self) -> IntermediateTable:
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
@@ -182,8 +149,8 @@ class Pipeline:
         return IntermediateTable(self.name, self.spec, catalog, registries, self.reads, self.taking)
 
     def taking(self, names: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
-        """What each table takes in these columns, where it is there and has them. One that does not answer holds no
-        landing back: records then say the types, and its merge refuses one that it cannot have."""
+        """The types that each table accepts in those of these columns that it has. A table that does not answer does
+        not delay the landing: records then decide the types, and its merge refuses one that the table cannot have."""
         found: dict[str, Mapping[str, Takes]] = {}
         for destination in self.destinations():
             try:
@@ -203,7 +170,7 @@ class Pipeline:
         return f"batchmerge-{self.part_of or self.name}"
 
     def group_of_role(self, role: str) -> str:
-        """The consumer group, and the id of transactions, of one that publishes for the pipeline."""
+        """The consumer group, and the id of transactions, of a publisher of the pipeline's events."""
         return f"batchmerge-{self.name}/{role}"
 
     @property
@@ -212,7 +179,7 @@ class Pipeline:
 
     @property
     def tables(self) -> list[Table]:
-        """Those of the pipeline file, and those that records have named."""
+        """The tables of the pipeline file, and the tables that records have named."""
         return all_tables(self.spec, self.names.values())
 
     def table(self, entry: int) -> Table:
@@ -224,7 +191,7 @@ class Pipeline:
         return [self.destination_of(table) for table in self.tables]
 
     def destination(self, table: str) -> Destination:
-        """The destination of that name: the table's, or kind and table where systems share the table's name."""
+        """The destination of that name: the table's, or kind and table if several systems have that table."""
         found = [d for d in self.destinations() if d.table.is_called(table)]
         if len(found) != 1:
             problem = "more than one table" if found else "no table"
@@ -259,10 +226,10 @@ class Pipeline:
         self.sessions.interrupt_all()
 
     def land_in_time(self, work: Callable[[], T], done: Sized = ()) -> T:
-        """What a landing does, within the file's limit for a batch.
+        """Does the work of a landing within the file's time limit for a batch.
 
         Args:
-            done: batches that it has landed; the time begins again with each further one.
+            done: batches that the work has landed; the time begins again with each further one.
 
         Raises:
             TimeLimitReached: no answer in time.
@@ -270,7 +237,7 @@ class Pipeline:
         return with_timeout(self.spec.batch.time_limit_seconds, f"landing of {self.name}", work, self.stop, done)
 
     def merge_context(self, destination: Destination) -> MergeContext:
-        """What a merge into this destination works with."""
+        """The session, tables and options that a merge into this destination uses."""
 
         def session() -> SparkSession:
             return self.spark(destination.name, self.intermediate.catalog, destination)
@@ -279,10 +246,7 @@ class Pipeline:
 
     def topic_state(self) -> TopicState:
         """What Kafka has for the pipeline's topics now."""
-        seen, self.seen = self.seen, None
-        if seen is not None:
-            return seen
-        return topic_state(self.kafka, self._topics())
+        return topic_state(self.kafka, self.topics())
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""
@@ -309,7 +273,7 @@ class Pipeline:
         check_meaning(self.name, self.spec.meaning_hash, committed, batches)
 
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
-        """Of each partition the first offset at or after this time; its end where there is none."""
+        """The first offset of each partition at or after this time; its end if there is none."""
         return self.kafka.offsets_at(partitions, int(instant.timestamp() * 1000))
 
     def destination_of(self, table: Table) -> Destination:

@@ -39,6 +39,7 @@ from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
+from jobs.sampled_pipeline import adopt_sampled_key
 from jobs.spec.added_columns import key_is_open
 from jobs.time_limit import raise_if_to_end
 from resources.carried_errors import worst
@@ -56,17 +57,25 @@ class Planned:
     topics: TopicState
 
 
-def plan(pipeline: Pipeline) -> Planned:
-    """Decides the next batch, without any effect."""
+def plan(pipeline: Pipeline, topics: TopicState | None = None) -> Planned:
+    """Decides the next batch, without any effect.
+
+    Args:
+        topics: what Kafka has for the pipeline's topics; None: ask for it.
+    """
     committed = pipeline.intermediate.committed()
     pipeline.check_meaning(committed)
-    topics = pipeline.topic_state()
+    topics = topics or pipeline.topic_state()
     return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
 
-def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
+def land(pipeline: Pipeline, max_batches: int, topics: TopicState | None = None) -> Iterator[LandedBatch]:
     """Lands up to `max_batches` batches, one by one; 0: until it has all that Kafka had when it began. What comes
-    meanwhile is the next landing's, or the tables of a busy source would wait for ever."""
+    meanwhile is the next landing's, or the tables of a busy source would wait for ever.
+
+    Args:
+        topics: what Kafka has for the pipeline's topics, to plan the first batch from; None: ask for it.
+    """
     done, wanted = 0, None
     pipeline.intermediate.prepare()
     events, dead_letters = LandingEvents(pipeline), DeadLetterTopic(pipeline)
@@ -74,10 +83,11 @@ def land(pipeline: Pipeline, max_batches: int) -> Iterator[LandedBatch]:
     dead_letters.publish()
     events.catch_up()
     while max_batches == 0 or done < max_batches:
-        planned = plan(pipeline)
+        planned, topics = plan(pipeline, topics), None
         if planned.batch is None:
             return
-        if pipeline.take_key():
+        # First records of a pipeline without a declared key: take their key, make the table with it, and plan again.
+        if adopt_sampled_key(pipeline):
             pipeline.intermediate.prepare()
             pipeline.resolve()
             continue
@@ -113,6 +123,7 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
     """
     parts = destination.parts()
     done = _merge_parts(pipeline, parts) if len(parts) > 1 else None
+    # Then the table as a whole: what no part could do alone, and the events.
     return _merge_all(pipeline, MergedTable(destination, done, more=True))
 
 
@@ -154,7 +165,7 @@ def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatc
 
 
 def merge_together(pipeline: Pipeline) -> list[MergedTable]:
-    """Like `merge` for every table, in one commit.
+    """Merges every table as `merge` does, in one commit.
 
     Raises:
         ConfigurationError: the catalog cannot commit several tables at once.
@@ -177,7 +188,7 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     destination.prepare()
     committed = destination.committed()
     landed = pipeline.intermediate.landed()
-    # Looked for after the batches: so all columns are known that these were landed with.
+    # Resolve again after reading the landed batches: they may have brought columns.
     current = pipeline.resolved(destination)
     if current is not destination:
         destination = current
@@ -215,7 +226,7 @@ def _merge_once(
         failpoint("together.published")
     for wanted, merged in zip(found, done, strict=True) if publish else ():
         _publish_events(pipeline, wanted, merged)
-    # Where it is too early for a table's next batches, the others wait too.
+    # `merged` is None if the table's own trigger says "not yet": then do not try its later batches either.
     return [
         MergedTable(wanted.destination, merged, wanted.more and merged is not None)
         for wanted, merged in zip(found, done, strict=True)
@@ -234,7 +245,7 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
 
 
 def _publish_events(pipeline: Pipeline, wanted: Pending, done: MergedBatches | None) -> None:
-    """Also where there was nothing to merge: a dead run may have left events unpublished, or dead letters unsent."""
+    """Publishes even if there was nothing to merge: a dead run may have left events or dead letters behind."""
     DeadLetterTopic(pipeline, wanted.destination).publish()
     if done is None:
         publish_table_events(pipeline, wanted.destination, wanted.landed)

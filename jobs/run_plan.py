@@ -13,6 +13,8 @@ from jobs.landing.sample import keyless
 from jobs.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
+from jobs.sampled_pipeline import with_sampled_columns, with_sampled_names
 from jobs.spec.added_columns import OTHER_COLUMN, Additions, adds_columns, key_is_open
 from resources.errors import BatchmergeError
 
@@ -70,18 +72,22 @@ class RunPlan:
         return total(self.batch.ranges) if self.batch else 0
 
 
-def plan_run(pipeline: Pipeline) -> RunPlan:
-    """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other."""
+def plan_run(pipeline: Pipeline, topics: TopicState | None = None) -> RunPlan:
+    """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other.
+
+    Args:
+        topics: what Kafka has for the pipeline's topics; None: ask for it.
+    """
     columns: list[str] = []
     try:
         if adds_columns(pipeline.spec) or key_is_open(pipeline.spec):
-            pipeline, found = pipeline.with_sampled_columns()
+            pipeline, found = with_sampled_columns(pipeline)
             columns = _sampled(found)
-        planned = protocol.plan(pipeline)
+        planned = protocol.plan(pipeline, topics)
         if planned.batch and key_is_open(pipeline.spec):
             raise keyless(pipeline.name)
         if planned.batch and pipeline.spec.new_tables:
-            pipeline = pipeline.with_sampled_names(planned.batch.number)
+            pipeline = with_sampled_names(pipeline, planned.batch.number)
     except BatchmergeError as problem:
         tables = [_plan_table(pipeline, destination) for destination in pipeline.destinations()]
         return RunPlan(pipeline.name, pipeline.intermediate.identifier, problem=problem, tables=tables)
@@ -120,7 +126,7 @@ class MembersPlan:
 def plan_members(members: Members) -> MembersPlan:
     """Asks Kafka about all topics at once, and every table. Raises BatchmergeError where Kafka does not answer."""
     seen = members.look()
-    outcomes = list(members.each("plan", seen.members, plan_run, seen.states))
+    outcomes = list(members.each_seen("plan", seen, plan_run))
     plans = sorted((o.done for o in outcomes if o.done), key=lambda plan: plan.pipeline)
     failed = {**seen.failed, **{o.topic: o.problem for o in outcomes if o.problem}}
     return MembersPlan(members.name, plans, failed, seen.appeared)

@@ -18,6 +18,7 @@ from jobs.failpoints import failpoint
 from jobs.members import Members
 from jobs.offset_reset import ResetState
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from jobs.side_by_side import Outcome
 from jobs.spec.members import member_name
 from resources.errors import ConfigurationError
@@ -60,8 +61,11 @@ class TakeOver:
         return True
 
 
-def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
+def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = None) -> TakeOver:
     """What taking over the other pipeline's tables does.
+
+    Args:
+        topics: what Kafka has for the pipeline's topics; None: ask for it.
 
     Raises:
         ConfigurationError: they cannot be gone on with.
@@ -76,7 +80,7 @@ def plan_take_over(pipeline: Pipeline, other: str) -> TakeOver:
         table.settle()
     states = {table.name: [state for state in table.states() if state] for table in tables}
     newest = {state.commit_id: state for found in states.values() for state in found}
-    known = offset_reset.read_state(pipeline)
+    known = offset_reset.read_state(pipeline, topics)
     if not newest:
         if known.current is None:
             _require_written(before)
@@ -131,15 +135,15 @@ def plan_each(members: Members, other: str) -> list[Outcome[TakeOver]]:
 
 def carry_out_each(members: Members, other: str) -> list[Outcome[list[str]]]:
     """Takes over the tables of every topic, each by itself; what dies is completed by doing it again."""
-    return _each(members, other, lambda pipeline, before: plan_take_over(pipeline, before).carry_out(pipeline))
+    return _each(members, other, lambda pipeline, *given: plan_take_over(pipeline, *given).carry_out(pipeline))
 
 
-def _each(members: Members, other: str, work: Callable[[Pipeline, str], T]) -> list[Outcome[T]]:
+def _each(members: Members, other: str, work: Callable[[Pipeline, str, TopicState | None], T]) -> list[Outcome[T]]:
     seen = members.look()
     failed = [Outcome[T](topic, problem=problem) for topic, problem in seen.failed.items()]
     topics = {member.name: member.topic for member in seen.members}
 
-    def one(pipeline: Pipeline) -> T:
-        return work(pipeline, member_name(other, topics[pipeline.name]))
+    def one(pipeline: Pipeline, state: TopicState | None) -> T:
+        return work(pipeline, member_name(other, topics[pipeline.name]), state)
 
-    return [*members.each("take-over", seen.members, one, seen.states), *failed]
+    return [*members.each_seen("take-over", seen, one), *failed]

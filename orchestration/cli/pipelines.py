@@ -18,6 +18,7 @@ from jobs.member_topics import Seen
 from jobs.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.asking import Asking
 from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys, used_instance
@@ -176,16 +177,17 @@ def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatu
     except BatchmergeError:
         asking.gave_up(kafka)
         seen = Seen(members.known(), {})
-    found = list(members.each("status", seen.members, lambda pipeline: _tables(pipeline, held, asking), seen.states))
+    found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, held, asking, topics)))
     by_topic = {outcome.topic: outcome.done or [] for outcome in found}
     problems = {**seen.failed, **{outcome.topic: outcome.problem for outcome in found if outcome.problem}}
     failed = [TableStatus(name=f"topic {t}", topic=t, problem=str(problem)) for t, problem in problems.items()]
     return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
 
 
-def _tables(pipeline: Pipeline, held: Held, asking: Asking) -> list[TableStatus]:
+def _tables(pipeline: Pipeline, held: Held, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
     """The landing, then the tables, all asked side by side."""
-    ends, questions = _ends(pipeline, asking), [_about_landing(pipeline), *map(_about, pipeline.destinations())]
+    ends = topics.stable if topics else _ends(pipeline, asking)
+    questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
     tables = _answers(questions, ends, asking)
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
     # The tables of a topic, or of each name, are in the order of the entries.
