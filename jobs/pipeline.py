@@ -111,7 +111,7 @@ class Pipeline:
             self.adopt(other.spec)
 
     def resolve(self) -> None:
-        """Takes over the columns, the key and the tables that landing has found since, where the file leaves them
+        """Goes on with the columns, the key and the tables that landing has found since, where the file leaves them
         open."""
         opens_columns = adds_columns(self._declared) or key_is_open(self._declared)
         if not (opens_columns or self.spec.new_tables):
@@ -269,7 +269,7 @@ class Pipeline:
         )
 
     def check_meaning(self, committed: CommittedState | None, batches: Sequence[LandedBatch] = ()) -> None:
-        """Refuses to go on under changed keys, op mapping or order (`jobs.lineage.check_meaning`)."""
+        """Raises if keys, op mapping or order have changed (`jobs.lineage.check_meaning`)."""
         check_meaning(self.name, self.spec.meaning_hash, committed, batches)
 
     def offsets_at(self, partitions: list[TopicPartition], instant: datetime) -> Offsets:
@@ -281,5 +281,5 @@ class Pipeline:
         return kind_of(table).open(self.name, self.spec_of(table), table, self.connections)
 
     def spec_of(self, table: Table) -> PipelineSpec:
-        """The pipeline as the table sees it: of the columns that records have brought, those that concern it."""
+        """The pipeline as the table sees it: without the columns that records have brought for other tables."""
         return with_own_columns(self.spec, self._declared, table)

@@ -141,10 +141,10 @@ def _merge_all(pipeline: Pipeline, done: MergedTable, publish: bool = True) -> M
 
 
 def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatches | None:
-    """All parts of a table side by side: one that fails holds back no other. The events are the whole table's.
+    """Merges all parts of a table side by side: one that fails delays no other. Events are for the whole table.
 
     Raises:
-        BatchmergeError: what the parts met, after all have ended.
+        BatchmergeError: why parts failed, after all have ended.
     """
     pool = ThreadPoolExecutor(len(parts), "batchmerge-part")
     works = [

@@ -23,7 +23,7 @@ _LOG = logging.getLogger("batchmerge")
 W = TypeVar("W")
 A = TypeVar("A")
 
-# Seconds: who comes later than this after the others gets a job of its own.
+# Seconds to wait for the others: one that comes later gets a job of its own.
 _PATIENCE = 30.0
 
 
@@ -166,7 +166,7 @@ class Participant(Generic[W, A]):
             return self._shared.answer(wanted)
 
     def runs_alone(self) -> None:
-        """The others do not wait for it any more."""
+        """Has the others not wait for it any more."""
         if not self._alone:
             self._alone = True
             self._shared.leave()

@@ -32,7 +32,7 @@ class Outcome(Generic[T]):
 
 
 def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
-    """What became of a member's work. What is no error of ours is raised."""
+    """What became of a member's work; a problem is only kept if it is an error of ours, others are raised."""
     try:
         return Outcome(member.topic, member, work())
     except BatchmergeError as problem:
@@ -73,7 +73,7 @@ def side_by_side(
 
 
 def _next(queue: SimpleQueue[T]) -> T:
-    """What comes next; only the main thread of a process gets interrupts, so others look whether they are to end."""
+    """The next item. Only the main thread of a process gets interrupts, so others look whether they are to end."""
     while True:
         raise_if_to_end()
         with suppress(Empty):
