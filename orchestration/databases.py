@@ -25,9 +25,11 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 _STORAGES: tuple[Any, ...] = (sqlite_event_log, sqlite_run_storage, sqlite_schedule_storage)
-# Each run has a database of its own.
+# Open databases at the most: each run has a database of its own.
 _MOST_OPEN = 8
-_open, _lock = OrderedDict[str, Engine](), Lock()
+# Engines by address, the one that was used last at the end.
+_open = OrderedDict[str, Engine]()
+_lock = Lock()
 _migrations: dict[str | None, ScriptDirectory] = {}
 _read_migrations = ScriptDirectory.from_config
 

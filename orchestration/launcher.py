@@ -32,8 +32,10 @@ from orchestration.names import LAUNCHER_TAG
 from orchestration.run_process import end_leftovers, interrupt, process_state, process_tags
 from orchestration.warm.client import WarmProcesses
 
-# A code server that is only busy answers one of these.
-_PAUSES, _TIMEOUT = (2.0, 5.0, 0.0), 10
+# Seconds to wait after each try in which a code server did not answer: one that is only busy answers one of three.
+_PAUSES = (2.0, 5.0, 0.0)
+# Seconds that a code server has to answer one try.
+_TIMEOUT = 10
 
 
 class WatchedRunLauncher(dg.DefaultRunLauncher):

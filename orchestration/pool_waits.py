@@ -22,9 +22,14 @@ from resources.errors import Unavailable
 
 Report = Callable[[str], None]
 
-# Seconds: asleep between two looks of Dagster's loop, at most between two claims, between looks at the holder's
-# process, and until the holder is reported again.
-_PAUSE, _CLAIM_EVERY, _LOOK_EVERY, _REPORT_EVERY = 0.02, 1.0, 2.0, 60.0
+# Seconds to sleep in each turn of Dagster's loop.
+_PAUSE = 0.02
+# Longest time in seconds between two claims of the same pool.
+_CLAIM_EVERY = 1.0
+# Seconds between two checks whether the process of the run that holds the pool is alive.
+_LOOK_EVERY = 2.0
+# Seconds until the run that holds the pool is reported again.
+_REPORT_EVERY = 60.0
 
 
 def holders(instance: dg.DagsterInstance, pools: Collection[str], besides: str = "") -> list[str]:

@@ -12,8 +12,10 @@ from orchestration.dead_runs import end_dead_runs, name_of
 from orchestration.run_process import end_leftovers, interrupt, kill, process_state
 from resources.errors import Unavailable
 
-# Seconds that a run has to end by itself, before its process is killed; and that it then has to be gone.
-_PATIENCE, _LOOK = 20.0, 0.1
+# Seconds that a cancelled run has to end by itself; then its process is killed.
+_PATIENCE = 20.0
+# Seconds between two checks whether the run has ended.
+_LOOK = 0.1
 
 
 def stop_runs(instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun]) -> list[str]:

@@ -45,11 +45,13 @@ RETRIABLE_CODES = frozenset({3, 107, 159, 164, 202, 203, 209, 210, 241, 242, 252
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
-# Of the user or the password, and of a right that the user lacks.
-_NOT_KNOWN, _NOT_PERMITTED = frozenset({192, 193, 194, 516}), 497
-# The first of those that the server names; with columns it names those of the statement.
+# Unknown user, or wrong password.
+_NOT_KNOWN = frozenset({192, 193, 194, 516})
+# The user lacks a right.
+_NOT_PERMITTED = 497
+# The first missing right in the server's message, and what it is for.
 _GRANT = re.compile(r"necessary to have the grant ([A-Z ]+)(?:\([^)]*\))? ON ([\w*]+(?:\.[\w*]+)?)(?=\.?(?:[\s,]|$))")
-
+# An error of Keeper, whose message says which one.
 _KEEPER = 999
 _TOO_MANY_PARTITIONS = "Too many partitions for single INSERT block"
 

@@ -19,7 +19,10 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-_KEPT, _SCHEMA = 256, "avro.schema"
+# Results that each function remembers.
+_KEPT = 256
+# Where the header of an Avro file has its schema.
+_SCHEMA = "avro.schema"
 
 
 def _by_identity(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,9 +25,11 @@ from pyiceberg.exceptions import (
 
 from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, StorageError, Unavailable
 
-# pyiceberg and REST servers check this after the requirements, and not as one of them. (Servers without the fix of
-# apache/iceberg#15001 answer 400.)
-_SEQUENCE, _TAKEN = "older than last sequence number", "another commit took this one's sequence number"
+# What pyiceberg and REST servers say if another commit has got the sequence number first. They check it after the
+# requirements, and do not raise it as a failed commit (servers without the fix of apache/iceberg#15001 answer 400).
+_SEQUENCE = "older than last sequence number"
+# What our error then says.
+_TAKEN = "another commit took this one's sequence number"
 _LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
 # What PostgreSQL and MySQL say of a user, a password or a host that may not connect.
 _REFUSED = re.compile(

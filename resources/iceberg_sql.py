@@ -19,8 +19,10 @@ from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Executable, bindparam, select
 
-# The newest so many, and of those before as many as have so few snapshots together.
-_KEPT, _SNAPSHOTS = 16, 20_000
+# This many metadata files are always remembered: those that were used last.
+_KEPT = 16
+# Older ones are forgotten while all remembered files together have more snapshots than this.
+_SNAPSHOTS = 20_000
 
 
 def _itself(entry: object, _memo: object = None) -> object:

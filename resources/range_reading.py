@@ -30,13 +30,22 @@ from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_sch
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
-_AT_ONCE, _WAIT_SECONDS = 10_000, 1.0
-# How often librdkafka says how far it is, at most: of thousands of partitions that is megabytes.
+# Most messages that one call of the consumer returns.
+_AT_ONCE = 10_000
+# Seconds that a call waits for the first message.
+_WAIT_SECONDS = 1.0
+# Seconds between two statistics of librdkafka, at least: with thousands of partitions they are megabytes.
 _STATISTICS_SECONDS = 5.0
-# An Arrow batch is handed on when it has so many rows or bytes.
-_ROWS, _BYTES = 20_000, 16 << 20
-# Behind a small range its partition may have much more, which would be fetched in vain.
-_SMALL, _FETCH_SMALL, _FETCH_LARGE = 5_000, 256 << 10, 2 << 20
+# An Arrow batch ends when it has this many rows,
+_ROWS = 20_000
+# or this many bytes of keys and values.
+_BYTES = 16 << 20
+# Ranges of at most this many offsets are small: after its end a partition may have many records that nobody needs.
+_SMALL = 5_000
+# Bytes that a broker sends of a partition at a time if all ranges are small,
+_FETCH_SMALL = 256 << 10
+# and otherwise.
+_FETCH_LARGE = 2 << 20
 _SETTINGS = {
     # librdkafka wants a group; nothing is committed and nobody joins it.
     "group.id": "batchmerge-readers",

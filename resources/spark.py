@@ -60,8 +60,12 @@ _MOST_CLOSED = 1000
 _REACHABLE_SECONDS = 10
 _LOG = logging.getLogger("batchmerge")
 _STARTING = Lock()
-# A minute in all, and what has waited for so long is reported again, both in seconds.
-_TRIES, _LONGEST_WAIT, _SAY_EVERY = 15, 5, 20
+# Tries of a request to a server that does not answer: with the pauses between them about a minute.
+_TRIES = 15
+# Longest pause in seconds between two tries.
+_LONGEST_WAIT = 5
+# Seconds between two warnings that the server does not answer.
+_SAY_EVERY = 20
 
 # Names, dates and times must not depend on where the server or the client stands.
 _ALWAYS = {

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 _FORM = re.compile(r"sc://(?P<host>[^\s/:;@?#\[\]]+)(?::(?P<port>[0-9]{1,9}))?(?:/(?:;(?P<parameters>.*))?)?")
-_USUAL_PORT, _MOST_PORT = 15002, 65535
+# Spark Connect's port if the address names none.
+_USUAL_PORT = 15002
+_MOST_PORT = 65535
 
 
 @dataclass(frozen=True)

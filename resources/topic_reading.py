@@ -18,7 +18,10 @@ from resources.kafka_errors import kafka_errors
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _SAMPLE_SECONDS = 60.0
-_AT_ONCE, _GATHER_SECONDS = 500, 0.1  # a call returns only when it has so many, or after this time
+# A call of the consumer returns this many messages,
+_AT_ONCE = 500
+# or those that have come within this many seconds.
+_GATHER_SECONDS = 0.1
 
 
 @dataclass(frozen=True)

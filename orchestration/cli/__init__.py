@@ -45,10 +45,13 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status:status", "Show how services and pipelines are."),
 }
 
-TERMINAL, TRANSIENT, CANCELLED = 2, 3, 130
-# What is imported stays: to look through it for garbage takes a tenth of a short command. A long one has made so many
-# objects at some time, and then looks.
-_NOT_YET = 1_000_000
+# Exit codes: something needs a fix; try again later; INT or TERM.
+TERMINAL = 2
+TRANSIENT = 3
+CANCELLED = 130
+# New objects until Python's garbage collector runs first. Imported modules are no garbage, and searching them takes a
+# tenth of a short command's time; a long command reaches this number and is collected as usual.
+_GARBAGE_THRESHOLD = 1_000_000
 
 
 class _Commands(click.Group):
@@ -92,7 +95,7 @@ def ends_when_asked(handler: Any) -> None:
 
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
-    gc.set_threshold(_NOT_YET)
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     # At its end Python looks through everything once more: up to a second, for which whoever called us waits.
     atexit.register(gc.freeze)
     # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.

@@ -10,8 +10,10 @@ from jobs.time_limit import with_timeout
 from resources.errors import TransientError, Unavailable
 
 T = TypeVar("T")
-# Seconds for an answer. One table may have a reason of its own not to answer, several have that of their system.
-_LIMIT, _SEVERAL = 15, 3
+# Seconds that a system has to answer one question.
+_LIMIT = 15
+# Unanswered questions after which a system counts as down. One table alone may have a problem of its own.
+_SEVERAL = 3
 
 
 class Asking:

@@ -24,9 +24,12 @@ from orchestration.run_process import process_tags
 from orchestration.step_failures import failure_text, is_transient
 
 _LOG = logging.getLogger("batchmerge")
-# Steps at the most, if nothing else is said.
+# At most this many steps of a run at once, if the caller names no other number.
 _AT_ONCE = 32
-_FIRST, _LAST = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+# Dagster's tag with the first partition of a run over several,
+_FIRST = "dagster/asset_partition_range_start"
+# and with the last one.
+_LAST = "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from jobs.time_limit import ending_with
 from resources.errors import Unavailable
 
-# Seconds between two looks for steps that have become ready; seconds that steps have to end.
-_LOOK, _PATIENCE = 0.1, 15.0
+# Seconds between two looks for steps that have become ready.
+_LOOK = 0.1
+# Seconds that steps have to end after an interrupt.
+_PATIENCE = 15.0
 
 
 def steps_side_by_side(

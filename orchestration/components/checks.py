@@ -17,10 +17,16 @@ from jobs.spec.tables import Table
 from jobs.verify import invariants
 from orchestration.components import metadata
 
-OFFSETS, COUNTS, NEXT = "offsets_contiguous", "counts_add_up", "batch_is_next"
-KEYS, CAUGHT_UP, SCHEMA = "keys_unique", "caught_up", "schema_as_declared"
-STALE, FIELDS = "no_stale_keys", "fields_declared"
-# Metadata of a check of several tables, or topics: those that are wrong.
+# Names of the checks; `_SAYS` describes each.
+OFFSETS = "offsets_contiguous"
+COUNTS = "counts_add_up"
+NEXT = "batch_is_next"
+KEYS = "keys_unique"
+CAUGHT_UP = "caught_up"
+SCHEMA = "schema_as_declared"
+STALE = "no_stale_keys"
+FIELDS = "fields_declared"
+# Metadata of a check over several tables or topics: the names of those that failed it.
 WRONG_OF = "wrong of"
 
 _SAYS = {

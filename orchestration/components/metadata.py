@@ -20,8 +20,11 @@ from jobs.watermark import Watermark
 from resources.errors import ConfigurationError
 
 STALE_KEYS = "stale keys"
-# With many topics, or tables: those that failed, why, and what was done for each.
-FAILED, TOPICS = "failed topics", "topics"
+# With many topics or tables: those that failed, each with its error.
+FAILED = "failed topics"
+# With many topics: what was landed of each.
+TOPICS = "topics"
+# Prefix of the seconds that one stage of a merge took.
 STAGE = "seconds "
 
 

@@ -33,8 +33,9 @@ class _ToRun(logging.Handler):
 
 
 _OF_STEP: ContextVar[_ToRun | None] = ContextVar("batchmerge_step_log", default=None)
-# The levels that the logger had before the steps that are under way in this process.
-_levels, _lock = list[int](), Lock()
+# The logger's level before each step that is under way in this process began; the first one is restored at the end.
+_levels = list[int]()
+_lock = Lock()
 
 
 @contextmanager

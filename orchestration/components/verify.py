@@ -21,7 +21,9 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from resources.errors import BatchmergeError
 
-RECONCILED, AGREE, KEYS = "reconciled", "tables_agree", "keys_unique"
+# Names of the checks. `checks.KEYS`: the same check as a merge has, of tables whose merges do not count keys.
+RECONCILED = "reconciled"
+AGREE = "tables_agree"
 
 
 class VerifyConfig(TopicsConfig):
@@ -88,7 +90,7 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
         description = "the table has the rows that the landed changes make, with these values"
         found.append(dg.AssetCheckSpec(RECONCILED, asset=key, description=description))
         if _counts_keys(table):
-            found.append(dg.AssetCheckSpec(KEYS, asset=key, description="no key has more than one row"))
+            found.append(dg.AssetCheckSpec(checks.KEYS, asset=key, description="no key has more than one row"))
     description = "tables that hold the same at the same batch have the same number of rows"
     return [*found, dg.AssetCheckSpec(AGREE, asset=names.landing_key(launch.name), description=description)]
 
@@ -145,7 +147,7 @@ def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | Batchmerg
 def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.AssetCheckResult]:
     key = names.table_key(table)
     if isinstance(verdict, BatchmergeError):
-        for name in (RECONCILED, *([KEYS] if _counts_keys(table) else [])):
+        for name in (RECONCILED, *([checks.KEYS] if _counts_keys(table) else [])):
             yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=False, description=str(verdict))
         return
     left_out = {"left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
@@ -170,7 +172,7 @@ def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.As
         description = f"{duplicates} keys have more than one row" if duplicates else None
         known = {"duplicate keys": duplicates, "batch": verdict.batch}
         yield dg.AssetCheckResult(
-            check_name=KEYS, asset_key=key, passed=not duplicates, description=description, metadata=known
+            check_name=checks.KEYS, asset_key=key, passed=not duplicates, description=description, metadata=known
         )
 
 

@@ -11,10 +11,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
 
-# Seconds: after so long a run is renewed, since the page of a run shows all its events; a run that ends sooner than
-# this did not live; a step that failed waits so long, at least and at most; and so long after a failure the next one
-# counts as the first again.
-RENEW, _LIVED, _SHORTEST, _LONGEST, _FORGOTTEN = 3300.0, 60.0, 5.0, 300.0, 1800.0
+# Seconds after which another run replaces a run: Dagster's page of a run shows all its events, and gets slow.
+RENEW = 3300.0
+# A run that dies within this many seconds counts as a failed start, and is followed by a pause.
+_SHORT_LIFE = 60.0
+# Seconds that a step waits after its first failure. The pause doubles with each further failure.
+_FIRST_PAUSE = 5.0
+# Longest pause in seconds after a failure.
+_LONGEST_PAUSE = 300.0
+# A failure this many seconds after the one before counts as a first failure again.
+_FORGOTTEN = 1800.0
 State = Literal["waits", "runs", "ended", "died"]
 # In the place of a step: the run itself, whose process ended.
 RUN = ""
@@ -36,7 +42,7 @@ class Failed(BaseModel):
 
     @property
     def not_before(self) -> float:
-        return self.at + doubled(_SHORTEST, self.times - 1, _LONGEST)
+        return self.at + doubled(_FIRST_PAUSE, self.times - 1, _LONGEST_PAUSE)
 
 
 class Cursor(SensorCursor):
@@ -72,7 +78,7 @@ def remember(cursor: Cursor, newest: Newest | None, now: float) -> Cursor:
         return cursor
     found = dict(newest.failures)
     lived = (newest.ended or now) - (newest.began or newest.ended or now)
-    if newest.state == "died" and not found and lived < _LIVED:
+    if newest.state == "died" and not found and lived < _SHORT_LIFE:
         found[RUN] = "its process ended"
     failed = dict(cursor.failed)
     for step, text in found.items():

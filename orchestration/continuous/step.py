@@ -27,10 +27,14 @@ from orchestration.sensors.lag import lags, look_at, topic_points
 from orchestration.turns import Over, turn
 from resources.errors import TransientError
 
-# Seconds: until a step's first materialization; between two, when it has run for a while.
-_FIRST_REPORT, _REPORT_EVERY = 10.0, 300.0
-# Seconds until an unchanged check is reported again; and between two warnings alike.
-_CHECKS_EVERY, _WARN_EVERY = 300.0, 60.0
+# Seconds until a step's first materialization.
+_FIRST_REPORT = 10.0
+# Longest time in seconds between two materializations of a step that has changes.
+_REPORT_EVERY = 300.0
+# Seconds until a check whose result has not changed is reported again.
+_CHECKS_EVERY = 300.0
+# Seconds until the run's log repeats the same warning.
+_WARN_EVERY = 60.0
 
 
 def report_after(reports: int) -> float:

@@ -17,8 +17,11 @@ from resources.errors import Unavailable
 
 VARIABLE = "BATCHMERGE_ALERT_WEBHOOK"
 _WILL_RETRY = "dagster/will_retry"
-# Dagster moves on after a tick whether it failed or not, and gives it a minute: so it is tried again within the tick.
-_PAUSES, _TIMEOUT = (1.0, 4.0, 0.0), 10
+# Seconds to wait after each refused post. Dagster reports a failed run in one tick only, of at most a minute: so all
+# tries are in this tick.
+_PAUSES = (1.0, 4.0, 0.0)
+# Seconds that the webhook has to answer one try.
+_TIMEOUT = 10
 
 
 @dg.run_failure_sensor(

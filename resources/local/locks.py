@@ -12,8 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-# Seconds: between two tries, until the holder is named, and until it is named again.
-_PAUSE, _FIRST, _AGAIN = 0.05, 1.0, 60.0
+# Seconds between two tries to take the lock.
+_PAUSE = 0.05
+# Seconds until the process that holds the lock is named.
+_FIRST = 1.0
+# Seconds until that is repeated.
+_AGAIN = 60.0
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from collections.abc import Collection
 from resources.errors import Unavailable
 from resources.local.service import HOST
 
-FIRST, LAST = 20_000, 32_000
+# The range to choose from; `LAST` is the first port above it.
+FIRST = 20_000
+LAST = 32_000
 
 
 def is_free(port: int) -> bool:

@@ -23,7 +23,10 @@ from pydantic import BaseModel, ConfigDict
 from resources.local.service import Command
 
 MARK = "BATCHMERGE_SERVICE"
-_LOOKS, _LOOK_EVERY = 1000, 0.02
+# Looks at a process that shows no environment yet: 10 s in all.
+_LOOKS = 1000
+# Seconds between two looks whether a process has ended.
+_LOOK_EVERY = 0.02
 # psutil lets the second one through where a process has gone and its pid is somebody else's a moment later.
 _GONE = (psutil.NoSuchProcess, FileNotFoundError)
 _EXEC_STOPPABLE = (

@@ -11,8 +11,11 @@ from resources.local.object_store import BUCKET, ObjectStore
 from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Lake, Say, Site
 
-# They open nothing but this machine's stand-in, which listens on the loopback interface only.
-_USER, _SECRET, _REGION = "batchmerge-local", "batchmerge-local-secret", "us-east-1"
+# Credentials of this local store only, which listens on the loopback interface.
+_USER = "batchmerge-local"
+_SECRET = "batchmerge-local-secret"
+# S3 clients want a region; the store has none.
+_REGION = "us-east-1"
 
 
 class Seaweed(ObjectStore):

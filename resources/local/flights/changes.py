@@ -17,9 +17,13 @@ from functools import cached_property
 from resources.local.flights.columns import KEY, OP
 from resources.local.flights.source import Flight, flights
 
-_CREATED, _DEPARTED, _ARRIVED, _CANCELLED = range(4)
+# Stages of a flight. Changes at the same second are sorted by them.
+_CREATED = 0
+_DEPARTED = 1
+_ARRIVED = 2
+_CANCELLED = 3
 _DAY = 86_400
-EVERY = 100  # after so many changes comes a malformed record
+EVERY = 100  # changes between two malformed records
 MALFORMED = ("cut off", "text for a number", "key part missing", "no key")
 
 
