@@ -42,7 +42,7 @@ from jobs.progress import log_progress
 from jobs.sampled_pipeline import adopt_sampled_key
 from jobs.spec.added_columns import key_is_open
 from jobs.time_limit import raise_if_to_end
-from resources.carried_errors import worst
+from resources.carried_errors import cause_of
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
@@ -159,7 +159,7 @@ def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatc
         pool.shutdown(wait=False, cancel_futures=True)
     failed = [problem for work in works if isinstance(problem := work.exception(), BatchmergeError)]
     if failed:
-        raise worst(failed)
+        raise cause_of(failed)
     done = [merged for work in works if (merged := work.result())]
     return reduce(MergedBatches.combined_with, done) if done else None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import mmh3
 import pyarrow as pa
 
-from resources.carried_errors import carrying_errors, error_from_fields, error_to_fields, worst
+from resources.carried_errors import carrying_errors, cause_of, error_from_fields, error_to_fields
 from resources.errors import BatchmergeError
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def telling(task: Task) -> Task:
 
 
 def without_errors(reports: list[str]) -> list[str]:
-    """The reports, where none is of an error (`telling`); else raises the worst of them."""
+    """The reports, where none is of an error (`telling`); else raises the cause of the errors."""
     if errors := [error_from_fields(*json.loads(text[1:])) for text in reports if text.startswith(_ERROR)]:
-        raise worst(errors)
+        raise cause_of(errors)
     return reports
 
 

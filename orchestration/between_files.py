@@ -47,7 +47,7 @@ def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
 
 
 @dataclass(frozen=True)
-class _Written:
+class _TableEntry:
     """A table that a pipeline file writes, with the number of its entry."""
 
     file: PipelineFile
@@ -59,7 +59,7 @@ class _Written:
         place = self.file.yaml.place(self._mistake(""))
         return f"{self.file.yaml.shown}:{place.line}"
 
-    def refused_for(self, other: _Written, more: int) -> Conflict:
+    def refused_for(self, other: _TableEntry, more: int) -> Conflict:
         """The error at this entry: the other pipeline has the table, and so many more of its tables."""
         pipelines = other.file.name, self.file.name
         named = f"{self.table} and {more} more are tables" if more else f"{self.table} is a table"
@@ -77,11 +77,11 @@ class _Written:
 
 def _tables_twice(files: Sequence[PipelineFile], seen: bool) -> Iterator[Conflict]:
     """Tables that two pipelines write; of many of one entry the first."""
-    taken = dict[tuple[str, str, str], _Written]()
+    taken = dict[tuple[str, str, str], _TableEntry]()
     for file in files:
-        found = dict[tuple[str, int], list[tuple[_Written, _Written]]]()
+        found = dict[tuple[str, int], list[tuple[_TableEntry, _TableEntry]]]()
         for number, table in _tables(file, seen):
-            written = _Written(file, number, table.table)
+            written = _TableEntry(file, number, table.table)
             other = taken.setdefault((table.kind, table.connection, each(table.table)), written)
             if other.file is not file:
                 found.setdefault((other.file.name, number), []).append((written, other))

@@ -187,14 +187,14 @@ def each_pipeline(
     return [o.done for o in outcomes if o.done is not None], [o.problem for o in outcomes if o.problem]
 
 
-def worst(failed: Sequence[BatchmergeError]) -> BatchmergeError | None:
-    """The one that a person has to do something about, if there is one; None where nothing failed."""
+def most_terminal(failed: Sequence[BatchmergeError]) -> BatchmergeError | None:
+    """The first error that a person has to fix, else the first one; None: nothing failed."""
     return next((p for p in failed if not isinstance(p, TransientError)), failed[0] if failed else None)
 
 
-def raise_worst(failed: Sequence[BatchmergeError]) -> None:
-    """Raises the worst one and shows the others; nothing where there is none."""
-    raised = worst(failed)
+def raise_most_terminal(failed: Sequence[BatchmergeError]) -> None:
+    """Raises the most terminal error and prints the others; returns if there is none."""
+    raised = most_terminal(failed)
     for other in failed:
         if other is not raised:
             click.echo(str(other), err=True)

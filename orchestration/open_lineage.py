@@ -23,7 +23,7 @@ _RECEIVERS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__
 
 
 @dataclass
-class Work:
+class RowsWritten:
     """What a step has written; filled in while it works.
 
     Attributes:
@@ -50,13 +50,13 @@ def destination(table: Destination, columns: Sequence[RowColumn], origin: Datase
 
 
 @contextmanager
-def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[Work]:
+def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[RowsWritten]:
     """Sends the receiver the beginning of the job and its end. Without a receiver it does nothing.
 
     Args:
         job: the step's name within the pipeline.
     """
-    work = Work()
+    work = RowsWritten()
     if not any(os.environ.get(name) for name in _RECEIVERS):
         yield work
         return

@@ -23,8 +23,8 @@ def error_from_fields(kind: str, what: str, where: str, remedy: str) -> Batchmer
     return found(what, where=where, remedy=remedy)
 
 
-def worst(found: Sequence[BatchmergeError]) -> BatchmergeError:
-    """Of several tasks' errors: an interruption before everything, since the others may follow from it."""
+def cause_of(found: Sequence[BatchmergeError]) -> BatchmergeError:
+    """The error that explains those of several tasks: an interruption if there is one, else the first."""
     return next((e for e in found if isinstance(e, Interrupted)), found[0])
 
 

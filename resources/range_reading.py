@@ -101,7 +101,7 @@ def read_ranges(
         consumer = Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)
         try:
             consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
-            yield from _in_batches(_Reading(where, seconds, unread).until_end(consumer), unread, headers)
+            yield from _in_batches(_RangeReader(where, seconds, unread).until_end(consumer), unread, headers)
         finally:
             consumer.close()
 
@@ -197,7 +197,7 @@ class _Unread:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _RangeReader:
     """
     Attributes:
         where: the connection, for errors.

@@ -25,7 +25,7 @@ _GATHER_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Found:
+class MessagePage:
     """Messages in the order of their partitions, and where to go on from."""
 
     messages: list[bytes]
@@ -49,7 +49,7 @@ class SampleRecord:
     value: bytes | None
 
 
-def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: int, seconds: float) -> Found:
+def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: int, seconds: float) -> MessagePage:
     """Committed messages after the cursor; ends at the last stable offset, at `limit` messages or after `seconds`.
 
     Args:
@@ -71,7 +71,7 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
             if len(messages) >= limit:
                 break
     text = json.dumps({"topic_id": ids[topic], "offsets": {str(p): o for p, o in sorted(after.items())}})
-    return Found(messages, text)
+    return MessagePage(messages, text)
 
 
 def read_to_end(cluster: KafkaCluster, topic: str, seconds: float) -> list[TopicMessage]:

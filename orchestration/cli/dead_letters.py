@@ -23,7 +23,7 @@ from jobs.replay.revise import combined
 from jobs.spec.added_columns import OTHER_COLUMN, adds_columns
 from orchestration.cli import output
 from orchestration.cli.in_turn import each_in_turn
-from orchestration.files import each_pipeline, pipeline_spec, raise_worst
+from orchestration.files import each_pipeline, pipeline_spec, raise_most_terminal
 from resources.errors import BatchmergeError
 
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
@@ -60,7 +60,7 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
     _show(shown, columns)
     if adds_columns(pipeline_spec(pipeline)) and any((r["stage"], r["kind"]) in _OF_ANOTHER_TYPE for r in shown):
         output.say(f"Values of another type: {OTHER_COLUMN}")
-    raise_worst(failed)
+    raise_most_terminal(failed)
 
 
 @dead_letters.command()
@@ -97,7 +97,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
             _say_merged(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: correct the table's options by what `{list_command(pipeline)}` says")
-    raise_worst(problems)
+    raise_most_terminal(problems)
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
     recovered = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
     counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}

@@ -18,7 +18,7 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import execute
 from orchestration.cli.progress import engine_log
 from orchestration.components.failures import as_failures
-from orchestration.files import each_pipeline, pipeline_spec, split_name, worst
+from orchestration.files import each_pipeline, most_terminal, pipeline_spec, split_name
 from orchestration.names import PIPELINE_TAG, landing_key, pool, table_pool
 from orchestration.step_failures import failure_text
 from orchestration.turns import turn
@@ -84,7 +84,7 @@ def _run(
             except Exception as problem:
                 raised.append(problem)
                 raise
-            if failed := worst(found[0][1]):
+            if failed := most_terminal(found[0][1]):
                 raise failed
 
     @dg.job(name=f"{pipeline}_{command}")

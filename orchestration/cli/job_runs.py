@@ -33,7 +33,7 @@ _LAST = "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)
-class Step:
+class StepResult:
     """What became of one asset of a run.
 
     Attributes:
@@ -51,7 +51,7 @@ class Step:
 @dataclass(frozen=True)
 class RunResult:
     run_id: str
-    steps: list[Step]
+    steps: list[StepResult]
 
     @property
     def success(self) -> bool:
@@ -63,11 +63,11 @@ class RunResult:
         return all(step.transient for step in self.steps if step.problem)
 
     @property
-    def landing(self) -> Step:
+    def landing(self) -> StepResult:
         return self.steps[0]
 
     @property
-    def tables(self) -> list[Step]:
+    def tables(self) -> list[StepResult]:
         return self.steps[1:]
 
 
@@ -171,7 +171,7 @@ def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, objec
     }
 
 
-def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[Step]:
+def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[StepResult]:
     """The landing first, then the tables."""
     landing = landing_key(job.name)
     keys = sorted(job.asset_layer.executable_asset_keys, key=lambda key: (key != landing, key))
@@ -185,11 +185,11 @@ def plain(value: dg.MetadataValue[Any]) -> Any:
     return [dict(row.data) for row in value.records] if isinstance(value, dg.TableMetadataValue) else value.value
 
 
-def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEvent | None) -> Step:
+def _step(key: dg.AssetKey, made: dg.DagsterEvent | None, failed: dg.DagsterEvent | None) -> StepResult:
     asset = "/".join(key.path)
     metadata = {}
     if made is not None:
         metadata = {name: plain(value) for name, value in made.materialization.metadata.items()}
     if failed is None:
-        return Step(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
-    return Step(asset, metadata, failure_text(failed), is_transient(failed))
+        return StepResult(asset, metadata, None if made else "not run: a step before it failed", transient=not made)
+    return StepResult(asset, metadata, failure_text(failed), is_transient(failed))

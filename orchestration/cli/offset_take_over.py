@@ -12,7 +12,7 @@ from jobs.spec.members import member_name
 from jobs.take_over import TakeOver, carry_out_each, plan_each, plan_take_over
 from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
-from orchestration.files import open_members, open_pipeline, raise_worst, split_name
+from orchestration.files import open_members, open_pipeline, raise_most_terminal, split_name
 
 
 @click.command("take-over")
@@ -45,7 +45,7 @@ def _of_one(name: str, other: str, yes: bool) -> None:
 def _of_each(members: Members, other: str, yes: bool) -> None:
     """Nothing is changed where one of the topics cannot be gone on with."""
     plans = plan_each(members, other)
-    raise_worst([one.problem for one in plans if one.problem])
+    raise_most_terminal([one.problem for one in plans if one.problem])
     _show([one.done for one in plans if one.done], members.name)
     if not yes:
         _end(None, other)
@@ -53,7 +53,7 @@ def _of_each(members: Members, other: str, yes: bool) -> None:
     _require_idle(members.name, other)
     outcomes = carry_out_each(members, other)
     _end([table for one in outcomes for table in one.done or ()], other)
-    raise_worst([one.problem for one in outcomes if one.problem])
+    raise_most_terminal([one.problem for one in outcomes if one.problem])
 
 
 def _require_idle(name: str, other: str) -> None:

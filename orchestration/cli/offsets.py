@@ -12,7 +12,7 @@ from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
 from orchestration.cli.offset_reset import reset, set_offsets
 from orchestration.cli.offset_take_over import take_over
-from orchestration.files import each_pipeline, pipeline_spec, raise_worst
+from orchestration.files import each_pipeline, pipeline_spec, raise_most_terminal
 from resources.errors import BatchmergeError
 
 
@@ -50,7 +50,7 @@ def show(pipeline: str) -> None:
     for tp in sorted({tp for found in columns.values() for tp in found}):
         table.add_row(str(tp), *(_shown(found, tp) for found in columns.values()))
     output.show(table)
-    raise_worst(failed)
+    raise_most_terminal(failed)
 
 
 def _columns(pipeline: Pipeline) -> dict[str, Offsets]:

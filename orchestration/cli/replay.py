@@ -27,7 +27,7 @@ from orchestration.cli.offset_reset import place
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import finish, launched
 from orchestration.components.window import Window
-from orchestration.files import each_pipeline, pipeline_spec, raise_worst, split_name
+from orchestration.files import each_pipeline, pipeline_spec, raise_most_terminal, split_name
 from resources.errors import BatchmergeError, ConfigurationError
 
 _HOUR = "%Y-%m-%dT%H"
@@ -120,13 +120,13 @@ def _numbers(text: str) -> tuple[int, int]:
 def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -> None:
     of_all = split_name(name)[1] is None and pipeline_spec(name).source.for_each is not None
 
-    def work(pipeline: Pipeline) -> _Done | None:
+    def work(pipeline: Pipeline) -> _Replayed | None:
         wanted = _of_member(pipeline, tables) if of_all else _wanted(pipeline, tables)
         if not wanted:
             return None
         batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
         click.echo(f"{pipeline.name}: {ahead.of_batches(batches)}", err=True)
-        done = _Done()
+        done = _Replayed()
         for destination in wanted:
             try:
                 replayed = replay_batches(pipeline, destination, low, high)
@@ -136,14 +136,14 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
                 done.failed[destination.name] = problem
         return done
 
-    found, problems = each_in_turn(name, "replay", wait, work, _Done.problems)
+    found, problems = each_in_turn(name, "replay", wait, work, _Replayed.problems)
     if not (found or problems):
         raise ConfigurationError(f"no topic has a table {' or '.join(tables)}", remedy="name a table as `plan` does")
     _show(found, problems)
 
 
 def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
-    def work(pipeline: Pipeline) -> _Done | None:
+    def work(pipeline: Pipeline) -> _Replayed | None:
         wanted = reread(pipeline)
         if wanted is None:
             return None
@@ -151,9 +151,9 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
         batch = reread_from_kafka(pipeline, wanted)
         applied = merge_tables(pipeline)
         tables = {table: one.merged if one and batch else None for table, one in applied.merged.items()}
-        return _Done(tables, dict(applied.failed), batch)
+        return _Replayed(tables, dict(applied.failed), batch)
 
-    found, problems = each_in_turn(name, "replay", wait, work, _Done.problems)
+    found, problems = each_in_turn(name, "replay", wait, work, _Replayed.problems)
     for batch in (one.batch for one in found if one.batch):
         read, bad = batch.counts.read, batch.counts.quarantined
         output.say(f"batch {batch.number}: read {read:,} records again, {bad:,} of them are dead letters")
@@ -161,7 +161,7 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
 
 
 @dataclass
-class _Done:
+class _Replayed:
     """What a replay did to the tables of one pipeline, by their names.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Done:
         return list(self.failed.values())
 
 
-def _show(done: Sequence[_Done], problems: Sequence[BatchmergeError]) -> None:
+def _show(done: Sequence[_Replayed], problems: Sequence[BatchmergeError]) -> None:
     shown = Table("table", "changes", "inserted", "updated", "deleted")
     tables = {table: merged for one in done for table, merged in one.tables.items()}
     for table, merged in tables.items():
@@ -187,7 +187,7 @@ def _show(done: Sequence[_Done], problems: Sequence[BatchmergeError]) -> None:
     output.show(shown)
     if not problems:
         output.result({"tables": {table: merged.counts if merged else None for table, merged in tables.items()}})
-    raise_worst(problems)
+    raise_most_terminal(problems)
 
 
 def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:

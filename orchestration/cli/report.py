@@ -7,7 +7,7 @@ from rich.table import Table
 
 from jobs.destinations.refused_rows import list_command, retry_command
 from orchestration.cli import output
-from orchestration.cli.job_runs import RunResult, Step
+from orchestration.cli.job_runs import RunResult, StepResult
 
 _LANDED = ("read", "landed", "quarantined", "skipped", "filtered", "gaps")
 _MERGED = ("changes", "inserted", "updated", "deleted", "refused", "skipped", "out of range", "stale keys")
@@ -30,7 +30,7 @@ def show_run(result: RunResult, pipeline: str) -> None:
     output.result(result)
 
 
-def batches(step: Step) -> str:
+def batches(step: StepResult) -> str:
     """``3``, ``3 to 7``, or nothing."""
     first, last = step.metadata.get("first batch"), step.metadata.get("last batch")
     if first is None:
@@ -38,7 +38,7 @@ def batches(step: Step) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def outcome(step: Step) -> str:
+def outcome(step: StepResult) -> str:
     """What a step did, in one line."""
     if step.problem:
         return "failed"
@@ -48,6 +48,6 @@ def outcome(step: Step) -> str:
     return ", ".join(f"{step.metadata[name]:,} {name}" for name in names if name in step.metadata)
 
 
-def _number(step: Step, name: str) -> str:
+def _number(step: StepResult, name: str) -> str:
     value = step.metadata.get(name)
     return "" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

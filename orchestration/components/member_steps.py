@@ -38,7 +38,7 @@ from orchestration.components.member_checks import (
     table_results_of_members,
     topic_of,
 )
-from orchestration.components.merging import Done, advance_or_replay, report, within_limit
+from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
@@ -129,7 +129,7 @@ class MergedMember:
 
     topic: str
     table: Table
-    done: Done
+    done: TableResult
     results: Sequence[dg.AssetCheckResult]
     facts: Mapping[str, dg.MetadataValue]
 

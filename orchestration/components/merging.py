@@ -30,7 +30,7 @@ from orchestration.components.window import Window
 
 
 @dataclass(frozen=True)
-class Done:
+class TableResult:
     """What a step did, and the state of its table after it. `merged` None: there was nothing to do."""
 
     batches: Sequence[LandedBatch]
@@ -58,7 +58,7 @@ def run_merge(
         pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)
 
-        def work() -> Done:
+        def work() -> TableResult:
             if held := None if replayed else launch.held(context, table):
                 context.log.info("nothing is merged: %s", held)
                 return settled(pipeline, destination, (), None, None)
@@ -76,14 +76,14 @@ def run_merge(
     raise_for_checks(results, destination.name)
 
 
-def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Window | None) -> Done:
+def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Window | None) -> TableResult:
     """What is landed and not yet in the table is merged; or again what was landed in the window."""
     return _replay(pipeline, destination, window) if window else _advance(pipeline, destination)
 
 
 def within_limit(
-    pipeline: Pipeline, destination: Destination, columns: Sequence[RowColumn], work: Callable[[], Done]
-) -> Done:
+    pipeline: Pipeline, destination: Destination, columns: Sequence[RowColumn], work: Callable[[], TableResult]
+) -> TableResult:
     """Does the work within the table's time limit, and sends its lineage."""
     landed = open_lineage.landing(pipeline.intermediate)
     table_set = open_lineage.destination(destination, columns, landed)
@@ -95,7 +95,7 @@ def within_limit(
 
 
 def report(
-    pipeline: Pipeline, key: dg.AssetKey, table: Table, done: Done, replayed: Window | None, ends: Ends
+    pipeline: Pipeline, key: dg.AssetKey, table: Table, done: TableResult, replayed: Window | None, ends: Ends
 ) -> tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]:
     """The checks and the metadata of what was done to a table."""
     now, behind = ends.at, ends.lag(done.after)
@@ -121,7 +121,7 @@ def report(
     return results, shown
 
 
-def _advance(pipeline: Pipeline, destination: Destination) -> Done:
+def _advance(pipeline: Pipeline, destination: Destination) -> TableResult:
     done = (
         _merge_all(pipeline, destination)
         if pipeline.spec.commit == "together"
@@ -137,7 +137,7 @@ def _merge_all(pipeline: Pipeline, destination: Destination) -> MergedBatches | 
     return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 
 
-def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> Done:
+def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> TableResult:
     done = replay_window(pipeline, destination, window.start, window.end)
     if done is None and window.is_before(pipeline.intermediate.landed().batches):
         # Of these hours the landing's step has read from Kafka what it still has.
@@ -153,11 +153,11 @@ def settled(
     batches: Sequence[LandedBatch],
     before: CommittedState | None,
     merged: Merged | None,
-) -> Done:
+) -> TableResult:
     """Asks the table itself what it is now; there is none before a record has brought a column."""
     if not pipeline.spec.source.row:
         landed = pipeline.intermediate.landed().batches
-        return Done(batches, before, merged, destination.committed(), landed, 0, 0, (), None)
+        return TableResult(batches, before, merged, destination.committed(), landed, 0, 0, (), None)
     destination = pipeline.resolved(destination)
     work = pipeline.merge_context(destination)
     duplicates = merged.duplicates if merged else 0
@@ -167,10 +167,10 @@ def settled(
     landed = pipeline.intermediate.landed().batches
     stale = stale_keys(pipeline, destination, after, landed, work.spark)
     drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
-    return Done(batches, before, merged, after, landed, duplicates, stale, drift, rows)
+    return TableResult(batches, before, merged, after, landed, duplicates, stale, drift, rows)
 
 
-def _log(context: dg.AssetExecutionContext, done: Done) -> None:
+def _log(context: dg.AssetExecutionContext, done: TableResult) -> None:
     if done.merged is None:
         context.log.info("nothing to merge")
         return

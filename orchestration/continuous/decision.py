@@ -26,6 +26,11 @@ State = Literal["waits", "runs", "ended", "died"]
 RUN = ""
 
 
+def retry_at(failed_at: float, times: int) -> float:
+    """When to try again after a failure, which was one of `times` in a row."""
+    return failed_at + doubled(_FIRST_PAUSE, times - 1, _LONGEST_PAUSE)
+
+
 class Failed(BaseModel):
     """The failures of one step, one run after the other.
 
@@ -42,10 +47,10 @@ class Failed(BaseModel):
 
     @property
     def not_before(self) -> float:
-        return self.at + doubled(_FIRST_PAUSE, self.times - 1, _LONGEST_PAUSE)
+        return retry_at(self.at, self.times)
 
 
-class Cursor(SensorCursor):
+class ContinuousCursor(SensorCursor):
     """What the sensor remembers: by step what failed last."""
 
     failed: dict[str, Failed] = Field(default_factory=dict)
@@ -72,7 +77,7 @@ class Newest:
     partly: bool = False
 
 
-def remember(cursor: Cursor, newest: Newest | None, now: float) -> Cursor:
+def remember(cursor: ContinuousCursor, newest: Newest | None, now: float) -> ContinuousCursor:
     """With the failures of this run, each once."""
     if newest is None:
         return cursor
@@ -87,10 +92,10 @@ def remember(cursor: Cursor, newest: Newest | None, now: float) -> Cursor:
             again = before is not None and now - before.at < _FORGOTTEN
             times = before.times + 1 if before and again else 1
             failed[step] = Failed(run=newest.run, at=now, times=times, text=text[:500])
-    return Cursor(failed=failed)
+    return ContinuousCursor(failed=failed)
 
 
-def reason_to_start(cursor: Cursor, newest: Newest | None, file: str, now: float) -> str | None:
+def reason_to_start(cursor: ContinuousCursor, newest: Newest | None, file: str, now: float) -> str | None:
     """Why a run is to take over now; None where the newest one goes on, or begins."""
     if newest is None:
         return "none has stayed yet"
@@ -106,6 +111,6 @@ def reason_to_start(cursor: Cursor, newest: Newest | None, file: str, now: float
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def steps_that_wait(cursor: Cursor, steps: list[str], now: float) -> dict[str, Failed]:
+def steps_that_wait(cursor: ContinuousCursor, steps: list[str], now: float) -> dict[str, Failed]:
     """Steps whose last failure is too young to try again at once."""
     return {step: found for step in steps if (found := cursor.failed.get(step)) and found.not_before > now}

@@ -24,7 +24,7 @@ def land_continuously(step: ContinuousStep) -> None:
     """Lands what is new in Kafka at every tick, in as many batches as it takes, until the step is over."""
     with step.at_work() as ticks:
         # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
-        pipeline, done, refused, first = None, _Landed(), 0, True
+        pipeline, done, refused, first = None, _LandingPeriod(), 0, True
         for _ in ticks:
             pipeline = pipeline or step.open()
             # The first time also without changes: a run that died may have left events unpublished.
@@ -48,7 +48,7 @@ def _has_changes(pipeline: Pipeline) -> bool:
     return pipeline.land_in_time(lambda: protocol.plan(pipeline)).batch is not None
 
 
-class _Landed:
+class _LandingPeriod:
     """What was landed since the last materialization, the seconds that took, and the batch before."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Landed:
         self.before, self.batches, self.seconds = self.batches[-1:] or self.before, [], 0.0
 
 
-def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
+def _land(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:
     tables = [table_key(table) for table in continuous_tables(step.launch.spec)]
 
     def work() -> None:
@@ -80,7 +80,7 @@ def _land(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
     done.seconds += time.monotonic() - began
 
 
-def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _Landed) -> None:
+def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:
     landed = pipeline.intermediate.landed().batches
     results = checks.landing_results(step.key, checks.with_others([*done.before, *done.batches], lambda: landed))
     results.append(checks.fields_result(step.key, pipeline.spec, landed))

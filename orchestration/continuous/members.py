@@ -40,9 +40,21 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import report, settled
-from orchestration.continuous.decision import Failed
+from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
 from resources.errors import BatchmergeError
+
+
+@dataclass(frozen=True)
+class _Failures:
+    """The failures of one topic in a row."""
+
+    times: int
+    at: float
+
+    @property
+    def not_before(self) -> float:
+        return retry_at(self.at, self.times)
 
 
 @dataclass
@@ -56,7 +68,7 @@ class Topics:
 
     settled: dict[str, object] = field(default_factory=dict)
     problems: dict[str, BatchmergeError] = field(default_factory=dict)
-    _failed: dict[str, Failed] = field(default_factory=dict)
+    _failed: dict[str, _Failures] = field(default_factory=dict)
 
     def is_due(self, topic: str, state: object, now: float) -> bool:
         """Whether the topic has changed since, and no pause after a failure is left."""
@@ -72,7 +84,7 @@ class Topics:
                 self.problems.pop(topic, None)
         for topic, problem in problems.items():
             times = self._failed[topic].times + 1 if topic in self._failed else 1
-            self._failed[topic] = Failed(run="", at=now, times=times, text=str(problem))
+            self._failed[topic] = _Failures(times, now)
             self.problems[topic] = problem
 
 

@@ -18,7 +18,7 @@ from jobs.time_limit import with_timeout
 from orchestration import open_lineage
 from orchestration.components import checks
 from orchestration.components.ends import Ends
-from orchestration.components.merging import Done, report, settled
+from orchestration.components.merging import TableResult, report, settled
 from orchestration.components.metadata import table_columns
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import landing_key
@@ -85,8 +85,9 @@ def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_
     """Stops where the landing's checks fail: nobody merges a broken landing."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
-    if any(not result.passed for result in checks.landing_results(landing_key(pipeline.name), landed)):
-        step.require(checks.landing_results(landing_key(pipeline.name), landed))
+    results = checks.landing_results(landing_key(pipeline.name), landed)
+    if any(not result.passed for result in results):
+        step.require(results)
 
 
 def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
@@ -97,7 +98,7 @@ def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
 def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """What was done since the last time, with what takes a look at the tables themselves."""
 
-    def look() -> list[Done]:
+    def look() -> list[TableResult]:
         return [
             settled(pipeline, one.destination, of.batches, of.before, of.merged)
             if (of := one.merged)
@@ -112,7 +113,7 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_Tab
         _materialize_one(pipeline, one, now, ends)
 
 
-def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: Done, ends: Ends) -> None:
+def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: TableResult, ends: Ends) -> None:
     table, counts = one.step.table, now.merged.counts if now.merged else None
     assert table
     results, shown = report(pipeline, one.step.key, table, now, None, ends)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from orchestration.readable import is_readable
+from orchestration.socket_wait import is_readable
 
 # Seconds between two looks whether it is over, however long the interval is.
 _LOOK = 5.0

@@ -9,7 +9,14 @@ import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.continuous import current_run
-from orchestration.continuous.decision import Cursor, Newest, State, reason_to_start, remember, steps_that_wait
+from orchestration.continuous.decision import (
+    ContinuousCursor,
+    Newest,
+    State,
+    reason_to_start,
+    remember,
+    steps_that_wait,
+)
 from orchestration.dead_runs import end_dead_runs
 from orchestration.names import (
     ASKED_AT_TAG,
@@ -67,7 +74,7 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
         return dg.SensorResult(skip_reason=paused, cursor=text)
     end_dead_runs(instance)
     newest, now, file = _newest(instance, name), time.time(), file_hash(spec)
-    cursor = remember(Cursor.read(text), newest, now)
+    cursor = remember(ContinuousCursor.read(text), newest, now)
     reason = reason_to_start(cursor, newest, file, now)
     if reason is None:
         of_run = "" if newest is None else f"run {newest.run[:8]} {_SAYS[newest.state]}"

@@ -29,7 +29,7 @@ _COARSE = timedelta(seconds=5)
 
 
 @dataclass
-class _Runs:
+class _CountedRuns:
     """The runs of a pipeline that were counted; some storages know when a run ended only to the second."""
 
     since: datetime
@@ -55,7 +55,7 @@ class EventTotals:
     _newest: dict[Labels, float] = field(default_factory=dict)
     _seen: dict[dg.AssetKey, int] = field(default_factory=dict)
     _start: int | None = None
-    _runs: dict[str, _Runs] = field(default_factory=dict)
+    _runs: dict[str, _CountedRuns] = field(default_factory=dict)
 
     def samples(self, assets: Assets) -> Iterator[Sample]:
         """Reads what is new, and gives everything known."""
@@ -129,7 +129,7 @@ class EventTotals:
 
     def _follow_runs(self, pipeline: str) -> None:
         first = pipeline not in self._runs
-        runs = self._runs.setdefault(pipeline, _Runs(datetime.now(UTC)))
+        runs = self._runs.setdefault(pipeline, _CountedRuns(datetime.now(UTC)))
         for record in self.instance.get_run_records(runs.ended(pipeline)):
             run = record.dagster_run
             if runs.is_new(run.run_id, record.update_timestamp) and not first:

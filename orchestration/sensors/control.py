@@ -20,7 +20,7 @@ _EVERY = 30
 _REMEMBERED = 500
 
 
-class Cursor(SensorCursor):
+class ControlCursor(SensorCursor):
     """Where the topic was read to, and the newest event ids: an event may come twice, with the same id."""
 
     position: str | None = None
@@ -83,9 +83,9 @@ def after_commit(
 
 def _new_events(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec
-) -> tuple[list[Event], Cursor] | dg.SensorResult:
+) -> tuple[list[Event], ControlCursor] | dg.SensorResult:
     """Events of the pipeline that were not seen yet; or why there are none to be had now."""
-    before = Cursor.read(context.cursor)
+    before = ControlCursor.read(context.cursor)
     try:
         connection = load_connections().get(spec.source.connection, KafkaConnection)
         cluster = KafkaCluster(spec.source.connection, connection)
@@ -95,13 +95,15 @@ def _new_events(
     return unseen(found, name, before, position)
 
 
-def unseen(found: Sequence[Event], name: str, before: Cursor, position: str) -> tuple[list[Event], Cursor]:
+def unseen(
+    found: Sequence[Event], name: str, before: ControlCursor, position: str
+) -> tuple[list[Event], ControlCursor]:
     """The pipeline's events whose id is new, once each, and the cursor that remembers them."""
     new: dict[str, Event] = {}
     for event in found:
         if event.group == name and event.id not in before.seen:
             new.setdefault(event.id, event)
-    return list(new.values()), Cursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
+    return list(new.values()), ControlCursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
 
 
 def _materializations(spec: PipelineSpec, events: Sequence[Event]) -> Iterator[dg.AssetMaterialization]:

@@ -21,7 +21,7 @@ from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
-from orchestration.sensors.waiting import Cursor, Waiting, moved, observe, reason_to_run, requested, waiting
+from orchestration.sensors.waiting import LagCursor, Waiting, moved, observe, reason_to_run, requested, waiting
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 
@@ -58,7 +58,7 @@ def tick(
 ) -> dg.SensorResult:
     """One tick. A system that does not answer is no crash of the sensor: it says so and tries again."""
     assert spec.trigger is not None
-    before, now = Cursor.read(context.cursor), time.time()
+    before, now = LagCursor.read(context.cursor), time.time()
     try:
         seen = look_at(name, spec)
     except BatchmergeError as problem:
@@ -117,7 +117,7 @@ def look(pipeline: Pipeline) -> Waiting:
 
 
 def _events(
-    name: str, spec: PipelineSpec, seen: Waiting, cursor: Cursor, now: float, hour: str | None
+    name: str, spec: PipelineSpec, seen: Waiting, cursor: LagCursor, now: float, hour: str | None
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
     age = now - cursor.waiting_since if cursor.waiting_since else 0.0

@@ -25,7 +25,7 @@ from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason, still_to_do
-from orchestration.sensors.leases import Cursor, after_asking, is_due, left_behind
+from orchestration.sensors.leases import LeaseCursor, after_asking, is_due, left_behind
 from resources.errors import BatchmergeError
 
 _EVERY = 30
@@ -77,7 +77,7 @@ def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
     """One tick. A server that does not answer is no crash of the sensor, and keeps no other table waiting for long."""
-    cursor = Cursor.read(context.cursor)
+    cursor = LeaseCursor.read(context.cursor)
     try:
         pipeline = Pipeline(name, spec, load_connections())
     except BatchmergeError as problem:
@@ -104,7 +104,7 @@ def tick(
     return dg.SensorResult(
         run_requests=requests,
         skip_reason=None if requests else "; ".join(skipped),
-        cursor=Cursor(shown=shown, asked=asked).model_dump_json(),
+        cursor=LeaseCursor(shown=shown, asked=asked).model_dump_json(),
         # mypy: a list of one kind of event is no list of both
         asset_events=[*events],
     )
@@ -128,7 +128,7 @@ def _ends(pipeline: Pipeline) -> Offsets:
 
 def _recover(
     looked: Sequence[_Looked],
-    cursor: Cursor,
+    cursor: LeaseCursor,
     hours: dg.HourlyPartitionsDefinition,
     instance: dg.DagsterInstance,
     hold: Mapping[str, str | None],

@@ -27,7 +27,7 @@ class Asked(BaseModel):
     at: float
 
 
-class Cursor(SensorCursor):
+class LeaseCursor(SensorCursor):
     """What the sensor remembers between ticks: what it last showed of each table, and the runs it has asked for."""
 
     shown: dict[str, str] = Field(default_factory=dict)

@@ -17,7 +17,7 @@ Mark = tuple[float, int]
 _MOST_MARKS = 100
 
 
-class Cursor(SensorCursor):
+class LagCursor(SensorCursor):
     """What a lag sensor remembers between ticks and over restarts.
 
     Attributes:
@@ -58,13 +58,13 @@ def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, bat
     return Waiting(ends, sum(max(0, ends[tp] - reached[tp]) for tp in ends), behind, batches)
 
 
-def observe(cursor: Cursor, seen: Waiting, now: float) -> Cursor:
+def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     """The cursor after a tick: since when something waits."""
     end = sum(seen.ends.values())
     landed = end - seen.landing
     waits = _marks(cursor.waiting_marks, cursor.waiting_since, landed, end, now)
     behind = _marks(cursor.tables_marks, cursor.tables_since, landed - seen.tables, landed, now)
-    return Cursor(
+    return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
@@ -90,7 +90,7 @@ def _marks(before: list[Mark], since: float | None, reached: int, end: int, now:
     return marks
 
 
-def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -> str | None:
+def reason_to_run(trigger: Trigger, seen: Waiting, cursor: LagCursor, now: float) -> str | None:
     """Why a run is due by the pipeline's thresholds; None where it is not."""
     if trigger.records is not None and seen.landing >= trigger.records:
         return f"{seen.landing} records wait, {trigger.records} start a run"
@@ -104,13 +104,13 @@ def reason_to_run(trigger: Trigger, seen: Waiting, cursor: Cursor, now: float) -
     return None
 
 
-def requested(cursor: Cursor, now: float) -> Cursor:
+def requested(cursor: LagCursor, now: float) -> LagCursor:
     """The cursor after a run was asked for: a table that stays behind gets another run only after the age again."""
     if cursor.tables_since is None:
         return cursor
     return cursor.model_copy(update={"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]})
 
 
-def moved(before: Cursor, after: Cursor) -> bool:
+def moved(before: LagCursor, after: LagCursor) -> bool:
     """Whether there is anything new to show: records have come, or have been landed or merged."""
     return (before.ends, before.landing, before.tables) != (after.ends, after.landing, after.tables)

@@ -31,8 +31,8 @@ from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handle
 from jobs.destinations.registry import kinds
 from orchestration.databases import close_databases, keep_databases_open
 from orchestration.executor import PRELOAD
-from orchestration.readable import is_readable
 from orchestration.run_process import RUN_VARIABLE
+from orchestration.socket_wait import is_readable
 from orchestration.warm.steps import die_with, serve_steps
 
 # Seconds that runs have to end in order, after the daemon's end.
@@ -54,7 +54,7 @@ def main() -> None:
         gc.collect()
         gc.freeze()  # pages stay shared with the runs
         control.sendall(b'{"ready": 1}\n')
-        runs = _Runs()
+        runs = _ForkedRuns()
         is_open = _serve(control, runs, loads["instance"])
     if is_open:
         runs.wait()
@@ -103,7 +103,7 @@ def _remember(pointer: Any, definition: RepositoryDefinition) -> None:
     ReconstructableRepository.get_definition = get_definition  # type: ignore[method-assign]
 
 
-class _Runs:
+class _ForkedRuns:
     """Process ids of the runs that were forked and have not ended."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class _Runs:
         self.wait(_PATIENCE)
 
 
-def _serve(control: socket.socket, runs: _Runs, ref: str) -> bool:
+def _serve(control: socket.socket, runs: _ForkedRuns, ref: str) -> bool:
     """Until nothing more comes; False where the daemon has ended."""
     requests = control.makefile()
     while True:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from resources.errors import ConfigurationError
 
-Step = str | int | None
-Path = tuple[Step, ...]
+PathPart = str | int | None
+Path = tuple[PathPart, ...]
 # How alike a name and the one that was meant are at least; 1 is the same.
 _ALIKE = 0.66
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*")

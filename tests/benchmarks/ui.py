@@ -32,7 +32,7 @@ from orchestration.cli.instance import SETTINGS
 from orchestration.components import KafkaPipeline, assets, checks, metadata
 from orchestration.components.ends import Ends
 from orchestration.components.launch import Launch
-from orchestration.components.merging import Done
+from orchestration.components.merging import TableResult
 from orchestration.components.merging import report as report_of_table
 from orchestration.continuous import job, step
 from orchestration.continuous.step import ContinuousStep
@@ -215,7 +215,7 @@ def _landed(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch]
 def _merged(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch], at: datetime) -> Told:
     after = CommittedState.after(batches[-1])
     merged = Merged(MergeCounts(changes=18, inserted=9, updated=9), "1", {"read": 0.1, "write": 0.2, "commit": 0.1})
-    done = Done(batches, committed(max(1, batches[0].number - 1)), merged, after, batches, 0, 0, (), 1_000)
+    done = TableResult(batches, committed(max(1, batches[0].number - 1)), merged, after, batches, 0, 0, (), 1_000)
     pipeline = cast(Pipeline, SimpleNamespace(name=_NAME, spec=spec, run_id="played"))
     return report_of_table(pipeline, key, spec.tables[0], done, None, Ends(at, after.offsets))
 

@@ -17,7 +17,7 @@ from orchestration import pauses
 from orchestration.definitions import with_shared
 from orchestration.names import LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.control import after_commit
-from orchestration.sensors.waiting import Cursor
+from orchestration.sensors.waiting import LagCursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
@@ -89,7 +89,7 @@ def test_lag_sensor_shows_what_waits_of_what_a_person_has_paused_and_starts_noth
 
     assert len(list(protocol.land(flow.pipeline(connections), 1))) == 1
     flow.overrides["trigger"] = {"age_seconds": 1}
-    long_ago = Cursor.read(held.cursor).model_copy(update={"tables_since": 1.0}).model_dump_json()
+    long_ago = LagCursor.read(held.cursor).model_copy(update={"tables_since": 1.0}).model_dump_json()
     landed = _tick(instance, flow, long_ago)
     assert landed.run_requests == [], "no run would bring what is landed into the paused table"
     assert "10 landed ones are not in every table: no run is due" in str(landed.skip_reason)

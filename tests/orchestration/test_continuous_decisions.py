@@ -20,7 +20,7 @@ from orchestration.continuous import current_run, job
 from orchestration.continuous.decision import (
     RENEW,
     RUN,
-    Cursor,
+    ContinuousCursor,
     Failed,
     Newest,
     reason_to_start,
@@ -72,7 +72,7 @@ def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() 
     ],
 )
 def test_another_run_is_started_when_it_is_time(newest: Newest | None, reason: str | None) -> None:
-    cursor = remember(Cursor(), newest, NOW)
+    cursor = remember(ContinuousCursor(), newest, NOW)
     found = reason_to_start(cursor, newest, "file", NOW)
     assert reason in str(found) if reason else found is None
 
@@ -89,7 +89,7 @@ def test_what_it_leaves_behind_is_bounded() -> None:
 
 
 def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> None:
-    cursor, waits = Cursor(), []
+    cursor, waits = ContinuousCursor(), []
     for number in range(9):
         failed = replace(RUNS, run=str(number), failures={"table": "no"})
         cursor = remember(remember(cursor, failed, NOW), failed, NOW + 1)
@@ -101,7 +101,7 @@ def test_what_fails_again_and_again_waits_longer_and_holds_up_nothing_else() -> 
     assert remember(cursor, later, NOW + 7200).failed["table"].times == 1
     # A run that dies at once is started again after the same pauses.
     dead = replace(RUNS, run="dead", state="died", began=NOW - 5, ended=NOW)
-    died = remember(Cursor(), dead, NOW)
+    died = remember(ContinuousCursor(), dead, NOW)
     assert RUN in died.failed
     assert reason_to_start(died, dead, "file", NOW + 6)
 

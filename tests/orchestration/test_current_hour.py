@@ -13,7 +13,7 @@ from jobs.destinations.leases import LeaseState
 from orchestration.cli import job_runs
 from orchestration.names import ASKED_AT_TAG, table_key
 from orchestration.sensors import lag, lease_state
-from orchestration.sensors.leases import Cursor
+from orchestration.sensors.leases import LeaseCursor
 from orchestration.sensors.waiting import Waiting
 from tests.kit.flow import Flow
 from tests.orchestration.launching import definitions
@@ -35,7 +35,7 @@ def _by_lease(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> 
     (table,) = FLOW.spec.tables
     left = LeaseState("p", "d.t", 1, "host:1", "owner", "run-1", 1, 3, None, datetime(2026, 5, 1, tzinfo=UTC), ())
     looked = [lease_state._Looked(table, [left])]
-    (request,), _, _ = lease_state._recover(looked, Cursor(), HOURS, instance, {table.table: None})
+    (request,), _, _ = lease_state._recover(looked, LeaseCursor(), HOURS, instance, {table.table: None})
     assert request.asset_selection == [table_key(table)]
     return request.partition_key, request.tags
 

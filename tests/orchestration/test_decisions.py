@@ -28,7 +28,7 @@ from orchestration.components.window import Window, replays
 from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.idle import file_hash, settles
-from orchestration.sensors.waiting import Cursor, Waiting, observe, reason_to_run, requested, waiting
+from orchestration.sensors.waiting import LagCursor, Waiting, observe, reason_to_run, requested, waiting
 from resources.errors import ConfigurationError, TimeLimitReached, Unavailable
 from tests.kit import specs
 from tests.kit.batches import landed
@@ -88,7 +88,7 @@ def test_what_waits() -> None:
 def test_a_run_is_due_by_records_or_by_age() -> None:
     trigger = Trigger(records=100, age_seconds=60)
     few = Waiting({A: 10}, landing=10, tables=0)
-    first = observe(Cursor(), few, now=1000)
+    first = observe(LagCursor(), few, now=1000)
     assert reason_to_run(trigger, few, first, now=1000) is None
     assert reason_to_run(trigger, replace(few, landing=100), first, now=1000)
     later = observe(first, few, now=1060)
@@ -101,7 +101,7 @@ def test_a_run_is_due_by_records_or_by_age() -> None:
 def test_a_table_that_stays_behind_gets_a_run_per_age_and_not_per_tick() -> None:
     trigger = Trigger(age_seconds=60)
     behind = Waiting({A: 10}, landing=0, tables=5)
-    cursor = observe(Cursor(), behind, now=0.5)
+    cursor = observe(LagCursor(), behind, now=0.5)
     assert reason_to_run(trigger, behind, cursor, now=70)
     cursor = observe(requested(cursor, 70), behind, now=100)
     assert reason_to_run(trigger, behind, cursor, now=100) is None
@@ -111,7 +111,7 @@ def test_a_table_that_stays_behind_gets_a_run_per_age_and_not_per_tick() -> None
 @pytest.mark.parametrize("where", ["landing", "tables"])
 def test_what_comes_all_the_time_waits_only_since_it_has_come(where: str) -> None:
     """A record a second, and runs that do at once all that is there."""
-    trigger, cursor, done, runs = Trigger(age_seconds=60), Cursor(), 0, list[int]()
+    trigger, cursor, done, runs = Trigger(age_seconds=60), LagCursor(), 0, list[int]()
     for now in range(10, 400, 10):
         seen = Waiting({A: now}, *((now - done, 0) if where == "landing" else (0, now - done)))
         cursor = observe(cursor, seen, now)
@@ -123,7 +123,7 @@ def test_what_comes_all_the_time_waits_only_since_it_has_come(where: str) -> Non
 
 
 def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
-    cursor = Cursor()
+    cursor = LagCursor()
     for now in range(1, 1000):
         cursor = observe(cursor, Waiting({A: now}, now, 0), now)
     assert cursor.waiting_since == 1
@@ -133,7 +133,7 @@ def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
 
 
 def test_a_topic_that_is_gone_makes_nothing_wait_for_ever() -> None:
-    cursor = observe(Cursor(), Waiting({A: 100, B: 1000}, landing=10, tables=10), now=5)
+    cursor = observe(LagCursor(), Waiting({A: 100, B: 1000}, landing=10, tables=10), now=5)
     cursor = observe(cursor, Waiting({A: 110}, landing=20, tables=0), now=35)
     assert (cursor.waiting_since, cursor.tables_since) == (5, None)
     assert observe(cursor, Waiting({A: 120}, landing=10, tables=0), now=65).waiting_since == 65
@@ -142,11 +142,11 @@ def test_a_topic_that_is_gone_makes_nothing_wait_for_ever() -> None:
 @pytest.mark.parametrize(
     "cursor",
     [
-        Cursor.read('{"ends": "{}", "landing": 7, "waiting_since": 5.0, "tables_since": 6.0}'),
-        observe(Cursor(), Waiting({A: 10}, 3, 3), now=5),
+        LagCursor.read('{"ends": "{}", "landing": 7, "waiting_since": 5.0, "tables_since": 6.0}'),
+        observe(LagCursor(), Waiting({A: 10}, 3, 3), now=5),
     ],
 )
-def test_nothing_waits_any_more(cursor: Cursor) -> None:
+def test_nothing_waits_any_more(cursor: LagCursor) -> None:
     cursor = observe(cursor, Waiting({A: 10}, 0, 0), now=100)
     assert (cursor.waiting_since, cursor.tables_since) == (None, None)
 

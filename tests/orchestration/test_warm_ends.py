@@ -88,7 +88,7 @@ def test_where_it_cannot_fork_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "fork", full)
     ours, theirs = socket.socketpair()
     is_open = list[bool]()
-    serving = threading.Thread(target=lambda: is_open.append(server._serve(theirs, server._Runs(), "")))
+    serving = threading.Thread(target=lambda: is_open.append(server._serve(theirs, server._ForkedRuns(), "")))
     with ours, theirs:
         serving.start()
         ours.sendall(b'{"run": "one"}\n')

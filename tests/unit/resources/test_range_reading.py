@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from resources.range_reading import _Reading, _Unread
+from resources.range_reading import _RangeReader, _Unread
 from resources.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 3)
@@ -29,7 +29,7 @@ class Skipping:
 def read(*offsets: int) -> None:
     unread = _Unread({TP: 100})
     consumer: Any = Skipping(unread, iter(offsets))
-    assert list(_Reading("kafka", -1, unread).until_end(consumer)) == []
+    assert list(_RangeReader("kafka", -1, unread).until_end(consumer)) == []
 
 
 def test_who_gets_further_is_waited_for() -> None:
