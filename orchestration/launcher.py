@@ -3,8 +3,8 @@
 The first run after the daemon's start, or after a reload, starts in the code server, while a warm process loads the
 same definitions. So do all runs of a code server that may be on another machine, or that another interpreter serves.
 
-Without word of the dead a run whose code server was killed stays "started" for `max_runtime_seconds`; until then its
-tables' pools are taken, and schedule and sensors wait for it.
+Without this check a run whose code server was killed stays STARTED for `max_runtime_seconds`. Until then it holds its
+tables' pools, and schedule and sensors wait for it.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether the run's process lives, or where that is not known (yet), the code server that started it has it.
+        """Whether the run's process is alive; if that is not known, whether the code server that started it knows it.
 
-        What is left of a dead run is ended, so that the pools that it held are free at once.
+        Processes that a dead run left are ended, and its pools are freed at once.
 
-        A server that does not answer is taken for dead: its runs are its children, and end with it. Should one live on,
-        the next run beside it is as safe as any two at once.
+        A code server that does not answer counts as dead: its runs are its children, and end with it. If one lives on,
+        the next run beside it is as safe as any two runs at once.
         """
         state = process_state(run.tags, run.run_id)
         if state == "ended":

@@ -1,6 +1,7 @@
-"""What pyiceberg works out again for each manifest and list of manifests, remembered: schemas, readers and writers.
+"""Remembers the schemas, readers and writers that pyiceberg computes again for each manifest and manifest list.
 
-They follow from schemas that all of them have in common, and take ten times as long as the few entries of one.
+They depend only on schemas, which the manifests of a table share. To compute them takes ten times as long as to read
+the few entries of one manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SCHEMA = "avro.schema"
 
 
 def _by_identity(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of schemas, which never change, and of types: the same for the same objects."""
+    """Remembers the function's results, by the identity of its arguments: schemas and types never change."""
     known, lock = OrderedDict[tuple[object, ...], tuple[object, Any]](), Lock()
 
     def found(*values: object, **named: object) -> Any:
@@ -37,7 +38,7 @@ def _by_identity(work: Callable[..., Any]) -> Callable[..., Any]:
                 return known[key][1]
         result = work(*values, **named)
         with lock:
-            # With what it was made of, so that nothing else gets an identity of these.
+            # Keep the arguments too, so that no other object gets their identity.
             known[key] = ((values, named), result)
             if len(known) > _KEPT:
                 known.popitem(last=False)
@@ -66,7 +67,7 @@ def _entry_schema(version: TableVersion, partition: StructType) -> Schema:
 
 
 class _Conversion:
-    """What of it writes the header of a file."""
+    """Stands in for `AvroSchemaConversion` where the header of a file is written."""
 
     iceberg_to_avro = staticmethod(_by_identity(AvroSchemaConversion().iceberg_to_avro))
 

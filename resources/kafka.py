@@ -247,8 +247,8 @@ _LOOKING = {
     "enable.partition.eof": True,
     "queued.min.messages": 1,
     "fetch.message.max.bytes": 1000,
-    # Milliseconds. By itself it asks for partitions that have not answered again after a second, and only then: of a
-    # few at a time.
+    # Milliseconds until librdkafka asks again for partitions that have not answered. Its default is a second, in which
+    # it asks for a few partitions only.
     "fetch.queue.backoff.ms": 1,
     "fetch.wait.max.ms": 10,
 }

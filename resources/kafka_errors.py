@@ -29,7 +29,7 @@ _UNSETTLED = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-# Trying again gives the same answer until a person changes something: rights, or credentials.
+# The user lacks a right. Like a wrong password, no retry helps until a person changes something.
 _NOT_PERMITTED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -50,7 +50,7 @@ _BROKERS = "check the brokers, or `bootstrap_servers` in the connections file"
 
 @contextmanager
 def kafka_errors(where: str) -> Iterator[None]:
-    """Raises what Kafka raises, and a time that is over, as errors of our tree.
+    """Turns Kafka's exceptions, and `TimeoutError`, into our error tree.
 
     Raises:
         Interrupted: fenced. ConfigurationError: refused. TopicMissing: gone. Unavailable: everything else.
@@ -65,18 +65,18 @@ def kafka_errors(where: str) -> Iterator[None]:
 
 def refuses(error: KafkaError) -> bool:
     """Whether trying again gives the same answer until a person changes something."""
-    # What a broker says of a client's certificate comes as the end of a connection.
+    # A broker that refuses a client's certificate ends the connection with a TLS alert.
     return error.code() in _NOT_PERMITTED | _NOT_KNOWN or "tls alert" in error.str()
 
 
 def settled(ask: Callable[[], T], seconds: float, also: Collection[int] = ()) -> T:
-    """The answer, asked for again while the cluster is still finding out who has to give it.
+    """The answer of `ask`, which is called again while the cluster is still choosing leaders or coordinators.
 
     Args:
-        also: further codes that are no answer yet.
+        also: further error codes after which to call it again.
 
     Raises:
-        KafkaException: any other, or still that one after `seconds`.
+        KafkaException: another error, or still such an error after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -91,7 +91,7 @@ def settled(ask: Callable[[], T], seconds: float, also: Collection[int] = ()) ->
 def _classified(error: KafkaError, where: str) -> BatchmergeError:
     code = error.code()
     if code in _FENCED:
-        return Interrupted("a newer run speaks for this one", where=where)
+        return Interrupted("fenced: a newer run has taken over this transactional id", where=where)
     if refuses(error):
         return ConfigurationError(
             f"Kafka refuses access: {error.name()}",
@@ -99,7 +99,7 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
             remedy=_PERMISSIONS if code in _NOT_PERMITTED else _CREDENTIALS,
         )
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        return TopicMissing("a topic is gone", where=where, remedy="create it again, or correct the pipeline file")
+        return TopicMissing("Kafka no longer knows a topic of this request", where=where, remedy="create it again, or correct the pipeline file")
     return Unavailable(
         f"Kafka does not answer as it should: {error.name()}, {error.str()}",
         where=where,

@@ -26,7 +26,7 @@ from orchestration.names import LANDED_TAG
 def run_landing(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    """Lands, or in a replay only says what was landed in those hours."""
+    """Lands new batches; in a replay only reports what was landed in those hours."""
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
@@ -54,10 +54,10 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
             rate = metadata.total(done).read / (time.monotonic() - began)
             context.log.info("%s is landed; %.0f records/s so far", batch.batch, rate)
             if held := launch.held(context):
-                context.log.info("no more is landed: %s", held)
+                context.log.info("landing stops: %s", held)
                 return
             if time.monotonic() - began > enough:
-                context.log.info("the tables' turn; the next run goes on landing")
+                context.log.info("landing stops here so that the tables can merge; the next run lands the rest")
                 return
 
     pipeline.land_in_time(work, done)
@@ -72,7 +72,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
 
 
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
-    """What was landed in these hours; where nothing was, records of that time are read from Kafka as a batch."""
+    """Reports what was landed in these hours. If they are before all landed batches, reads their records from Kafka."""
     if window.is_before(pipeline.intermediate.landed().batches):
 
         def work() -> LandedBatch | None:

@@ -1,5 +1,5 @@
-"""The checks of many topics, and of the tables that one entry stands for: what is wrong of any of them, also of those
-that had nothing new now."""
+"""Checks over many topics, or over the tables of one entry: they fail if any of these is wrong, also one that had
+nothing new in this run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from orchestration.components.merging import report, settled
 
 _ENDED = {Status.SUCCEEDED, Status.FAILED}
 Results = Sequence[dg.AssetCheckResult]
-# What stays wrong of a table until its rows, columns or time change; the others are of what was just merged.
+# Checks of the table's own state, which stay failed until that changes. The others are about one merge only.
 _LASTING = (checks.STALE, checks.SCHEMA, checks.CAUGHT_UP)
 
 
 def landing_results_of_topics(
     instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, found: Mapping[str, Results]
 ) -> list[dg.AssetCheckResult]:
-    """The results of the topics that were landed, together. A topic whose fields were left out is looked at until they
-    have columns; all topics each time would be hundreds of tables.
+    """Combines the results of the landed topics. A topic that failed `fields_declared` is checked again until it passes;
+    checking all topics each time would read hundreds of tables.
 
     Args:
         found: by topic.
@@ -45,7 +45,7 @@ def landing_results_of_topics(
 
 @dataclass(frozen=True)
 class TableSeen:
-    """What a table has committed, as the step has seen it; its label is `table_label`'s."""
+    """A table's committed state as the step has read it; `label` is made by `table_label`."""
 
     label: str
     committed: CommittedState | None
@@ -60,13 +60,14 @@ def table_results_of_members(
     ends: EndsByTopic,
     seen: Mapping[str, TableSeen],
 ) -> list[dg.AssetCheckResult]:
-    """The results of the tables that were merged, together. A table that was wrong is looked at until it is right; with
-    `freshness` the time of every table is, since one that gets nothing falls behind too.
+    """Combines the results of the merged tables. A table that failed is checked again until it passes. With `freshness`
+    every table's age is checked: one that gets no records falls behind too.
 
     Args:
-        key: the asset of the entry, whose number this is in `tables`.
+        key: the asset of the entry.
+        number: the entry's number in `tables`.
         found: by table, as `table_label` names it.
-        seen: tables by topic that the step has looked at, and not merged; no other look is needed for their time.
+        seen: by topic the tables that the step has read and not merged; their age is known without another look.
     """
     every, entry, freshness = replace(members, topics=()), members.spec.tables[number], members.spec.freshness
     specs = checks.table_checks(key, entry, freshness)
@@ -102,7 +103,7 @@ def table_results_of_members(
 
 
 def topic_of(pipeline: Pipeline) -> str:
-    """The topic of a member; where records name tables, the name."""
+    """The member's topic; with `new_tables` the name that records gave its table."""
     return pipeline.only or pipeline.spec.source.topics[0]
 
 
@@ -112,7 +113,7 @@ def table_label(topic: str, table: str) -> str:
 
 
 def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:
-    """The tables, or topics, that were wrong by the newest result of a check of several."""
+    """The tables or topics that failed in the newest result of a combined check."""
     newest = instance.event_log_storage.get_asset_check_execution_history(check, limit=1, status=_ENDED)
     evaluation = newest[0].evaluation if newest else None
     said = evaluation.metadata.get(checks.WRONG_OF) if evaluation else None

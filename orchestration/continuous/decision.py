@@ -22,7 +22,7 @@ _LONGEST_PAUSE = 300.0
 # A failure this many seconds after the one before counts as a first failure again.
 _FORGOTTEN = 1800.0
 State = Literal["waits", "runs", "ended", "died"]
-# In the place of a step: the run itself, whose process ended.
+# Stands in for the name of a step: the run itself, whose process ended.
 RUN = ""
 
 
@@ -32,11 +32,13 @@ def retry_at(failed_at: float, times: int) -> float:
 
 
 class Failed(BaseModel):
-    """The failures of one step, one run after the other.
+    """The failures of one step, in one run after the other.
 
     Attributes:
-        run: of the newest failure.
+        run: the run of the newest failure.
         at: when that was, in seconds since the epoch.
+        times: number of failures in a row.
+        text: the newest error.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,21 +53,21 @@ class Failed(BaseModel):
 
 
 class ContinuousCursor(SensorCursor):
-    """What the sensor remembers: by step what failed last."""
+    """What the sensor remembers: the last failures by step."""
 
     failed: dict[str, Failed] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest continuous run, or one that was to be.
+    """The newest continuous run, also one that never began.
 
     Attributes:
         began: seconds since the epoch; None where it has not begun.
         ended: likewise.
-        file: hash of the pipeline file that it goes by.
-        failures: by step why it failed for good.
-        partly: a step of it has ended as asked (a pause), and another one still works or hangs.
+        file: hash of the pipeline file with which it was started.
+        failures: by step its error, after the last retry.
+        partly: a step has ended in order (a pause), while another one still works or hangs.
     """
 
     run: str
@@ -78,7 +80,7 @@ class Newest:
 
 
 def remember(cursor: ContinuousCursor, newest: Newest | None, now: float) -> ContinuousCursor:
-    """With the failures of this run, each once."""
+    """The cursor with the failures of this run added, each once."""
     if newest is None:
         return cursor
     found = dict(newest.failures)
@@ -96,9 +98,9 @@ def remember(cursor: ContinuousCursor, newest: Newest | None, now: float) -> Con
 
 
 def reason_to_start(cursor: ContinuousCursor, newest: Newest | None, file: str, now: float) -> str | None:
-    """Why a run is to take over now; None where the newest one goes on, or begins."""
+    """Why to start a run now; None: the newest one goes on, or is about to begin."""
     if newest is None:
-        return "none has stayed yet"
+        return "there is no continuous run yet"
     of_run = cursor.failed.get(RUN)
     reasons = {
         f"run {newest.run[:8]} has ended": newest.state in ("ended", "died")
@@ -112,5 +114,5 @@ def reason_to_start(cursor: ContinuousCursor, newest: Newest | None, file: str, 
 
 
 def steps_that_wait(cursor: ContinuousCursor, steps: list[str], now: float) -> dict[str, Failed]:
-    """Steps whose last failure is too young to try again at once."""
+    """Steps that have to wait after their last failure."""
     return {step: found for step in steps if (found := cursor.failed.get(step)) and found.not_before > now}

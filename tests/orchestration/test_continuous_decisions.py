@@ -59,7 +59,7 @@ def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() 
 @pytest.mark.parametrize(
     ("newest", "reason"),
     [
-        (None, "none has stayed"),
+        (None, "there is no continuous run"),
         (replace(RUNS, state="waits", began=None), None),
         (RUNS, None),
         (replace(RUNS, file="other"), "file has changed"),
