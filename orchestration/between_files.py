@@ -1,4 +1,4 @@
-"""What is wrong between pipeline files of which each is right by itself."""
+"""Conflicts between pipeline files that are each valid alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resources.errors import BatchmergeError, ConfigurationError
 
 @dataclass(frozen=True)
 class Conflict:
-    """What is wrong between two pipelines."""
+    """Two pipelines that cannot be used together, and why."""
 
     pipelines: tuple[str, str]
     problem: ConfigurationError
@@ -26,20 +26,20 @@ class Conflict:
 def conflicts(files: Sequence[PipelineFile], seen: bool = True) -> list[Conflict]:
     """
     Args:
-        seen: also what follows from topics and names that no file has, as far as they were seen. Without it a topic
-            that appears stops nobody else: its own run refuses it (`jobs.only_writer`).
+        seen: also check the tables of topics and names that no file has, but runs have found. Without it a new topic
+            stops no other pipeline: its own run refuses it (`jobs.only_writer`).
     """
     return [*_names_of_members(files), *_tables_twice(files, seen)]
 
 
 def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
-    """Pipelines that could be taken for members of others, whose names begin with that of their pipeline."""
+    """Pipelines whose name could be that of a topic of another one: `<pipeline>__<topic>`."""
     prefixes = {f"{file.name}{SEPARATOR}": file.name for file in files if file.spec.source.for_each}
     for file in files:
         for prefix, other in prefixes.items():
             if file.name.startswith(prefix):
                 problem = ConfigurationError(
-                    f"the topics of pipeline {other} have names like this one's, and so have their tables",
+                    f"its name begins with {prefix}, like those of the topics of pipeline {other}",
                     where=f"pipeline {file.name}",
                     remedy=f"give it a folder whose name does not begin with {prefix}",
                 )
@@ -60,13 +60,13 @@ class _TableEntry:
         return f"{self.file.yaml.shown}:{place.line}"
 
     def refused_for(self, other: _TableEntry, more: int) -> Conflict:
-        """The error at this entry: the other pipeline has the table, and so many more of its tables."""
+        """The error at this entry: the other pipeline writes the same table, and `more` further tables of the entry."""
         pipelines = other.file.name, self.file.name
         named = f"{self.table} and {more} more are tables" if more else f"{self.table} is a table"
         what = f"pipeline {self.file.name} cannot write it: {named} of pipeline {other.file.name} ({other.line})"
         remedy = "write to a table of its own, or read both sources in one pipeline"
         if "{" in self.table:
-            what = f"pipeline {other.file.name} calls its tables so too ({other.line}), and Dagster has one asset for "
+            what = f"pipeline {other.file.name} names its tables so too ({other.line}), and Dagster has one asset for "
             what += f"all tables of {self.table}"
             remedy = "read all the topics in one pipeline, or let something outside the braces differ"
         return Conflict(pipelines, self.file.yaml.refusal([self._mistake(what, remedy)], ("attributes",)))
@@ -76,7 +76,7 @@ class _TableEntry:
 
 
 def _tables_twice(files: Sequence[PipelineFile], seen: bool) -> Iterator[Conflict]:
-    """Tables that two pipelines write; of many of one entry the first."""
+    """Tables that two pipelines write: one conflict for an entry, about its first such table."""
     taken = dict[tuple[str, str, str], _TableEntry]()
     for file in files:
         found = dict[tuple[str, int], list[tuple[_TableEntry, _TableEntry]]]()
@@ -90,7 +90,7 @@ def _tables_twice(files: Sequence[PipelineFile], seen: bool) -> Iterator[Conflic
 
 
 def _tables(file: PipelineFile, seen: bool) -> Iterator[tuple[int, Table]]:
-    """The entries of the file with their numbers, and the known tables that they stand for."""
+    """The entries of the file, each with its number; then the known tables that they stand for."""
     spec = file.spec
     yield from enumerate(spec.tables)
     if spec.source.for_each:
@@ -101,5 +101,5 @@ def _tables(file: PipelineFile, seen: bool) -> Iterator[tuple[int, Table]]:
         try:
             found = all_tables(spec, map(Named, seen_names(file.name)))
         except BatchmergeError:
-            return  # names of before, that do not fit the file any more: its run says so
+            return  # names that do not fit the changed file: its run reports them
         yield from ((n % len(spec.tables), table) for n, table in enumerate(found))

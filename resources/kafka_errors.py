@@ -99,7 +99,11 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
             remedy=_PERMISSIONS if code in _NOT_PERMITTED else _CREDENTIALS,
         )
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        return TopicMissing("Kafka no longer knows a topic of this request", where=where, remedy="create it again, or correct the pipeline file")
+        return TopicMissing(
+            "Kafka no longer knows a topic of this request",
+            where=where,
+            remedy="create it again, or correct the pipeline file",
+        )
     return Unavailable(
         f"Kafka does not answer as it should: {error.name()}, {error.str()}",
         where=where,

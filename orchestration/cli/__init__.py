@@ -25,24 +25,24 @@ from resources.errors import BatchmergeError, TransientError
 _COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init:init", "Make a project of your own beside the installed package."),
     "up": ("services:up", "Start the local services: Kafka, Spark, and the tables' systems."),
-    "down": ("services:down", "Stop them. Their data stays."),
+    "down": ("services:down", "Stop the local services. Their data stays."),
     "demo": ("demo:demo", "Real flights from Kafka into three tables, and the proof."),
     "run": ("run:run", "Advance a pipeline: land what is new, merge it into its tables."),
     "pause": ("pause:pause", "Stop a pipeline, or a table of it, until it is resumed."),
-    "resume": ("pause:resume", "Let it go on."),
-    "restart": ("pause:restart", "End what is under way of it, and run it."),
-    "replay": ("replay:replay", "Bring records into tables again: landed ones, or from Kafka."),
+    "resume": ("pause:resume", "Resume a paused pipeline, or a table of it."),
+    "restart": ("pause:restart", "End the runs of a pipeline, also hanging ones, and run it."),
+    "replay": ("replay:replay", "Merge records again: landed ones, or read from Kafka."),
     "maintain": ("maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("plan:plan", "Show what the next run of a pipeline would do, without doing it."),
     "verify": ("verify:verify", "Compare the tables of a pipeline with what was landed."),
     "check": ("check:check", "Check files and connections."),
     "infer": ("infer:infer", "Show the columns that a topic's records have."),
-    "offsets": ("offsets:offsets", "Show where everything stands; set or reset it by hand."),
+    "offsets": ("offsets:offsets", "Show the offsets of a pipeline; set or reset them by hand."),
     "dead-letters": ("dead_letters:dead_letters", "Bad records: show them, and try them again."),
-    "import": ("connect_import:import_", "Make a pipeline of a Kafka Connect sink."),
+    "import": ("connect_import:import_", "Make a pipeline file from a Kafka Connect sink."),
     "ui": ("ui:ui", "Open Dagster on the pipelines."),
     "metrics": ("metrics:metrics", "Serve metrics for Prometheus and OpenTelemetry."),
-    "status": ("status:status", "Show how services and pipelines are."),
+    "status": ("status:status", "Show the state of services and pipelines."),
 }
 
 # Exit codes: something needs a fix; try again later; INT or TERM.
@@ -87,7 +87,7 @@ def batchmerge() -> None:
 
 
 def ends_when_asked(handler: Any) -> None:
-    """INT and TERM end this process. A script's background job ignores INT, and Dagster makes TERM the same."""
+    """Lets INT and TERM end this process. A script's background job ignores INT, and Dagster then ignores TERM too."""
     if threading.current_thread() is threading.main_thread():
         for one in (signal.SIGINT, signal.SIGTERM):
             signal.signal(one, handler)
@@ -96,9 +96,9 @@ def ends_when_asked(handler: Any) -> None:
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
     gc.set_threshold(_GARBAGE_THRESHOLD)
-    # At its end Python looks through everything once more: up to a second, for which whoever called us waits.
+    # When Python ends it searches all objects for garbage, for up to a second that the caller waits.
     atexit.register(gc.freeze)
-    # What is logged is shown only by commands that say so; without a handler Python would print warnings anywhere.
+    # Only some commands show log lines (`engine_log`). Without a handler Python would print warnings in all of them.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)
     output.begin(sys.argv[1:])

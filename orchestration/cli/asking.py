@@ -1,4 +1,4 @@
-"""Questions to systems that may not answer, for `batchmerge status` and the metrics."""
+"""Queries to systems that may not answer, for `batchmerge status` and the metrics."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _SEVERAL = 3
 
 
 class Asking:
-    """One look at all systems. A system that has left several questions unanswered is not asked any more: hundreds of
-    tables that are there would wait for their turn, each for seconds."""
+    """The queries of one look at all systems. A system that has left several of them unanswered is not queried again:
+    each of its hundreds of tables would wait for the time limit."""
 
     def __init__(self) -> None:
         self._unanswered: dict[str, int] = defaultdict(int)
 
     def ask(self, connection: str, name: str, question: Callable[[], T]) -> T:
-        """The answer within seconds.
+        """The answer, within the time limit.
 
         Args:
-            connection: whose system is asked.
-            name: of what is asked, for people.
+            connection: name of the system's connection.
+            name: what is queried, for error messages.
 
         Raises:
-            TransientError: there was none in time, or others had none. BatchmergeError: the question's own.
+            TransientError: no answer in time, or the system counts as down. BatchmergeError: raised by `question`.
         """
         if self._unanswered[connection] >= _SEVERAL:
-            raise Unavailable(f"not asked: {connection} has not answered {_SEVERAL} questions just now", where=name)
+            raise Unavailable(f"not queried: {connection} has just left {_SEVERAL} queries unanswered", where=name)
         try:
             return with_timeout(_LIMIT, name, question)
         except TransientError:
@@ -42,5 +42,5 @@ class Asking:
             raise
 
     def gave_up(self, connection: str) -> None:
-        """What was asked about many at once had no answer."""
+        """Counts the system as down: a query about many topics at once had no answer."""
         self._unanswered[connection] = _SEVERAL

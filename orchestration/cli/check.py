@@ -1,6 +1,6 @@
-"""`batchmerge check`: are the files right, and do the systems that they name answer?
+"""`batchmerge check`: are the files valid, and do the systems that they name answer?
 
-Here are the files: read without Spark and without any client. `orchestration.cli.check_systems` asks the systems.
+This module reads the files, without Spark and clients. `orchestration.cli.check_systems` queries the systems.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resources.errors import BatchmergeError, TransientError
 
 @dataclass(frozen=True)
 class _Answer:
-    """What was looked at, and what is wrong with it; or what is probably not meant."""
+    """One thing that was checked, with its error; or with a warning, if it is valid and probably not intended."""
 
     what: str
     problem: BatchmergeError | None = None
@@ -32,12 +32,12 @@ class _Answer:
 
 @click.command()
 @click.argument("pipelines", nargs=-1)
-@click.option("--files-only", is_flag=True, help="Read the files, ask no system.")
+@click.option("--files-only", is_flag=True, help="Read the files only, query no system.")
 def check(pipelines: tuple[str, ...], files_only: bool) -> None:
-    """Check the connections file and the pipeline files, and ask every system that they name.
+    """Check the connections file and the pipeline files, and query every system that they name.
 
     All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
-    column. Columns with rows that a table is certain to refuse are warned of. Exit code 2: something needs a fix;
+    column. Warns of columns with rows that a table is certain to refuse. Exit code 2: something needs a fix;
     3: a system does not answer now.
     """
     found = list[_Answer]()
@@ -101,7 +101,7 @@ def _right(what: str, more: str = "") -> _Answer:
 
 
 def _unlikely(what: str, warning: str) -> _Answer:
-    """What is no mistake, and probably not meant."""
+    """Valid, but probably not intended."""
     output.say(f"WARN  {what}: {warning}")
     return _Answer(what, warning=warning)
 

@@ -14,11 +14,11 @@ from resources.spark import spark_errors
 
 _LIMIT = 30
 Answer = tuple[str, BatchmergeError | None]
-"""What was asked, and what is wrong with it."""
+"""What was queried, and its error; None: it is right."""
 
 
 def ask_pipeline(pipeline: Pipeline) -> Iterator[Answer]:
-    """Asks every system that the pipeline names."""
+    """Queries every system that the pipeline names."""
     destinations = pipeline.destinations()
     yield _answer("topics in Kafka", pipeline.topic_state, pipeline)
     yield from _ask_shared(pipeline)
@@ -28,7 +28,7 @@ def ask_pipeline(pipeline: Pipeline) -> Iterator[Answer]:
 
 
 def ask_members(members: Members) -> Iterator[Answer]:
-    """Kafka is asked about all topics at once; the systems of the tables are asked about every table."""
+    """Queries Kafka once for all topics, and the systems of the tables once for each table."""
     try:
         seen = with_timeout(_LIMIT, "topics in Kafka", members.look)
     except BatchmergeError as problem:
@@ -51,7 +51,7 @@ def ask_members(members: Members) -> Iterator[Answer]:
 
 
 def _ask_shared(pipeline: Pipeline) -> Iterator[Answer]:
-    """What members of a pipeline have in common."""
+    """Queries what all topics of a pipeline share: registries, Spark, the transform."""
     for name, registry in pipeline.registries().items():
         yield _answer(f"Schema Registry {name}", registry.subjects, pipeline)
     yield _answer("Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect(), pipeline)

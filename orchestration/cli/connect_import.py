@@ -38,12 +38,12 @@ def import_(
     offsets: bool,
     write: bool,
 ) -> None:
-    """Make a pipeline file of a Kafka Connect sink's configuration.
+    """Make a pipeline file from a Kafka Connect sink's configuration.
 
-    FILE is JSON (flat, or with `name` and `config`) or properties. Says what became of each option and transform. The
-    connector must have been stopped: its offsets, and what it keeps in its tables, say where the pipeline begins, so
-    that nothing is lost and nothing comes twice, and its tables say which columns there are. For that the connections
-    of Kafka and of the tables must be in your connections file (first run with --no-offsets to see their entries).
+    FILE is JSON (flat, or with `name` and `config`) or properties. Reports what became of each option and transform.
+    Stop the connector first: the pipeline begins at its offsets, or at what it keeps in its tables, so that no record
+    is lost or written twice, and takes columns from its tables. For that the connections of Kafka and of the tables
+    must be in your connections file (first run with --no-offsets to see their entries).
     """
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")

@@ -1,4 +1,4 @@
-"""What Dagster's instance says about the pipelines: whether anything starts by itself, what runs, what failed last."""
+"""The pipelines in Dagster's instance: what starts by itself, what runs, what failed last."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.Dagst
 
 @dataclass(frozen=True)
 class DagsterState:
-    """At one moment.
+    """All pipelines at one moment.
 
     Attributes:
-        daemon: whether a daemon runs, which is who starts schedules and sensors.
+        daemon: whether Dagster's daemon runs; without it no schedule and no sensor starts anything.
         stopped: schedules and sensors that somebody has stopped in Dagster.
-        errors: per pipeline why its newest finished run failed, if it did.
-        runs: per pipeline the runs under way, for people.
-        pauses: per pipeline what a person has paused of it.
+        errors: by pipeline the error of its newest finished run, if that failed.
+        runs: by pipeline a line for each run under way.
+        pauses: by pipeline what a person has paused.
     """
 
     daemon: bool = False
@@ -45,7 +45,7 @@ class DagsterState:
 
 
 def dagster_state(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> DagsterState:
-    """Asks the instance of the data folder. Nothing where Dagster was never used here."""
+    """The state in this instance; an empty one without an instance (Dagster was never used here)."""
     if instance is None:
         return DagsterState()
     states = instance.all_instigator_state()
@@ -59,7 +59,7 @@ def dagster_state(instance: dg.DagsterInstance | None, specs: Mapping[str, Pipel
 
 
 def stale_keys(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
-    """By pipeline and table how many keys were stale at the last merge; of all tables that are known by now."""
+    """The number of stale keys at each table's last merge, by pipeline and table; only where there are any."""
     tables = {table_key(t.table): (name, t.label) for name, spec in specs.items() for t in known_tables(name, spec)}
     storage = instance.event_log_storage if instance and tables else None
     events = storage.get_latest_materialization_events(list(tables)) if storage else {}
@@ -72,7 +72,7 @@ def stale_keys(instance: dg.DagsterInstance | None, specs: Mapping[str, Pipeline
 
 @contextmanager
 def used_instance() -> Iterator[dg.DagsterInstance | None]:
-    """None where Dagster was never used here."""
+    """The instance of the data folder; None: Dagster was never used here."""
     home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
     if not home.exists():
         yield None

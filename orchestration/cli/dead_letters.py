@@ -29,6 +29,7 @@ from resources.errors import BatchmergeError
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
 _VALUES = ("key", "value")
+# Stage and kind of dead letters with a value that does not fit the type of its column.
 _OF_ANOTHER_TYPE = (("value", "type"), ("value", "range"))
 
 
@@ -44,7 +45,7 @@ def dead_letters() -> None:
 def list_(pipeline: str, rows: int | None, values: bool) -> None:
     """Show the dead letters of PIPELINE: how many of which kind, or one by one.
 
-    Also rows that a table could not take. Values are shown only with --values.
+    Shows refused rows of tables too. Values are shown only with --values.
     """
     if values and rows is None:
         raise click.UsageError("--values needs --rows")
@@ -67,11 +68,11 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 @click.argument("pipeline")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run of the pipeline: exit 3.")
 def retry(pipeline: str, no_wait: bool) -> None:
-    """Read the dead letters of PIPELINE again with its file as it is now; the good ones go into its tables. So do the
-    rows that a table refused and does not any more.
+    """Read the dead letters of PIPELINE again by its current file; those that are valid now go into its tables. So do
+    rows that a table refused earlier and accepts now.
 
-    Each takes the place that it would have had, so newer changes of the same key stay. One that still cannot be read
-    stays a dead letter, and stops no other. May be repeated at any time, also after it was killed.
+    Each keeps its place in the order of changes, so newer changes of the same key stay. One that still cannot be read
+    stays a dead letter, and does not stop the others. May be repeated at any time, also after it was killed.
     """
     found, problems = each_in_turn(pipeline, "retry", not no_wait, _retry, _problems)
     done = _combined([retried for retried, _ in found])
@@ -123,7 +124,7 @@ def _say_merged(table: str, batches: Sequence[LandedBatch], merged: Merged) -> N
 
 
 def _combined(done: list[Retried]) -> Retried:
-    """What retries of several topics did."""
+    """The results of several topics as one."""
     return Retried(
         sum(one.tried for one in done),
         sum(one.recovered for one in done),
@@ -147,7 +148,7 @@ def _row(letter: DeadLetter) -> dict[str, object]:
 
 
 def _text(raw: bytes | None) -> str | None:
-    """Text as it is; what is no text as base64, marked as such."""
+    """UTF-8 as text; other bytes as base64, marked as such."""
     if raw is None:
         return None
     try:

@@ -44,12 +44,12 @@ def demo(size: str) -> None:
     """Keep New York's flights current in three systems' tables, from a Kafka topic, through Dagster.
 
     Starts local services, sends the changes, runs the pipeline in batches until it is caught up, and compares each
-    table, as its system gives it, with an answer computed from the CSV files by other means. An interrupted
+    table, read by its own system, with a result that is computed from the CSV files independently. An interrupted
     demo goes on where it was; a finished one starts again with an empty topic and empty tables. Exit code 1: a table
-    is not right.
+    is wrong.
     """
     began = time.monotonic()
-    # Only ever the local services: the demo empties its topic and its tables.
+    # The local services only, since the demo empties its topic and its tables.
     home = data_folder()
     os.environ["BATCHMERGE_HOME"], os.environ["BATCHMERGE_CONNECTIONS"] = str(home), str(home / "connections.yaml")
     _say("1. Services")
@@ -66,7 +66,7 @@ def demo(size: str) -> None:
     _show_batches(pipeline)
     _say("5. Records that could not be read, kept as dead letters")
     _show_quarantined(pipeline, flights.malformed)
-    _say("6. The tables, each as its system gives it, against the CSV files")
+    _say("6. The tables, read by their own systems, compared with the CSV files")
     right = _compare(pipeline, expected_table(flights.month))
     _say(f"7. Three topics, one pipeline file (`{demo_tables.PIPELINE}`), columns and keys as the records have them")
     right &= demo_tables.keep_other_tables()

@@ -21,7 +21,7 @@ PIPELINE = "nyc"
 
 
 def keep_other_tables() -> bool:
-    """Sends the rows, runs the pipeline once, and compares every value; whether all are right."""
+    """Sends the rows, runs the pipeline once, and compares every value; returns whether all are right."""
     spec, connections = pipeline_spec(PIPELINE), load_connections()
     kafka = connections.get(spec.source.connection, KafkaConnection)
     output.say(f"{send(kafka.bootstrap_servers, spec.source.topics):,} records into {', '.join(spec.source.topics)}")

@@ -1,4 +1,4 @@
-"""The demo's topic: made, filled, and emptied again, in the local services."""
+"""The demo's topic in the local services: creates, fills and deletes it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from resources.errors import TopicMissing, Unavailable
 from resources.local.flights.changes import FlightChanges
 from resources.local.flights.produce import produce_flights
 
+# Seconds until a deleted topic is gone.
 _PATIENCE = 60
 _LOG = logging.getLogger("batchmerge.kafka")
 
@@ -52,7 +53,7 @@ class Flights:
         return connection.bootstrap_servers
 
     def provide(self, say: Callable[[str], None]) -> None:
-        """Fills the topic; goes on with it as it is where the tables have not everything of it yet."""
+        """Fills the topic, unless it is complete and the tables still lack a part of it: then the demo goes on."""
         if self._is_unfinished():
             say("the topic is complete and the table is not: going on where the last demo was interrupted")
             return

@@ -1,4 +1,4 @@
-"""The demo's tables, as their systems give them, against an answer that is computed by other means."""
+"""Reads the demo's tables by their own systems, and compares them with a result that is computed independently."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def held(pipeline: Pipeline, destination: Destination) -> pa.Table:
 
 
 def is_same(found: pa.Table, expected: pa.Table) -> bool:
-    """Every value of every row, whatever order rows come in and however a system calls its types."""
+    """Whether all values of all rows are the same, in any order of rows and under any system's names of types."""
     ordered = found.select(list(TABLE_COLUMNS)).cast(expected.schema).sort_by([(name, "ascending") for name in KEY])
     return bool(ordered.combine_chunks().equals(expected.combine_chunks()))

@@ -1,7 +1,7 @@
-"""What a command does to a pipeline's tables beside their scheduled runs: a run of its own, which holds their pools.
+"""Does a command's work on a pipeline's tables as a Dagster run that holds the tables' pools.
 
-So it is seen in Dagster, waits for runs that are at work on the tables, holds up those that come meanwhile, the
-continuous run's turns too, and what it held is free once its process is gone.
+So Dagster shows the command, it waits for runs that work on the tables, and later runs and the continuous run wait for
+it. Its pools are free once its process has ended.
 """
 
 import math
@@ -34,18 +34,18 @@ def each_in_turn(
     work: Callable[[Pipeline], T | None],
     problems: Callable[[T], Collection[BatchmergeError]],
 ) -> tuple[list[T], list[BatchmergeError]]:
-    """Does the work for each pipeline of that name, alone at its tables.
+    """Does the work for the pipeline, or for each of its topics, while no other run works on the tables.
 
     Args:
-        command: names the run's job, after the pipeline.
-        wait: for runs that are at work on the tables.
-        problems: of what was done, each of which makes the run a failed one.
+        command: the run's job is `<pipeline>_<command>`.
+        wait: whether to wait for runs that work on the tables.
+        problems: gives the errors in a result; any of them makes the run a failed one.
 
     Returns:
-        What was done, and all problems.
+        The results, and all errors.
 
     Raises:
-        Unavailable: another run is at work, and is not to be waited for.
+        Unavailable: another run works on the tables, and `wait` is false.
         BatchmergeError: the work fails for the only pipeline.
         KeyboardInterrupt: the process was asked to end (INT, TERM).
     """
@@ -53,7 +53,7 @@ def each_in_turn(
     spec = pipeline_spec(name)
 
     def until_the_end(pipeline: Pipeline) -> T | None:
-        # Without a limit, which every batch has to itself: only so that it ends when the process is asked to.
+        # Without a time limit, since each batch has its own: only so that the work ends with the process.
         return with_timeout(math.inf, pipeline.name, lambda: work(pipeline), pipeline.stop)
 
     def both() -> tuple[list[T], list[BatchmergeError]]:
@@ -97,5 +97,9 @@ def _run(
     if not found:
         why = [failure_text(event) for event in result.all_events if event.is_step_failure]
         remedy = "look at its page in Dagster (`batchmerge ui`)"
-        raise TerminalError(" ".join(why) or "it failed before its work", where=f"run {result.run_id}", remedy=remedy)
+        raise TerminalError(
+            " ".join(why) or "the run failed before the command's work began",
+            where=f"run {result.run_id}",
+            remedy=remedy,
+        )
     return found[0]

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, records: int) -> None:
     """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
 
-    Of Avro, Protobuf and JSON Schema in Confluent's wire format the registry says the columns, of Kafka Connect's JSON
-    the schema in the records; plain JSON is recognized by its values. What is printed was tried on the records
-    that were read: the comments say how many of them fit, and what to look at.
+    Columns come from the registry (Avro, Protobuf and JSON Schema in Confluent's wire format), from the schema in the
+    records (Kafka Connect's JSON), or from the values (plain JSON). What is printed was tried on the records that were
+    read: its comments say how many of them fit, and what to check.
     """
     connections = load_connections()
     topics, registries = [pipeline_or_topic], [registry] if registry else []
@@ -53,7 +53,7 @@ def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | No
 def _show(
     cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int
 ) -> dict[str, str | int | dict[str, object] | None]:
-    """Prints what a topic's records have; the same for programs."""
+    """Prints the proposal for a topic, and returns it for programs."""
     sample = newest_records(cluster, topic, count)
     output.say(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
     output.say(f"  topics: [{topic}]")

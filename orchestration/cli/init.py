@@ -34,7 +34,7 @@ def init(folder: Path) -> None:
 
 
 def make_project(folder: Path) -> list[Path]:
-    """The files that were written.
+    """Writes a project; returns its files.
 
     Raises:
         ConfigurationError: the folder is not empty, or its name cannot be a project's.
@@ -47,7 +47,7 @@ def make_project(folder: Path) -> list[Path]:
             remedy="use lower case letters, digits, - and _, and begin with a letter",
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError("it exists and is not empty", where=str(folder), remedy="name a new folder")
+        raise ConfigurationError("the folder exists and is not empty", where=str(folder), remedy="name a new folder")
     module = name.replace("-", "_")
     package = folder / module
     for pipeline in _DEMO:

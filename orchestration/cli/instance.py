@@ -32,6 +32,6 @@ def dagster_home() -> Path:
 def dagster_instance() -> dg.DagsterInstance:
     leave_in_terminal()
     keep_databases_open()
-    # Two that make the tables of a new instance at once get in each other's way.
+    # Two processes that create a new instance's tables at once would disturb each other.
     with exclusive(dagster_home() / "lock", partial(click.echo, err=True)):
         return dg.DagsterInstance.get()

@@ -1,6 +1,6 @@
 """Running a pipeline's Dagster jobs in this process, against the instance of the data folder.
 
-Before and while it runs, what dead runs hold is freed, with or without a Dagster daemon; live ones are waited for.
+Pools that dead runs still hold are freed, with or without a Dagster daemon; for those of live runs a run waits.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _LAST = "dagster/asset_partition_range_end"
 
 @dataclass(frozen=True)
 class StepResult:
-    """What became of one asset of a run.
+    """The result of one asset of a run.
 
     Attributes:
-        metadata: of its materialization, plain values.
-        problem: why it failed; None where it did not.
-        transient: as far as this step goes, the same run may succeed later.
+        metadata: of its materialization, as plain values.
+        problem: the error; None: it succeeded.
+        transient: whether the step may succeed later.
     """
 
     asset: str
@@ -59,7 +59,7 @@ class RunResult:
 
     @property
     def transient(self) -> bool:
-        """Of a run that failed: whether the same run may succeed later."""
+        """Whether a failed run may succeed later: all its errors are transient."""
         return all(step.transient for step in self.steps if step.problem)
 
     @property
@@ -72,8 +72,8 @@ class RunResult:
 
 
 def definitions_of(pipeline: str, spec: PipelineSpec) -> dg.Definitions:
-    """What Dagster sees of this one pipeline: the files of the others are not read."""
-    # Imported late: a wrong name should not wait for it.
+    """Dagster's definitions of this one pipeline; the files of others are not read."""
+    # Imported here, so that a wrong name is reported at once.
     from orchestration.components import KafkaPipeline
 
     return KafkaPipeline(pipeline, spec).definitions()
@@ -92,14 +92,14 @@ def run_job(
     """One run of the pipeline's job.
 
     Args:
-        config: of the landing step; `mode` goes to every step.
+        config: options of the landing step; `mode` and `topics` go to every step.
         hours: first and last partition of a replay; None: the current hour.
         tags: further tags of the run.
-        wait: for runs that hold a pool of this one.
+        wait: whether to wait for runs that hold a pool of this one.
         assets: only these; None: all of the job's.
 
     Raises:
-        Unavailable: another run holds a pool, and it is not to be waited for.
+        Unavailable: another run holds a pool, and `wait` is false.
         KeyboardInterrupt: the process was asked to end (INT, TERM).
     """
     job = definitions.resolve_job_def(pipeline)
@@ -126,8 +126,8 @@ def execute(
     """One run of the job in this process; see `run_job`.
 
     Args:
-        pools: that its steps claim, besides those that they name.
-        at_once: steps at the most.
+        pools: pools that the steps claim themselves, besides those of their definitions.
+        at_once: at most this many steps at once.
     """
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     end_dead(instance)
@@ -140,14 +140,14 @@ def execute(
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,
-                # A person waits for a command: a daemon's limit is for the runs that it has started.
+                # The daemon's time limit is for its own runs: here a person waits, and can interrupt.
                 tags={**tags, **process_tags(run_id), MAX_RUNTIME_TAG: "0"},
                 raise_on_error=False,
                 run_id=run_id,
                 run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
             )
     finally:
-        # A step that was interrupted still has its own.
+        # An interrupted step still holds its pool.
         instance.event_log_storage.free_concurrency_slots_for_run(run_id)
     if result.dagster_run.status == dg.DagsterRunStatus.CANCELED:
         raise KeyboardInterrupt
@@ -157,13 +157,13 @@ def execute(
 
 
 def end_dead(instance: dg.DagsterInstance) -> None:
-    """Ends the runs whose process is over, and says so."""
+    """Ends the runs whose process has ended, and logs a line for each."""
     for line in end_dead_runs(instance):
         _LOG.info(line)
 
 
 def _ops(job: dg.JobDefinition, config: Mapping[str, object]) -> dict[str, object]:
-    """The launch's options for each step: only the landing knows more than the mode and the topics."""
+    """The options of each step: the landing gets all of them, tables only `mode` and `topics`."""
     mode = {name: value for name, value in config.items() if name in ("mode", "topics")}
     return {
         op_name(job.name, key): {"config": dict(config) if key == landing_key(job.name) else mode}
@@ -181,7 +181,7 @@ def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[Ste
 
 
 def plain(value: dg.MetadataValue[Any]) -> Any:
-    """A metadata value as a plain one; of a table (the topics of `for_each`) its rows."""
+    """A metadata value as a plain one; a table (the topics of `for_each`) becomes its rows."""
     return [dict(row.data) for row in value.records] if isinstance(value, dg.TableMetadataValue) else value.value
 
 

@@ -23,10 +23,9 @@ from orchestration.step_failures import failure_text, is_transient
 @click.argument("pipeline")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 def maintain(pipeline: str, no_wait: bool) -> None:
-    """Compact, expire and clean up the tables of PIPELINE, beside its runs. What it does is in its file
-    (`maintenance`).
+    """Compact, expire and clean up the tables of PIPELINE, beside its runs, as `maintenance` in its file says.
 
-    Exit code 2: something needs a fix; 3: try again later. Tasks that failed keep no other from being done.
+    Exit code 2: something needs a fix; 3: try again later. A task that fails does not stop the others.
     """
     spec = pipeline_spec(pipeline)
     name, topics = launched(pipeline, spec)
@@ -61,6 +60,6 @@ def _show(result: dg.ExecuteInProcessResult) -> None:
 
 
 def _counts(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, object]]:
-    """By asset what was counted, and how long it took."""
+    """Counts and seconds of each task, by asset."""
     seen = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
     return {"/".join(one.asset_key.path): {name: v.value for name, v in one.metadata.items()} for one in seen}

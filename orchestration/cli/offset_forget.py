@@ -18,9 +18,9 @@ from resources.errors import BatchmergeError
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
 def forget(pipeline: str, table: str, yes: bool) -> None:
-    """Forget what TABLE has committed, after it was dropped: the next run makes it and fills it from what is landed.
+    """Forget what TABLE has committed, after it was dropped: the next run creates and fills it from landed batches.
 
-    For tables whose state is kept beside them; a table with rows is refused.
+    For tables whose committed state is kept outside of them. Refuses a table that has rows.
     """
     opened = open_pipeline(pipeline, load_connections())
     destination = opened.destination(table)
@@ -40,6 +40,6 @@ def _says(pipeline: Pipeline, name: str) -> str:
     try:
         batches = next_batches(name, None, landed.batches, landed.complete)
     except BatchmergeError as problem:
-        return f"What is landed cannot fill it: {problem}"
+        return f"The landed batches cannot fill it: {problem}"
     rows = sum(batch.counts.landed for batch in batches)
     return f"{name}: forgets its committed state; the next run fills it with {rows:,} changes of {len(batches)} batches"

@@ -26,8 +26,8 @@ _LASTING = (checks.STALE, checks.SCHEMA, checks.CAUGHT_UP)
 def landing_results_of_topics(
     instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, found: Mapping[str, Results]
 ) -> list[dg.AssetCheckResult]:
-    """Combines the results of the landed topics. A topic that failed `fields_declared` is checked again until it passes;
-    checking all topics each time would read hundreds of tables.
+    """Combines the results of the landed topics. A topic that failed `fields_declared` is checked again until it
+    passes; checking all topics each time would read hundreds of tables.
 
     Args:
         found: by topic.

@@ -103,7 +103,7 @@ def test_tables_called_by_one_template(folder: Path, write: Write) -> None:
     """Their tables differ, and Dagster has one asset for the entries of both."""
     for name in ("one", "two"):
         write(name, "shop.{topic[1]}", source={"topics": [f"{name}.{name}"], **EACH})
-    says = "pipeline one calls its tables so too"
+    says = "pipeline one names its tables so too"
     assert says in refusal(folder)
     assert says in check()
 
@@ -130,6 +130,6 @@ def test_name_that_records_bring_is_another_pipelines_table(folder: Path, write:
 def test_name_like_a_members(folder: Path, write: Write) -> None:
     write("many", "many.{topic}", source={"topics": ["x"], **EACH})
     write("many__public", "n.t")
-    says = "pipeline many__public: the topics of pipeline many have names like"
+    says = "pipeline many__public: its name begins with many__"
     assert says in refusal(folder)
     assert says in check()

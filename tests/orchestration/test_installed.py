@@ -57,7 +57,7 @@ def test_a_project_of_ours(installed: Environment, project: Path, monkeypatch: p
         monkeypatch.setenv(name, "x")
     assert "kafka" in load_connections(project / "connections.production.yaml").names()
     again = installed.call("batchmerge", "init", ".", folder=project, code=2)
-    assert "it exists and is not empty" in again
+    assert "the folder exists and is not empty" in again
 
 
 def test_a_project_that_has_modules_of_the_same_names(installed: Environment, tmp_path: Path) -> None:

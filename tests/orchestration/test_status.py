@@ -123,7 +123,7 @@ def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_t
         assert _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), {}, asking).problem is None
     assert (away.times, there.times) == (3, 5)
     assert "no answer within the time limit" in problems[0]
-    assert "not asked: clickhouse has not answered 3 questions just now" in problems[-1]
+    assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
 
 
 def test_tables_are_asked_side_by_side() -> None:
