@@ -16,7 +16,7 @@ from resources.errors import BatchmergeError
 @click.command()
 @click.argument("pipeline")
 @click.argument("table")
-@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+@click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def forget(pipeline: str, table: str, yes: bool) -> None:
     """Forget what TABLE has committed, after it was dropped: the next run creates and fills it from landed batches.
 

@@ -1,4 +1,4 @@
-"""`batchmerge offsets set | reset`: a person decides where a pipeline goes on."""
+"""`batchmerge offsets set | reset`: a person moves the offsets at which a pipeline goes on."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from orchestration.files import open_pipeline, pipeline_spec, split_name
 from orchestration.sensors.busy import busy_reason
 from resources.errors import Unavailable
 
-# What to move, from what is known and the state that the rest stays at: new offsets, and partitions to forget.
+# Chooses new offsets, and partitions to forget, from the pipeline, its state, and the committed state to start from.
 Choice = Callable[[Pipeline, ResetState, CommittedState], tuple[Offsets, Collection[TopicPartition]]]
 
 
 @click.command("set")
 @click.argument("pipeline")
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC-PARTITION=OFFSET...")
-@click.option("--table", help="Go on from this table's offsets, where tables stand at different ones.")
+@click.option("--table", help="Start from this table's offsets, if the tables have different ones.")
 @click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
-@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+@click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
     """Go on at these offsets, for example `orders-0=1500`; every other topic-partition stays where it is.
 
-    What is skipped was never read; what is read again comes twice into tables of mode append.
+    Records that are skipped are never read. Records that are read again are doubled in tables of mode append.
     """
     targets = dict(map(place, offsets))
     _reset(pipeline, lambda *_: (targets, ()), table, accept_changes, yes)
@@ -47,14 +47,14 @@ def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept
 @click.argument("pipeline")
 @click.option("--to", required=True, help="earliest, latest, committed (stay), or a time (UTC): 2026-01-31T12:00.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic; may be given several times.")
-@click.option("--table", help="Go on from this table's offsets, where tables stand at different ones.")
+@click.option("--table", help="Start from this table's offsets, if the tables have different ones.")
 @click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
-@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+@click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def reset(pipeline: str, to: str, topics: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
     """Go on at the earliest, latest or timed offsets of PIPELINE's topics, after one was recreated or lost records.
 
-    Topics that are no longer in `source` are forgotten. `--to committed` leaves the offsets and only joins what was
-    torn apart: after the intermediate table was rolled back or recreated, or with --accept-changes.
+    Topics that are no longer in `source` are forgotten. `--to committed` keeps the offsets and only makes tables and
+    intermediate table agree again, after the latter was rolled back or recreated, or with --accept-changes.
     """
     choice = _to(to, topics)
     _reset(pipeline, choice, table, accept_changes, yes)
@@ -122,10 +122,10 @@ def _plain(base: CommittedState, batch: Batch, *, done: bool) -> dict[str, objec
 
 
 def require_idle(name: str, file_of: str | None = None) -> None:
-    """Refuses to go on while a run of the pipeline, or of the one that this topic is of, is queued or running.
+    """Raises Unavailable while a run of the pipeline (of a topic: of its pipeline) is queued or running.
 
     Args:
-        file_of: the pipeline whose file has the tables, where this one has no file any more.
+        file_of: another pipeline, whose file has the tables, if this one's file is gone.
     """
     pipeline = split_name(name)[0]
     spec = pipeline_spec(split_name(file_of)[0] if file_of else pipeline)
@@ -153,7 +153,7 @@ def _show(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Ba
         if one.skipped or one.repeated:
             output.say(f"{one.table}: skips {one.skipped:,} offsets, gets {one.repeated:,} again")
     if batch.meaning_hash != base.meaning_hash:
-        output.say("Rows of before keep the meaning that `changes` had.")
+        output.say("Existing rows stay as the earlier `changes` made them.")
     if "" in (batch.continues or {}):
         begin = ", ".join(n for n, state in known.tables.items() if state is None)
         output.say(f"{begin}: begins with this batch, without anything that was landed before")

@@ -18,12 +18,12 @@ from orchestration.files import open_members, open_pipeline, raise_most_terminal
 @click.command("take-over")
 @click.argument("pipeline")
 @click.option("--from", "other", required=True, help="The pipeline that has written the tables so far.")
-@click.option("--yes", is_flag=True, help="Do it. Without it the command only shows what it would do.")
+@click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def take_over(pipeline: str, other: str, yes: bool) -> None:
-    """Go on with the tables of another pipeline, for example under a new name; rows and offsets stay.
+    """Take over the tables of another pipeline, for example after a rename; rows and offsets stay.
 
-    The other pipeline's file has to be gone, or its tables taken out of it: it cannot write them any more. With
-    `for_each` the tables of all topics are taken over, each from the same topic of the other pipeline.
+    First remove the other pipeline's file, or these tables from it: it cannot write them any more. With `for_each` the
+    tables of all topics are taken over, each from the same topic of the other pipeline.
     """
     members = open_members(pipeline, load_connections())
     if members is None or members.topics:
@@ -43,7 +43,7 @@ def _of_one(name: str, other: str, yes: bool) -> None:
 
 
 def _of_each(members: Members, other: str, yes: bool) -> None:
-    """Nothing is changed where one of the topics cannot be gone on with."""
+    """Takes over the tables of all topics; of none if one of them cannot be taken over."""
     plans = plan_each(members, other)
     raise_most_terminal([one.problem for one in plans if one.problem])
     _show([one.done for one in plans if one.done], members.name)
@@ -57,7 +57,7 @@ def _of_each(members: Members, other: str, yes: bool) -> None:
 
 
 def _require_idle(name: str, other: str) -> None:
-    """What a run of the other pipeline commits between the plan and the end would come twice."""
+    """Neither pipeline may run: what the other one commits after the plan would be written twice."""
     require_idle(name)
     require_idle(other, file_of=name)
 
@@ -69,7 +69,7 @@ def _show(plans: Sequence[TakeOver], pipeline: str) -> None:
             at = f"batch {planned.base.batch_number} of pipeline {planned.other} ended"
             output.say(f"{names}: pipeline {pipeline} goes on where {at}")
         else:
-            output.say(f"{names}: pipeline {planned.other} writes them no more, pipeline {pipeline} does")
+            output.say(f"{names}: pipeline {planned.other} no longer writes them, pipeline {pipeline} does")
 
 
 def _end(done: list[str] | None, other: str) -> None:

@@ -1,4 +1,4 @@
-"""`batchmerge offsets`: where Kafka, the intermediate table and every table stand, and moving it by hand."""
+"""`batchmerge offsets`: the offsets in Kafka, in the intermediate table and in every table; and moving them by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resources.errors import BatchmergeError
 
 @click.group()
 def offsets() -> None:
-    """Offsets of a pipeline."""
+    """Show the offsets of a pipeline; set or reset them by hand."""
 
 
 offsets.add_command(set_offsets)
@@ -35,7 +35,7 @@ def show(pipeline: str) -> None:
     spec = pipeline_spec(pipeline)
 
     def work(one: Pipeline) -> dict[str, Offsets]:
-        # Of many topics, a column for the tables of an entry.
+        # With `for_each` the tables of one entry share a column.
         named = dict(
             zip((d.name for d in one.destinations()), (f"{t.kind} {t.table}" for t in spec.tables), strict=False)
         )

@@ -1,8 +1,8 @@
 """What a command prints: text for people, or with `--json` one JSON value that says the same.
 
-Every command has `--json`. It says what it does with `say` and `show`, which are silent then, and hands its
-findings to `result`, which is silent otherwise. An error is JSON too, `{"error": {…}}`, unless there are findings
-already: then it is on standard error alone.
+Every command has `--json`. `say` and `show` print for people, and nothing with `--json`; `result` prints the JSON
+value, and nothing without it. An error is JSON too, `{"error": {…}}`, unless the result is printed already: then the
+error is on standard error alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from resources.errors import BatchmergeError
 
 _AS_JSON = ContextVar("as_json", default=False)
-_HAS_RESULT = ContextVar("has_told", default=False)
+_HAS_RESULT = ContextVar("has_result", default=False)
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """Before they are parsed, which may fail."""
+    """Looks for `--json` before click parses the arguments, which may fail."""
     _AS_JSON.set("--json" in arguments)
     _HAS_RESULT.set(False)
 
@@ -51,7 +51,7 @@ def _choose(ctx: click.Context, option: click.Parameter, chosen: bool) -> None:
 
 
 def wanted() -> bool:
-    """Whether a program reads: JSON."""
+    """Whether `--json` was given."""
     return _AS_JSON.get()
 
 
@@ -68,10 +68,10 @@ def show(table: Table) -> None:
 
 
 def result(found: object, *, is_one_of_many: bool = False) -> None:
-    """What the command has found or done, for programs: once, at its end.
+    """Prints what the command has found or done as JSON: once, at its end.
 
     Args:
-        is_one_of_many: it is one of many values; each is a line.
+        is_one_of_many: more values follow, so each is one line.
     """
     if _AS_JSON.get():
         _HAS_RESULT.set(True)
@@ -79,14 +79,14 @@ def result(found: object, *, is_one_of_many: bool = False) -> None:
 
 
 def error(problem: BatchmergeError) -> None:
-    """Why a command ends with an exit code other than 0: people read it on standard error."""
+    """Prints the error that ends the command: on standard error, and as JSON."""
     facts = {name: str(value) for name, value in problem.facts.items()}
     _fail(type(problem).__name__, problem.what, problem.where, problem.remedy, facts)
     click.echo(f"batchmerge: {problem}", err=True)
 
 
 def usage_error(problem: click.ClickException) -> None:
-    """Arguments that the command does not take."""
+    """Prints that the command does not accept its arguments."""
     command = problem.ctx.command_path if isinstance(problem, click.UsageError) and problem.ctx else "batchmerge"
     _fail(type(problem).__name__, problem.format_message(), command, f"see `{command} --help`", {})
     problem.show()
@@ -103,7 +103,7 @@ def _fail(kind: str, what: str, where: str, remedy: str, facts: Mapping[str, str
 
 
 def console() -> Console:
-    """Where results go; as wide as the terminal, or wide enough for a file."""
+    """Standard output, as wide as the terminal, or wide enough for a file."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 140, highlight=False)

@@ -1,4 +1,4 @@
-"""`batchmerge pause | resume | restart`: a person's hands on what runs by itself."""
+"""`batchmerge pause | resume | restart`: stop and start by hand what runs by itself."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from orchestration.stopping import stop_runs
 def pause(pipeline: str, table: str | None) -> None:
     """From now on nothing of PIPELINE starts: no schedule, no trigger, no maintenance, no run by hand.
 
-    With TABLE only that table stays as it is; landing and the other tables go on, and it catches up when it is resumed.
-    What is under way ends with its current batch. Replays are still yours to start.
+    With TABLE only that table is paused: landing and the other tables go on, and it catches up when it is resumed.
+    Runs under way end with their current batch. You can still start replays.
     """
     spec, wanted = _named(pipeline, table)
     with dagster_instance() as instance:
@@ -44,7 +44,7 @@ def pause(pipeline: str, table: str | None) -> None:
 @click.argument("pipeline")
 @click.argument("table", required=False)
 def resume(pipeline: str, table: str | None) -> None:
-    """Let PIPELINE, with all of its tables, or only TABLE go on from where it stands, at its next tick."""
+    """Resume PIPELINE with all its tables, or only TABLE, at the next tick of its schedule or sensor."""
     spec, wanted = _named(pipeline, table)
     with dagster_instance() as instance:
         ended = pauses.resume(instance, pipeline, spec, wanted, _who())
@@ -58,11 +58,11 @@ def resume(pipeline: str, table: str | None) -> None:
 @click.command()
 @click.argument("pipeline")
 @click.argument("table", required=False)
-@click.option("--although-paused", is_flag=True, help="Also where somebody has paused it.")
+@click.option("--although-paused", is_flag=True, help="Run also if somebody has paused it.")
 def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
-    """End what is under way of PIPELINE, also what hangs, free what it holds, and run it in this process.
+    """End all runs of PIPELINE, also hanging ones, free their pools, and run it in this process.
 
-    With TABLE only that table is merged then. Nothing is lost: the new run goes on from what is committed.
+    With TABLE the new run merges that table only. Nothing is lost: it goes on from what is committed.
     """
     spec, wanted = _named(pipeline, table)
     with engine_log(), dagster_instance() as instance:

@@ -1,4 +1,4 @@
-"""How the pipelines are: for `batchmerge status`."""
+"""The state of the pipelines, for `batchmerge status`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from orchestration.sensors.busy import paused_reason
 from resources.connections import Connections
 from resources.errors import BatchmergeError
 
-# So many tables of a pipeline are asked at once.
+# Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
-# By whom each entry of `tables` is paused.
+# The pause of each entry of `tables`; None: it is not paused.
 Held = Sequence[Pause | None]
 
 
@@ -48,16 +48,16 @@ class TableStatus(BaseModel):
     """One table, or the landing.
 
     Attributes:
-        lag: records that Kafka has and the table has not; None where that is unknown now.
-        seconds_behind: how long ago it had everything that there was; 0 where nothing waits.
-        vtts: valid-through timestamp: no record of before is missing, of any partition.
-        caught_up_through: the same, where a partition that was read to its end counts as of then.
+        topic: with `for_each` the topic whose table or landing this is.
+        lag: records that Kafka has and the table has not; None: unknown now.
+        seconds_behind: seconds since the table had all records; 0: nothing waits.
+        vtts: valid-through timestamp: the table has all earlier records of every partition.
+        caught_up_through: as `vtts`, but a partition that was read to its end counts up to that moment.
         dead_letters: of the landing: records that cannot be read.
-        stale_keys: of a table: keys of which it had an older row than was sent when it was last merged.
         refused: of a table: landed rows that it cannot store.
-        paused: by whom and since when, where a person has paused it.
-        problem: why the table cannot be asked now.
-        topic: whose table or landing it is, with `for_each`.
+        stale_keys: of a table: keys of which it had an older row than was sent, at its last merge.
+        paused: by whom and since when; None: it is not paused.
+        problem: why the table cannot be queried now.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -76,7 +76,7 @@ class TableStatus(BaseModel):
 
     @property
     def is_landing(self) -> bool:
-        """Or a topic of which nothing can be landed."""
+        """Whether this is a landing, or a topic that cannot be landed."""
         return self.name.startswith(("landing ", "topic "))
 
 
@@ -85,9 +85,9 @@ class PipelineStatus(BaseModel):
 
     Attributes:
         paused: nothing of it starts by itself.
-        starts: what starts it, or why nothing does, for people.
-        runs: those under way, for people.
-        last_error: of its last run, if that failed.
+        starts: what starts it, or why nothing does.
+        runs: a line for each run under way.
+        last_error: the error of its last run, if that failed.
         problem: why its file cannot be used.
     """
 
@@ -110,13 +110,13 @@ class Status(BaseModel):
 
 
 def pipeline_status(only: Sequence[str] = ()) -> Status:
-    """All pipelines. What does not answer is reported as such, within seconds; without connections there is nothing.
+    """The state of all pipelines; of none without a connections file. Reports systems that do not answer in seconds.
 
     Args:
         only: these pipelines, or topics of them.
 
     Raises:
-        ConfigurationError: one of them is none, or its file is wrong.
+        ConfigurationError: a name is no pipeline, or its file is wrong.
     """
     if not only and not connections_path().exists():
         return Status()
@@ -129,7 +129,7 @@ def pipeline_status(only: Sequence[str] = ()) -> Status:
         state = dagster_state(instance, specs)
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
-        stale = stale_keys(instance, specs)  # last: topics and tables that nobody knew before are known now
+        stale = stale_keys(instance, specs)  # last: the look above has found new topics and tables
     return Status(daemon=state.daemon, pipelines=[_with_stale(one, stale) for one in found])
 
 
@@ -165,12 +165,12 @@ def _of_pipeline(
     def opened() -> Pipeline:
         return open_pipeline(name, connections)
 
-    # Columns and tables that records have brought are looked up.
+    # Opening looks up the columns and tables that records have brought.
     return _tables(asking.ask(spec.intermediate.connection, name, opened), held, asking)
 
 
 def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatus]:
-    """The landing and the tables of every topic; Kafka is asked about all topics at once."""
+    """The landing and the tables of every topic, with one query to Kafka for all topics."""
     kafka = members.spec.source.connection
     try:
         seen = asking.ask(kafka, "Kafka", members.look)
@@ -185,12 +185,12 @@ def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatu
 
 
 def _tables(pipeline: Pipeline, held: Held, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
-    """The landing, then the tables, all asked side by side."""
+    """The landing, then the tables, queried side by side."""
     ends = topics.stable if topics else _ends(pipeline, asking)
     questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
     tables = _answers(questions, ends, asking)
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
-    # The tables of a topic, or of each name, are in the order of the entries.
+    # Tables are in the order of the entries, once for each topic or name.
     paused = [None, *islice(cycle(str(pause) if pause else None for pause in held), len(tables) - 1)]
     return [t.model_copy(update={"topic": topic, "paused": by}) for t, by in zip(tables, paused, strict=True)]
 
@@ -209,7 +209,7 @@ def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
 
 @dataclass(frozen=True)
 class _Question:
-    """What a table is asked, and the field of `TableStatus` that is counted."""
+    """The queries about a table: its committed state, and a count for the field `counted` of `TableStatus`."""
 
     name: str
     connection: str

@@ -1,4 +1,4 @@
-"""What is seen while a command works: the engine's own lines, and on a terminal a bar of the records that wait."""
+"""Output while a command works: the engine's log lines, and on a terminal a progress bar of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 @contextmanager
 def engine_log() -> Iterator[None]:
-    """Shows the engine's lines on standard error; in a file or a pipe nothing else."""
+    """Shows the engine's log lines on standard error; on a terminal with a progress bar."""
     console = Console(stderr=True, highlight=False)
     with shown_on(console, bar=sys.stderr.isatty()):
         yield
@@ -21,7 +21,7 @@ def engine_log() -> Iterator[None]:
 
 @contextmanager
 def shown_on(console: Console, bar: bool) -> Iterator[Progress]:
-    """The same on any console."""
+    """As `engine_log`, on any console."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     logger = logging.getLogger("batchmerge")
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not bar) as progress:
@@ -40,7 +40,7 @@ class _Shown(logging.Handler):
     def __init__(self, progress: Progress) -> None:
         super().__init__()
         self._progress = progress
-        # Of unknown length until a batch has been landed: it moves, so that one sees that something goes on.
+        # Its length is unknown until a batch has been landed; until then it moves, to show that work goes on.
         self._landing = progress.add_task("records", total=None)
         self.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
 

@@ -34,7 +34,7 @@ _HOUR = "%Y-%m-%dT%H"
 _TIMES = [_HOUR, "%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 _WAYS = ("--from", "--batches", "--kafka-from", "--kafka-offsets")
 
-# What to read from Kafka, from what a pipeline is.
+# The records to read from Kafka again for a pipeline; None: no records of this one.
 Reread = Callable[[Pipeline], Wanted | None]
 
 
@@ -48,7 +48,9 @@ Reread = Callable[[Pipeline], Wanted | None]
 @click.option(
     "--kafka-offsets", multiple=True, metavar="T-P=FIRST[:LAST]", help="Read from Kafka: from this offset on."
 )
-@click.option("--what-is-left", is_flag=True, help="Take what Kafka still has of --kafka-from.")
+@click.option(
+    "--what-is-left", is_flag=True, help="Read what Kafka still has, if it no longer has all of --kafka-from."
+)
 @click.option("--table", "tables", multiple=True, help="Only into this table; with --batches.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 def replay(
@@ -63,14 +65,14 @@ def replay(
     tables: Sequence[str],
     no_wait: bool,
 ) -> None:
-    """Bring records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka.
+    """Merge records into the tables of PIPELINE again: landed ones (--from, --batches), or read from Kafka.
 
-    Landed ones leave every table as if it had never been replayed. From Kafka come records that are not landed any
-    more, that were before the pipeline's start, or that a corrected pipeline file now reads differently. They land as a
-    batch of their own, at the places that they always had, and go into all tables: newer rows stay, and a table of
-    mode append gets the rows that it lacks. Committed offsets never move.
+    A replay of landed records leaves every table as if it had never been replayed. Read from Kafka what is no longer
+    landed, what is older than the pipeline's start, or what a corrected pipeline file now reads differently. These
+    records land as a batch of their own, keep their places in the order of changes, and go into all tables: newer rows
+    stay, and a table of mode append gets the rows that it lacks. Committed offsets never move.
 
-    --from is the same as a backfill in Dagster, as one run.
+    --from does the same as a backfill in Dagster, as one run.
     """
     given = [way for way, value in zip(_WAYS, (first, batches, kafka_from, kafka_offsets), strict=True) if value]
     if len(given) != 1:
@@ -106,7 +108,7 @@ def _reread(
         if high_text:
             last[tp] = place(f"{where}={high_text}")[1]
     topics = {tp.topic for tp in start}
-    # Of a pipeline's topics that are pipelines of their own, those that are named.
+    # With `for_each` only the topics that are named.
     return lambda one: from_offsets(start, last) if one.part_of is None or topics & {*one.spec.source.topics} else None
 
 
@@ -132,7 +134,7 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
                 replayed = replay_batches(pipeline, destination, low, high)
                 done.tables[destination.name] = replayed.merged if replayed else None
             except BatchmergeError as problem:
-                # A table that cannot be replayed does not keep the others from it.
+                # A table that fails does not stop the others.
                 done.failed[destination.name] = problem
         return done
 
@@ -162,11 +164,12 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
 
 @dataclass
 class _Replayed:
-    """What a replay did to the tables of one pipeline, by their names.
+    """The result of a replay for one pipeline.
 
     Attributes:
-        tables: None where there was nothing to replay.
-        batch: what was read from Kafka again.
+        tables: by table what was merged; None: there was nothing to replay.
+        failed: by table its error.
+        batch: the batch of records that were read from Kafka again.
     """
 
     tables: dict[str, Merged | None] = field(default_factory=dict)
@@ -191,12 +194,12 @@ def _show(done: Sequence[_Replayed], problems: Sequence[BatchmergeError]) -> Non
 
 
 def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
-    """The tables that are named, or all of them. Raises ConfigurationError where there is none of a name."""
+    """The named tables, or all. Raises ConfigurationError: there is no table of a name."""
     return [pipeline.destination(table) for table in tables] if tables else pipeline.destinations()
 
 
 def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
-    """Those of a topic among the tables that are named for all topics."""
+    """A topic's tables among those that the command names; all if it names none."""
     return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
 
 
@@ -208,7 +211,7 @@ def _counts(merged: Merged | None) -> list[str]:
 
 
 def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
-    """Of a replay of these hours, both included. The run reports a system that does not answer."""
+    """Prints what a replay of these hours, both included, will do. The run itself reports errors."""
     end = last + timedelta(hours=1)
 
     def say(pipeline: Pipeline) -> None:

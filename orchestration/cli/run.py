@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from jobs.spec.tables import Table
     from orchestration.cli.job_runs import RunResult
 
-# For one look at Kafka.
+# Seconds for one look at Kafka.
 _PATIENCE = 15
 
 
 @click.command()
 @click.argument("pipeline")
 @click.option("--until-caught-up", is_flag=True, help="Land all that Kafka has now, batch after batch.")
-@click.option("--max-batches", type=click.IntRange(min=0), help="Land at most so many batches (0: until caught up).")
+@click.option("--max-batches", type=click.IntRange(min=0), help="Land at most this many batches (0: until caught up).")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
-@click.option("--although-paused", is_flag=True, help="Also where somebody has paused the pipeline, or a table of it.")
+@click.option("--although-paused", is_flag=True, help="Run also if somebody has paused the pipeline, or a table of it.")
 def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool, although_paused: bool) -> None:
     """Advance PIPELINE: land what is new in Kafka, merge it into every table. PIPELINE/TOPIC (`for_each`) advances
     that topic alone.
 
     The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something needs a fix; 3: try again
-    later. What other tables have got stays.
+    later. Tables that were merged stay merged.
     """
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")
@@ -50,7 +50,7 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
 
 
 def launched(name: str, spec: PipelineSpec) -> tuple[str, dict[str, object]]:
-    """The pipeline whose job is run, and the topics of it that the launch is about, as options of its steps."""
+    """The pipeline whose job to run, and the steps' options that limit the run to one topic, if `name` has one."""
     pipeline, topic = split_name(name)
     if topic is None:
         return pipeline, {}
@@ -67,15 +67,15 @@ def advance(
     wait: bool = True,
     although_paused: bool = False,
 ) -> None:
-    """One run in this process, shown, which ends the process with its exit code.
+    """Runs the pipeline in this process and shows the run. If the run failed, the process ends with its exit code.
 
     Args:
-        only: just this table, and no landing.
+        only: merge this table only, and land nothing.
 
     Raises:
-        Paused: somebody has paused the pipeline, and it is not to run all the same.
+        Paused: somebody has paused the pipeline, and `although_paused` is false.
     """
-    # Imported late: a wrong name should not wait for Dagster.
+    # Imported here, so that a wrong name is reported at once.
     from orchestration.cli.instance import dagster_instance
     from orchestration.cli.job_runs import definitions_of, run_job
     from orchestration.names import ALTHOUGH_PAUSED_TAG, landing_key, table_key
@@ -98,7 +98,7 @@ def advance(
 
 
 def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
-    """How many batches will be landed, before how many merges. The run reports a Kafka that does not answer."""
+    """Prints how many batches will be landed, before how many merges. The run itself reports errors."""
     from orchestration.sensors.lag import look
 
     try:
@@ -118,7 +118,7 @@ def _say_what_is_ahead(name: str, max_batches: int | None) -> None:
 
 
 def finish(result: RunResult, pipeline: str) -> None:
-    """Shows the run and ends the process with its exit code."""
+    """Shows the run. If it failed, the process ends with its exit code."""
     from orchestration.cli.report import show_run
 
     show_run(result, pipeline)

@@ -21,7 +21,7 @@ from orchestration.cli.steps import steps_side_by_side
 
 @contextmanager
 def executing_side_by_side(at_once: int) -> Iterator[None]:
-    """While it is entered, for the runs of this process: with so many steps at once."""
+    """Within it the runs of this process execute at most `at_once` steps side by side."""
     iterator, execute = in_process.inprocess_execution_iterator, InProcessExecutor.execute
 
     def cancelled_execute(

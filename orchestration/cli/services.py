@@ -13,10 +13,10 @@ from resources.local.service import Lake
 
 
 @click.command()
-@click.option("--only", metavar="NAMES", help="Services by name, with commas: kafka,spark. What they need comes along.")
 @click.option(
-    "--lake", type=click.Choice(get_args(Lake)), help="Where the lake's files are; kept from the first start."
+    "--only", metavar="NAMES", help="Services by name, with commas: kafka,spark. Services that they need start too."
 )
+@click.option("--lake", type=click.Choice(get_args(Lake)), help="Where the lake's files are; fixed at the first start.")
 def up(only: str | None, lake: Lake | None) -> None:
     """Start the local services that are not running yet, and wait until they answer.
 

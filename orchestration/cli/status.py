@@ -1,4 +1,4 @@
-"""`batchmerge status`: how the services and the pipelines are, in plain words."""
+"""`batchmerge status`: the state of services and pipelines, in plain words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The steps of a run in this process, side by side: where one hangs, the others go on, and so do their events.
+"""The steps of a run in this process, side by side: if one hangs, the others and their events go on.
 
 Dagster's own executor in one process takes one step after the other, and a daemon's run has a process for each. Here
-each step has a thread. INT and TERM reach the main thread only: it has the work of all steps end, waits a moment until
-their events say so, and passes the interrupt on.
+each step has a thread. INT and TERM reach the main thread only: it ends the work of all steps, waits a moment for their
+last events, and raises the interrupt.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def steps_side_by_side(
     """Executes the plan, as `dagster._core.execution.plan.execute_plan.inner_plan_execution_iterator` does.
 
     Args:
-        at_once: steps at the most.
+        at_once: at most this many steps at once.
 
     Raises:
         DagsterExecutionInterruptedError: the process was asked to end.
-        Unavailable: a step was not to wait for its pool; those that had begun are done.
+        Unavailable: another run holds a step's pool, and the step must not wait. Steps that had begun are done.
     """
     instance, keys = job_context.instance, execution_plan.step_keys_to_execute
     logs = instance.compute_log_manager
@@ -61,7 +61,7 @@ def steps_side_by_side(
 
 
 class _Step(Thread):
-    """Executes one step, and puts its events into a queue; None when it is over."""
+    """Executes one step, and puts its events into a queue; None at its end."""
 
     def __init__(self, context: StepExecutionContext, queue: SimpleQueue[_Event], end: Event) -> None:
         super().__init__(daemon=True, name=context.step.key)
@@ -83,14 +83,14 @@ _Event = tuple[_Step, DagsterEvent | None]
 
 
 class _Steps:
-    """Those of a plan that are under way."""
+    """The steps of a plan that are under way."""
 
     def __init__(self, job: PlanExecutionContext, active: ActiveExecution) -> None:
         self._job, self._active = job, active
         self._queue, self._running, self._end = SimpleQueue[_Event](), dict[str, _Step](), Event()
 
     def events(self) -> Iterator[DagsterEvent]:
-        """All of them, while the steps work."""
+        """The events of all steps, as they come."""
         try:
             yield from self._until_complete()
         except (KeyboardInterrupt, DagsterExecutionInterruptedError):
@@ -117,14 +117,14 @@ class _Steps:
         yield from self._active.concurrency_event_iterator(self._job)
 
     def _next(self) -> _Event | None:
-        """What a step has put into the queue; None where nothing comes for a moment."""
+        """The next event in the queue; None: no step has put one there for a moment."""
         try:
             return self._queue.get(timeout=_LOOK)
         except Empty:
             return None
 
     def _heard(self) -> Iterator[DagsterEvent]:
-        """The next event of a step; a step that is over is counted as such."""
+        """Passes the next event of a step on; handles the end of a step."""
         with dg.raise_execution_interrupts():
             if not self._running:
                 self._active.sleep_til_ready()
@@ -145,7 +145,7 @@ class _Steps:
             yield from self._active.plan_events_iterator(self._job)
 
     def _ended(self) -> Iterator[DagsterEvent]:
-        """The events of steps that are to end. One that does not do so in time is left: the process ends."""
+        """Ends all steps, and passes their last events on. A step that does not end in time ends with the process."""
         self._end.set()
         latest = time.monotonic() + _PATIENCE
         while self._running and time.monotonic() < latest:
@@ -158,7 +158,7 @@ class _Steps:
                 yield event
 
     def _forget(self, step: _Step) -> bool:
-        """After its end; False where another try of the same step has begun before its end was heard."""
+        """Removes a step that has ended; False: another try of the same step has begun already."""
         if self._running.get(step.name) is not step:
             return False
         del self._running[step.name]

@@ -31,17 +31,17 @@ def ui(port: int) -> None:
         raise click.UsageError(f"port {port} is in use: name another with --port")
     require_pipelines(FOLDER)
     home = dagster_home()
-    dagster_instance().dispose()  # made here, if it is new, and not by three processes at once
+    dagster_instance().dispose()  # creates a new instance here, before three processes do it at once
     address = f"http://127.0.0.1:{port}"
     output.say(f"Dagster is starting at {address} (state in {home}); Ctrl-C stops it")
     output.result({"address": address, "state": str(home)})
-    # Dagster would have people use `dg dev`, which is a tool of a project's developers.
+    # Without Dagster's hint to use `dg dev`, which is a tool of a project's developers.
     quiet = ["-W", "ignore:Function `dev_command` is superseded"]
     command = [sys.executable, *quiet, "-m", "dagster", "dev", "--host", "127.0.0.1", "--port", str(port)]
     where = ["--module-name", "batchmerge.orchestration.definitions"]
     if (project := project_folder()) and (workspace := project / "workspace.yaml").exists():
         where = ["--workspace", str(workspace)]
-    # The code server and the daemon's runs start elsewhere: what relative paths name has to stay the same.
+    # The code server and the daemon's runs have other working directories: make the paths absolute.
     os.environ["BATCHMERGE_HOME"] = str(data_folder())
     for variable in (CONNECTIONS, VARIABLE):
         if named := os.environ.get(variable):

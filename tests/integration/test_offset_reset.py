@@ -148,7 +148,7 @@ def test_lost_intermediate_table_and_changed_meaning(
 def test_changed_key_has_a_column_that_is_new(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:
-    """Rows of before are looked through for it; and they are as the old key made them."""
+    """Existing rows are looked through for it; and they are as the old key made them."""
     flow = Flow(topic(), ["delete", "upsert"])
 
     def by(*columns: str) -> dict[str, object]:
