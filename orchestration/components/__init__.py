@@ -11,7 +11,7 @@ __all__ = ["KafkaPipeline"]
 
 
 def __getattr__(name: str) -> Any:
-    """Not before somebody asks: `status` needs a module of this package, and none of the engine's writers."""
+    """Imports the component at its first use: `status` needs another module of this package, and not the engine."""
     if name == "KafkaPipeline":
         from orchestration.components.pipeline import KafkaPipeline
 
@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Dagster looks here for component types."""
+    """Dagster finds component types by it."""
     return __all__

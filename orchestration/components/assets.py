@@ -1,4 +1,4 @@
-"""The assets of one pipeline: a topic, the landing table, one op per destination table.
+"""The assets of one pipeline: topics, the intermediate table, and one op per destination table.
 
 One op per table, because an op is the unit of retry, pool, time limit and failure: a dead table stops no other.
 No IO managers: steps hand over no data, and the order of commits is the product.
@@ -29,7 +29,7 @@ from orchestration.components.merging import run_merge
 from orchestration.components.metadata import column_lineage, column_schema, table_columns
 from resources.errors import ConfigurationError
 
-# Characters; a table of thousands of columns would make every page heavy.
+# Longest statement, in characters, that an asset's page shows: thousands of columns would make it slow.
 _MOST_SQL = 10_000
 _RULES = {
     "append": "Every landed record is a row; nothing is changed later.",
@@ -64,7 +64,7 @@ def _topics(spec: PipelineSpec) -> str:
 
 
 def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
-    """The intermediate table."""
+    """The asset of the intermediate table, with its step."""
     spec, key = launch.spec, names.landing_key(launch.name)
     table = f"{spec.intermediate.connection}.{spec.intermediate.namespace}.{launch.name}_{spec.intermediate.suffix}"
     if spec.source.for_each:
@@ -102,7 +102,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
 
 
 def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinition) -> dg.AssetsDefinition:
-    """One destination table."""
+    """The asset of a destination table, with its step."""
     spec, key, kind = launch.spec, names.table_key(table), kind_of(table)
     columns = table_columns(spec, table)
     asset = dg.AssetSpec(
@@ -140,7 +140,7 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
 
 
 def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
-    """What a table is made from; with `commit: together` the first one's step does the work of all."""
+    """What a table is made from. With `commit: together` the others wait for the first one's step, which merges all."""
     first = launch.spec.tables[0]
     waits = launch.spec.commit == "together" and table != first
     return [names.landing_key(launch.name), *([names.table_key(first)] if waits else [])]

@@ -36,24 +36,24 @@ def pipeline_job(
 def pipeline_schedule(
     launch: Launch, job: dg.UnresolvedAssetJobDefinition, hours: dg.HourlyPartitionsDefinition
 ) -> dg.ScheduleDefinition:
-    """Runs what is free of the job on the current hour: nothing where it is paused, a run of it lands or waits, or
-    nothing is new."""
+    """Runs the assets that no other run works on, for the current hour. Skips if the pipeline is paused, another run
+    lands or waits, or nothing is new."""
 
     @dg.schedule(
         name=f"{launch.name}_schedule",
         target=job,
         cron_schedule=launch.spec.cron,
-        # Also of a paused pipeline: its ticks say so.
+        # Also for a paused pipeline: its ticks show that it is paused.
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Advances {launch.name} on the current hour.",
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        current_run.end(context.instance, launch.name)  # of a file that said `interval` until now
+        current_run.end(context.instance, launch.name)  # the run of an earlier file, which had `interval`
         free = free_to_advance(context.instance, launch.name, launch.spec)
         if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
             return dg.SkipReason(reason)
-        # Dagster allows a tick only hours up to its own time. A tick that comes late has still asked in its hour.
+        # Dagster allows a tick only partitions up to its scheduled time: a late tick runs for the hour of that time.
         return free.request(*hour_of(hours, context.scheduled_execution_time))
 
     return tick

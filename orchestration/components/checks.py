@@ -32,11 +32,11 @@ WRONG_OF = "wrong of"
 _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
     COUNTS: "records read = landed + quarantined + filtered + skipped, each counted on its own",
-    NEXT: "every batch is the next of the one before, by number and commit id",
+    NEXT: "every batch follows the one before it, by number and commit id",
     FIELDS: "every field of the records has a column, or the pipeline file says what becomes of it",
     KEYS: "no key that was touched has more than one row",
     SCHEMA: "the table has the columns that the pipeline file declares, and no others",
-    STALE: "of no key the newest change is a dead letter, so that the table has an older row of it",
+    STALE: "no key's newest change is a dead letter, because of which the table has an older row",
     CAUGHT_UP: "the table is not further behind in record time than `freshness` allows",
 }
 
@@ -59,23 +59,23 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
 
 
 def counts_keys(table: Table) -> bool:
-    """True where the table promises one row per key and can be asked for it."""
+    """Whether each merge counts the rows per key: the table has one row per key, and its system can count them."""
     return kind_of(table).capabilities.counts_keys_at_merge and table.mode in ("upsert", "upsert_delete")
 
 
 def has_keys(table: Table) -> bool:
-    """True where the table has one row per key, which may be an older one."""
+    """Whether the table has one row per key, which can be older than the newest change."""
     return table.mode.startswith("upsert")
 
 
 def landing_results(
     key: dg.AssetKey, landed: Sequence[LandedBatch], new: int | None = None
 ) -> list[dg.AssetCheckResult]:
-    """Over all landed batches that are known, so that a second try sees what the first one saw.
+    """Checks all known landed batches, so that a retry has the same results as the first try.
 
     Args:
-        new: only so many of them are new: the offsets of those before are not looked at again, which may be those of
-            thousands of batches of thousands of partitions. A merge refuses what does not continue (`jobs.lineage`).
+        new: how many of the batches, at the end, are new. Only their offsets are compared: there may be thousands of
+            batches of thousands of partitions. None: all. A merge refuses batches with a gap (`jobs.lineage`).
     """
     known, recent = {"batches": len(landed)}, landed if new is None else landed[-new - 1 :]
     return [
@@ -86,14 +86,14 @@ def landing_results(
 
 
 def with_others(own: Sequence[LandedBatch], landed: Callable[[], Sequence[LandedBatch]]) -> Sequence[LandedBatch]:
-    """What a step has done, with the batches that others have landed meanwhile: a replay beside a continuous run."""
+    """A step's own batches, and those that another run landed between them (a replay beside a continuous run)."""
     if not own or own[-1].number - own[0].number == len(own) - 1:
         return own
     return [batch for batch in landed() if own[0].number <= batch.number <= own[-1].number]
 
 
 def fields_result(key: dg.AssetKey, spec: PipelineSpec, landed: Sequence[LandedBatch]) -> dg.AssetCheckResult:
-    """Names the fields that were left out; warns of them unless the file says `unknown_fields`."""
+    """Names the fields that no column takes; warns of them, unless the file has `unknown_fields`."""
     left_out = undeclared_counts(spec, [batch.unknown for batch in landed])
     wrong = [f"no column takes the field {name}, which {records} records have" for name, records in left_out.items()]
     known = {"fields left out": len(left_out), **{f"records with {name}": n for name, n in left_out.items()}}
@@ -104,7 +104,7 @@ def fields_result(key: dg.AssetKey, spec: PipelineSpec, landed: Sequence[LandedB
 def table_results(
     key: dg.AssetKey, state: CommittedState | None, landed: Sequence[LandedBatch], merged: Sequence[LandedBatch]
 ) -> list[dg.AssetCheckResult]:
-    """The table's own state against the landed batches, and what was merged now against itself."""
+    """Compares the table's state with the landed batches, and the batches that were merged now with each other."""
     batch = {"batch": state.batch_number if state else 0}
     return [
         _result(OFFSETS, key, invariants.offset_mismatch(state, landed), batch),
@@ -118,11 +118,11 @@ def keys_result(key: dg.AssetKey, duplicates: int) -> dg.AssetCheckResult:
 
 
 def stale_result(key: dg.AssetKey, stale: int, pipeline: str) -> dg.AssetCheckResult:
-    """Warns of rows that are older than what was sent; never stops anything."""
+    """Warns of keys of which the table has an older row than was sent; never stops anything."""
     wrong = []
     if stale:
         remedy = f"see `{list_command(pipeline)}`, correct the file, then `{retry_command(pipeline)}`"
-        wrong = [f"the newest change of {stale} keys is a dead letter, the table has what was before it: {remedy}"]
+        wrong = [f"the newest change of {stale} keys is a dead letter, so the table has an older row of them: {remedy}"]
     return _result(STALE, key, wrong, {metadata.STALE_KEYS: stale}, dg.AssetCheckSeverity.WARN)
 
 
@@ -146,7 +146,7 @@ def caught_up_result(
 def combined_results(
     key: dg.AssetKey, specs: Sequence[dg.AssetCheckSpec], found: Mapping[str, Sequence[dg.AssetCheckResult]]
 ) -> list[dg.AssetCheckResult]:
-    """The same checks of several tables as those of one asset: what is wrong anywhere, and of which table.
+    """Combines the checks of several tables, or topics, into those of one asset, which name what failed.
 
     Args:
         found: the results by the name of the table.

@@ -5,13 +5,14 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
+# Seconds that a run goes on landing before its tables merge, at most.
 _TURN = 300.0
 
 Mode = Literal["auto", "advance", "replay"]
 
 
 class TopicsConfig(dg.Config):
-    """What a step is about."""
+    """Which topics a step works on."""
 
     topics: list[str] = Field(default_factory=list, description="With `for_each`: only these topics. Left out: all.")
 
@@ -30,7 +31,9 @@ class LandConfig(MergeConfig):
     """Options of the landing step."""
 
     max_batches: int | None = Field(
-        default=None, ge=0, description="Land at most so many batches; 0: until caught up. Left out: as the file says."
+        default=None,
+        ge=0,
+        description="Land at most this many batches; 0: until caught up. Left out: as the file says.",
     )
     until_caught_up: bool = Field(default=False, description="Land all that Kafka has now, however long that takes.")
 
@@ -41,7 +44,7 @@ class LandConfig(MergeConfig):
         return usual if self.max_batches is None else self.max_batches
 
     def turn(self, limit: float) -> float:
-        """Seconds that a run lands batch after batch before its tables get them; the next run lands meanwhile.
+        """Seconds that a run goes on landing before its tables merge; the next run lands the rest.
 
         Args:
             limit: the time limit of a landing, in seconds.

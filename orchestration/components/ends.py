@@ -1,4 +1,4 @@
-"""How far tables are behind Kafka, for people."""
+"""How far tables are behind Kafka, to be shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resources.errors import TransientError
 
 @dataclass(frozen=True)
 class Ends:
-    """The last stable offsets that Kafka had at this time; None where it did not answer: no failure of a table."""
+    """Kafka's last stable offsets at this time; None: Kafka did not answer, which is no failure of a table."""
 
     at: datetime
     offsets: Offsets | None
@@ -36,14 +36,14 @@ class Ends:
 
 @dataclass(frozen=True)
 class EndsByTopic:
-    """The same for the topics, or names, of many tables, asked for at once."""
+    """As `Ends` for many tables, from one query; by topic, or with `new_tables` by the name that records gave."""
 
     at: datetime
     by_topic: Mapping[str, Offsets]
 
     @classmethod
     def now(cls, members: Members, merged: Sequence[Member]) -> EndsByTopic:
-        """Of those that are merged now, and where their age is checked (`freshness`) of all."""
+        """The ends for the members that are merged now; with `freshness` for all, since their age is checked."""
         asked = members.all_known() if members.spec.freshness else merged
         return cls(datetime.now(UTC), members.ends(asked))
 

@@ -1,4 +1,4 @@
-"""Our errors as Dagster's: what is transient is tried again, what is terminal fails at once, with a remedy."""
+"""Our errors as Dagster's: transient ones are tried again, terminal ones fail at once; each has its remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
     No op has a retry policy of Dagster's, which would also try a step again that was asked to end.
 
     Args:
-        tries: before this one; the context's `retry_number`.
+        tries: tries before this one; the context's `retry_number`.
     """
     try:
         yield
@@ -38,9 +38,9 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
 
 
 def failure(problem: BatchmergeError) -> dg.Failure:
-    """What, where and the remedy as the failure's metadata."""
+    """A Dagster failure with what, where and the remedy in its metadata."""
     transient = isinstance(problem, TransientError)
-    # What hung for the whole time limit would keep this run for as long again; its table is free for the next one.
+    # A step that hung for its whole time limit would hold this run for as long again: the next run tries it.
     again = transient and not isinstance(problem, TimeLimitReached)
     how = "tried again" if again else "the next run tries again"
     facts = {f"fact {name}": dg.MetadataValue.text(str(value)) for name, value in problem.facts.items()}

@@ -35,7 +35,7 @@ class Launch:
         return Members(self.name, self.spec, load_connections(), run_id, topics)
 
     def replayed_window(self, context: dg.AssetExecutionContext, mode: Mode) -> Window | None:
-        """The hours to replay; None where the run advances.
+        """The hours to replay; None: the run advances.
 
         Raises:
             ConfigurationError: a plain run on a past hour.
@@ -45,7 +45,7 @@ class Launch:
         return window if replays(mode, backfill, window, asked_at(context)) else None
 
     def held(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, table: Table | None = None) -> str | None:
-        """Why a person wants the step to do nothing now, or no more; None where it may go on.
+        """Why the step must stop: somebody has paused the pipeline or the table. None: it goes on.
 
         Raises:
             Paused: the run was launched by hand although somebody has paused the pipeline.
@@ -63,7 +63,7 @@ def _window(context: dg.AssetExecutionContext) -> Window | None:
 
 
 def asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datetime:
-    """When the run was asked for: for a re-executed run, when its first one was."""
+    """When the run was requested; of a re-executed run, when the first one was."""
     run = context.run
     if ASKED_AT_TAG in run.tags:
         return datetime.fromisoformat(run.tags[ASKED_AT_TAG])

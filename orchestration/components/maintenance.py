@@ -27,8 +27,8 @@ AT_ONCE = 2
 def maintenance_job(launch: Launch) -> dg.JobDefinition:
     """Named ``<pipeline>_maintenance``.
 
-    Without the tag of the pipeline's own runs: the pipeline goes on beside it. The pools keep a table's maintenance
-    and its merges apart, and what maintenance does to a table gives way to merges from elsewhere.
+    The job does not have the tag of the pipeline's own runs, so that these go on beside it. Pools keep a table's
+    maintenance and its merges apart; a merge that comes from elsewhere wins over maintenance.
     """
     ops = [_landing_op(launch)]
     skipped = launch.spec.maintenance.skip_tables
@@ -127,7 +127,7 @@ def _op(
 
 
 def metadata(done: Sequence[Done]) -> dict[str, dg.MetadataValue]:
-    """Every count of every task as ``<task>: <count>``, of a second table (tombstones) with its name before it."""
+    """Every count of every task as ``<task>: <count>``; tasks of a second table (kept deletes) begin with its name."""
     shown: dict[str, dg.MetadataValue] = {}
     for one in done:
         prefix = one.task if one.table == done[0].table else f"{one.table} {one.task}"

@@ -1,5 +1,5 @@
-"""The assets of a pipeline with `for_each` besides its own: a topic and its tables, for every topic that is known; with
-`new_tables` the tables of every name that is known.
+"""Further assets of a pipeline with many tables: with `for_each` each known topic and its tables, with `new_tables` the
+tables of each known name.
 
 A run has one step for the landing and one for each entry of `tables`, not one for each of hundreds of tables: Dagster
 writes an event for each asset of a run before anything happens. So these assets belong to no step. The steps report
@@ -27,7 +27,7 @@ def member_assets(launch: Launch, partitions: dg.PartitionsDefinition) -> list[d
     known = list(known_tables(launch.name, spec))
     topics = {one.whose: _topic(launch, one.whose) for one in known if spec.source.for_each}
     found = [*topics.values(), *(_table(launch, one, partitions, topics.get(one.whose)) for one in known)]
-    # Whatever a topic or a record is called, it cannot take the name of a step.
+    # A topic, or a name in a record, must not take the asset key of a step.
     steps = {names.table_key(entry) for entry in spec.tables}
     return [asset for asset in found if asset.key not in steps]
 
@@ -56,7 +56,7 @@ def _table(
         owners=launch.spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
         partitions_def=partitions,
-        description=f"What {known.whose} says, in the mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
+        description=f"Rows of {known.whose}, in mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
             "topic": known.whose,

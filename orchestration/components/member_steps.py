@@ -1,9 +1,10 @@
-"""The steps of a pipeline with `for_each`: all its topics are landed, then the tables of one entry are merged. Where
-records name tables (`new_tables`), the landing is an ordinary one, and for `topic` read the name.
+"""The steps of a pipeline with many tables. With `for_each` one step lands all topics, and one step for each entry of
+`tables` merges the tables of all topics. With `new_tables` the landing is the ordinary one, and `topic` in this module
+is the name that records gave a table.
 
-A topic that fails stops no other. The landing names it in its metadata and lets the tables' steps go on with what is
-landed; those do the same and fail at their end, naming what failed in the landing and in themselves. Where the run has
-no such step, the landing fails at its end.
+A topic that fails does not stop the others. The landing's step records it in its metadata and succeeds; the tables'
+steps merge what is landed and fail at their end, with the errors of the landing and their own. In a run without tables'
+steps the landing's step fails at its end.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from resources.errors import BatchmergeError, TerminalError, TransientError
 
+# Errors that the error of a step quotes; others are only counted.
 _NAMED = 5
-# Seconds before the run's log says of another topic what it has said of one; the metadata says it of each.
+# Seconds until the run's log has the same line for another topic; the metadata has all topics.
 _PAUSE = 1.0
 
 
@@ -118,14 +120,14 @@ def run_merges_of_members(
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
-        # Another try of this step would change nothing of the landing.
+        # A retry of this step does not help where only the landing failed.
         with as_failures(launch.spec.retry if problems else None, context.retry_number):
             raise _combined_problem(launch, problems, before)
 
 
 @dataclass(frozen=True)
 class MergedMember:
-    """What was done to the table of one topic."""
+    """What a step merged into the table of one topic."""
 
     topic: str
     table: Table
@@ -141,12 +143,16 @@ class MergedMember:
 def behind(
     members: Members, number: int, known: Sequence[Member]
 ) -> tuple[list[Member], dict[str, TableSeen], dict[str, BatchmergeError]]:
-    """The members whose table lacks landed batches, by two committed states, or has unpublished commit events; what the
-    tables of the others have, by topic; and the problems of those that cannot be asked."""
+    """Looks at the committed states of all members.
+
+    Returns:
+        The members whose table lacks landed batches, or has unpublished commit events; the tables of the others, by
+        topic; and the errors of those that do not answer, by topic.
+    """
     are_published = members.published_check(f"tables-{number}")
 
     def look(pipeline: Pipeline) -> TableSeen | None:
-        """None where the table is behind."""
+        """None: the table is behind."""
         landed, table = pipeline.intermediate.landed().batches, pipeline.table(number)
         if not landed and not members.spec.freshness:
             return TableSeen(table_label(topic_of(pipeline), table.table), None)
@@ -173,11 +179,11 @@ def _merge(pipeline: Pipeline, table: Table, replayed: Window | None, ends: Ends
 
 
 def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
-    """Of the topic's own asset."""
+    """A materialization of the topic's own asset."""
     after = merged.done.after
     return dg.AssetMaterialization(
         names.table_key(merged.table),
-        description=f"what {merged.topic} says",
+        description=f"rows of {merged.topic}",
         partition=hour,
         metadata={**merged.facts, "topic": merged.topic},
         tags={"dagster/data_version": after.commit_id} if after else None,
@@ -209,7 +215,7 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
 
 
 def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
-    """Topics that have no asset yet: their data flows, their tables show up when the definitions are loaded again."""
+    """Names new topics: they are landed and merged, and get their assets when the definitions are loaded again."""
     if seen is None or not seen.appeared:
         return {}
     text = f"{', '.join(seen.appeared)}: reload the code location to see the assets of {launch.name}"
@@ -247,7 +253,7 @@ def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataVal
 
 
 def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> dict[str, dict[str, Any]]:
-    """What this run's landing step said of topics that failed."""
+    """The topics that failed in this run's landing step, from its metadata."""
     entries = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     made = [one for entry in entries if (one := entry.asset_materialization) and one.asset_key == landing]
     said = made[-1].metadata.get(metadata.FAILED) if made else None
@@ -255,7 +261,7 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
 
 
 def _has_table_steps(context: dg.AssetExecutionContext, launch: Launch) -> bool:
-    """Whether the run has a step that tells what failed in the landing."""
+    """Whether the run has a table's step, which reports what failed in the landing."""
     tables, steps = {names.table_key(table) for table in launch.spec.tables}, context.run.step_keys_to_execute
     executed = (key for key in context.job_def.asset_layer.executable_asset_keys if key in tables)
     return any(steps is None or names.op_name(launch.name, key) in steps for key in executed)

@@ -1,4 +1,4 @@
-"""A table's step: what is landed and not yet in the table, merged; or merged again, in a replay."""
+"""A table's step: merges the landed batches that the table lacks; in a replay merges landed batches again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,19 @@ from orchestration.components.window import Window
 
 @dataclass(frozen=True)
 class TableResult:
-    """What a step did, and the state of its table after it. `merged` None: there was nothing to do."""
+    """What a step did to its table, and the table after it.
+
+    Attributes:
+        batches: that were merged.
+        before: committed state that the merge started from.
+        merged: None: there was nothing to merge.
+        after: committed state now.
+        landed: all landed batches that are known.
+        duplicates: keys with more than one row.
+        stale: keys of which the table has an older row than was sent.
+        drift: differences between the table's columns and the declared ones.
+        rows: number of rows, or why it is unknown.
+    """
 
     batches: Sequence[LandedBatch]
     before: CommittedState | None
@@ -77,7 +89,7 @@ def run_merge(
 
 
 def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Window | None) -> TableResult:
-    """What is landed and not yet in the table is merged; or again what was landed in the window."""
+    """Merges the landed batches that the table lacks, or again those that were landed in the window."""
     return _replay(pipeline, destination, window) if window else _advance(pipeline, destination)
 
 
@@ -97,7 +109,7 @@ def within_limit(
 def report(
     pipeline: Pipeline, key: dg.AssetKey, table: Table, done: TableResult, replayed: Window | None, ends: Ends
 ) -> tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]:
-    """The checks and the metadata of what was done to a table."""
+    """The checks and the metadata for what a step did to a table."""
     now, behind = ends.at, ends.lag(done.after)
     watermark = done.after.watermark if done.after else None
     merged = checks.with_others(done.batches, lambda: done.landed)
@@ -133,14 +145,14 @@ def _advance(pipeline: Pipeline, destination: Destination) -> TableResult:
 
 
 def _merge_all(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
-    """The first table's step leads and commits them all; the steps of the others, which wait for it, find it done."""
+    """The first table's step commits all tables; the steps of the others wait for it and find nothing to merge."""
     return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 
 
 def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> TableResult:
     done = replay_window(pipeline, destination, window.start, window.end)
     if done is None and window.is_before(pipeline.intermediate.landed().batches):
-        # Of these hours the landing's step has read from Kafka what it still has.
+        # The landing's step has read these hours from Kafka, as a new batch: merge it.
         return _advance(pipeline, destination)
     if done is None:
         return settled(pipeline, destination, (), None, None)
@@ -154,7 +166,7 @@ def settled(
     before: CommittedState | None,
     merged: Merged | None,
 ) -> TableResult:
-    """Asks the table itself what it is now; there is none before a record has brought a column."""
+    """The table after the step, as its system shows it. Before records have brought a column there is no table."""
     if not pipeline.spec.source.row:
         landed = pipeline.intermediate.landed().batches
         return TableResult(batches, before, merged, destination.committed(), landed, 0, 0, (), None)

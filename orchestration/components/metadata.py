@@ -70,7 +70,7 @@ def merged(
 
 
 def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, dg.MetadataValue]:
-    """Of one merge, or of those of several tables together, which may have been side by side."""
+    """Seconds by stage, summed over the merges of one or several tables, which may have run side by side."""
     stages: dict[str, float] = {}
     for stage, taken in (one for merge in done for one in merge.items()):
         stages[stage] = stages.get(stage, 0.0) + taken
@@ -81,7 +81,7 @@ def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, dg.MetadataV
 
 
 def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, dg.MetadataValue]:
-    """How far the table is: record time, and records that still wait. A table without lag is caught up as of now."""
+    """How current a table is: record time, and records that still wait. A table without lag is caught up as of now."""
     found: dict[str, dg.MetadataValue] = {}
     if lag is not None:
         found["lag"] = dg.MetadataValue.int(lag)
@@ -94,19 +94,19 @@ def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dic
 
 
 def row_count(rows: int | str | None) -> dict[str, dg.MetadataValue]:
-    """Dagster shows it as the table's row count; or why there is none."""
+    """The row count, where Dagster shows it as the table's; or as text why it is unknown."""
     if isinstance(rows, str):
         return {"row count": dg.MetadataValue.text(rows)}
     return {} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}
 
 
 def stale_keys(keys: int) -> dict[str, dg.MetadataValue]:
-    """Keys of which the table has an older row than was sent, where there are any."""
+    """The number of keys of which the table has an older row than was sent; nothing if there are none."""
     return {STALE_KEYS: dg.MetadataValue.int(keys)} if keys else {}
 
 
 def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
-    """Record time up to which nothing is missing; now, where nothing waits."""
+    """The record time up to which nothing is missing; the current time if nothing waits."""
     if lag == 0:
         return now
     through = watermark.caught_up_through if watermark else None
@@ -183,7 +183,7 @@ def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:
 
 
 def unknown(batches: Sequence[LandedBatch]) -> dict[str, int]:
-    """Records by field that no column took."""
+    """Fields that no column takes, each with the number of records that had it."""
     found: dict[str, int] = {}
     for batch in batches:
         for name, records in batch.unknown.items():
@@ -192,12 +192,12 @@ def unknown(batches: Sequence[LandedBatch]) -> dict[str, int]:
 
 
 def new_columns(batches: Sequence[LandedBatch]) -> dict[str, str]:
-    """Columns that records have brought, to their types; `int to long` where they became wider."""
+    """Columns that records have brought, with their types; `int to long` for one that was widened."""
     return {name: kind for batch in batches for name, kind in batch.new_columns.items()}
 
 
 def fields_and_columns(left_out: Mapping[str, object], brought: Mapping[str, object]) -> dict[str, dg.MetadataValue]:
-    """What no column took, and what became columns: by field, or by topic and field; nothing where there is none."""
+    """Metadata on unknown fields and new columns, by field or by topic and field; nothing where there are none."""
     found = {"unknown fields": left_out, "new columns": brought}
     named = {what: {name: one for name, one in by_name.items() if one} for what, by_name in found.items()}
     return {what: dg.MetadataValue.json(by_name) for what, by_name in named.items() if by_name}

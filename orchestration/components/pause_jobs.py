@@ -1,4 +1,4 @@
-"""Pause, resume and restart as Dagster jobs: the buttons of people who have no command line."""
+"""Pause, resume and restart as Dagster jobs, for people who have no command line."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from resources.errors import ConfigurationError
 
 
 class PauseConfig(dg.Config):
-    """Options of all three."""
+    """Options of the three jobs."""
 
     table: str | None = Field(default=None, description="Only this table, as in the file. Left out: the pipeline.")
     by: str | None = Field(default=None, description="Your name, for others to see.")
@@ -34,14 +34,16 @@ def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
     def restart(instance: dg.DagsterInstance, table: Table | None, by: str) -> list[str]:
         del by
         if table:
-            raise ConfigurationError("a run is of all its tables", remedy="leave `table` out")
+            raise ConfigurationError(
+                "a run is for all tables of the pipeline, so one alone cannot be restarted", remedy="leave `table` out"
+            )
         return stop_runs(instance, runs_of(instance, launch.name, launch.spec)) or ["nothing was under way"]
 
-    ends = f"Ends what is under way of {launch.name}, also what hangs, and frees what it holds. The next tick goes on."
-    whole = "or of one of its tables" if len(launch.spec.tables) > 1 else "or of its table"
+    ends = f"Ends all runs of {launch.name}, also hanging ones, and frees their pools. The next tick starts a run."
+    whole = "or one of its tables" if len(launch.spec.tables) > 1 else "or its table"
     return [
-        _job(launch, "pause", f"Nothing of {launch.name} {whole} starts from now on, until it is resumed.", pause),
-        _job(launch, "resume", f"Lets {launch.name} go on from where it stands, with all of its tables.", resume),
+        _job(launch, "pause", f"Pauses {launch.name} {whole}: nothing of it starts until it is resumed.", pause),
+        _job(launch, "resume", f"Resumes {launch.name} with all of its tables, or one of them.", resume),
         _job(launch, "restart", ends, restart),
     ]
 

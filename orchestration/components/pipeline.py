@@ -29,7 +29,7 @@ from resources.errors import ConfigurationError
 
 
 class AsWritten(RootModel[Any]):
-    """The attributes of a pipeline file, not judged yet, with the schema that `dg check yaml` and editors go by."""
+    """The attributes of a pipeline file before validation, with the schema for `dg check yaml` and editors."""
 
     @classmethod
     def model_json_schema(cls, *args: Any, **options: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class KafkaPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> KafkaPipeline:
-        """The pipeline of a `defs.yaml`, which is read once more: Dagster hands over no lines.
+        """The pipeline of a `defs.yaml`, which is read once more here: Dagster passes no line numbers.
 
         Raises:
             WrongPipelineFiles: all that is wrong in it.
@@ -85,7 +85,7 @@ class KafkaPipeline(dg.Component):
             return self._definitions()
         except (dg.DagsterInvalidDefinitionError, ValueError, OverflowError) as problem:
             raise ConfigurationError(
-                f"Dagster refuses it: {problem}",
+                f"Dagster refuses the definitions: {problem}",
                 where=self.file or f"pipeline {self.name}",
                 remedy="change what it names",
             ) from problem
@@ -96,27 +96,27 @@ class KafkaPipeline(dg.Component):
         landing = landing_asset(launch, hours)
         tables = [table_asset(launch, table, hours) for table in self.spec.tables]
         job, maintenance = pipeline_job(launch, [landing, *tables], check_keys(launch)), maintenance_job(launch)
-        stays = continuous_job(launch) if self.spec.interval else None
+        continuous = continuous_job(launch) if self.spec.interval else None
         return dg.Definitions(
             assets=[*topic_specs(self.name, self.spec), landing, *tables, *member_assets(launch, hours)],
             asset_checks=[verify_checks(launch)],
             jobs=[
                 job,
-                *([stays] if stays else []),
+                *([continuous] if continuous else []),
                 plan_job(launch),
                 verify_job(launch),
                 maintenance,
                 *pause_jobs(launch),
             ],
             schedules=[
-                *([] if stays else [pipeline_schedule(launch, job, hours)]),
+                *([] if continuous else [pipeline_schedule(launch, job, hours)]),
                 maintenance_schedule(launch, maintenance),
             ],
             sensors=[
-                *([continuous_sensor(self.name, self.spec, stays)] if stays else []),
+                *([continuous_sensor(self.name, self.spec, continuous)] if continuous else []),
                 *([lag_sensor(self.name, self.spec, job, hours)] if self.spec.trigger else []),
                 *([control_sensor(self.name, self.spec)] if self.spec.control.enabled else []),
-                # Where an entry stands for many tables the next run takes up what a dead one has left behind.
+                # With many tables per entry there is no such sensor: the next run recovers what a dead one has left.
                 *([] if self.spec.many_tables else lease_sensors(self.name, self.spec, job, hours)),
             ],
         )

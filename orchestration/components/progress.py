@@ -1,4 +1,4 @@
-"""What the engine says while it works, in the run's log: what a step's work says, under that step."""
+"""The engine's log lines in the run's log, each under the step that it comes from."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def engine_log_in_run(log: dg.DagsterLogManager, level: int = logging.INFO, paus
     """Shows the engine's log lines in the run that is under way.
 
     Args:
-        level: only these and graver ones.
-        pause: seconds before a line of just this level that says the same of something else is shown again; one that
-            is said only once (`extra={"once": True}`) is always shown.
+        level: the lowest level to show.
+        pause: seconds until a line of this level is shown again with other values. Lines of higher levels, and lines
+            with `extra={"once": True}`, are always shown.
     """
     logger, handler = logging.getLogger("batchmerge"), _ToRun(log, level, pause)
     token = _OF_STEP.set(handler)

@@ -1,4 +1,4 @@
-"""What `dg scaffold defs batchmerge.KafkaPipeline orders` writes: a right pipeline file to begin with."""
+"""What `dg scaffold defs batchmerge.KafkaPipeline orders` writes: a valid pipeline file to begin with."""
 
 from typing import Any
 

@@ -47,7 +47,7 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(name=f"{launch.name}__verify", specs=_specs(launch), can_subset=True)
     def verify(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
         if context.run.asset_selection:
-            context.log.info("left to the job %s_verify", launch.name)
+            context.log.info("not compared here: run the job %s_verify", launch.name)
             return
         wanted = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
         yield from (r for r in compare(context, config) if (r.asset_key, r.check_name) in wanted)
@@ -96,7 +96,7 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
 
 
 def _counts_keys(table: Table) -> bool:
-    """Of the others every merge asks."""
+    """Whether to count rows per key here: for the other tables every merge counts them."""
     return not kind_of(table).capabilities.counts_keys_at_merge and table.mode.startswith("upsert")
 
 
@@ -104,7 +104,7 @@ _Compared = list[tuple[Table, Verdict | BatchmergeError]]
 
 
 def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg.AssetCheckResult]:
-    """The tables of each topic, or of each name, by themselves, as the checks of the entries that they belong to."""
+    """Compares the tables of each topic, or name; combines the results into the checks of their entries."""
     found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
 
     def work(pipeline: Pipeline) -> _Compared | None:
@@ -130,7 +130,7 @@ def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
-    """One table's; a table that cannot be asked keeps no other from being asked."""
+    """The verdict on one table, or its error, which does not stop the others."""
     try:
         destination = pipeline.destination_of(table)
         stop = f"verify {destination.name}"

@@ -23,7 +23,7 @@ class Window:
     end: datetime
 
     def is_before(self, landed: Sequence[LandedBatch]) -> bool:
-        """Nothing of these hours is landed, or is landed any more."""
+        """Whether these hours end before the oldest landed batch."""
         return bool(landed) and self.end.timestamp() * 1000 <= landed[0].batch.planned_at
 
     def __str__(self) -> str:

@@ -165,6 +165,8 @@ def test_what_dagster_refuses_names_the_file(tmp_path: Path, monkeypatch: pytest
     """A rule of Dagster's that no check of ours has."""
     monkeypatch.setattr("orchestration.components.pipeline.landing_asset", lambda *_: dg.AssetSpec("a", owners=["b"]))
     path = specs.write(tmp_path, "orders", specs.document())
-    with pytest.raises(WrongPipelineFiles, match=rf"{path}: Dagster refuses it: Invalid owner 'b'.*\. Fix: ") as caught:
+    with pytest.raises(
+        WrongPipelineFiles, match=rf"{path}: Dagster refuses the definitions: Invalid owner 'b'.*\. Fix: "
+    ) as caught:
         load_folder(tmp_path)
     assert "Traceback" not in str(caught.value)
