@@ -1,6 +1,6 @@
-"""What steps print, in files, without the four processes that Dagster starts for each step to copy it on.
+"""Writes what steps print into files, without the four processes that Dagster's own manager starts for each step.
 
-For `compute_logs` of `dagster.yaml`. In a terminal nothing is caught: there it is to be seen.
+For `compute_logs` of `dagster.yaml`. A command in a terminal shows its output there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _in_terminal = False
 
 
 def leave_in_terminal() -> None:
-    """From now on nothing of this process is caught: it is a command."""
-    global _in_terminal  # noqa: PLW0603  of the process, as its output is
+    """From now on this process prints to the terminal: it is a command."""
+    global _in_terminal  # noqa: PLW0603  a process has one output
     _in_terminal = True
 
 

@@ -6,7 +6,7 @@ import time
 
 import dagster as dg
 
-# Seconds since the last sign of life of any of its parts, which come every 30 s.
+# Seconds without a heartbeat after which the daemon counts as down; its parts send one every 30 s.
 _SILENT = 90
 
 

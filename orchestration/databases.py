@@ -1,11 +1,11 @@
-"""Dagster's SQLite databases, opened once a process.
+"""Dagster's SQLite databases, opened once per process.
 
-By itself Dagster opens the file of a database for each statement and closes it again. Who closes a database last has
-SQLite move its log into the file and sync both: a run of one table did so 570 times. Open databases are synced once a
-commit, keep what SQLAlchemy has compiled, and tell that there is nothing to migrate without reading all migrations.
+Dagster itself opens a database file for each statement and closes it again. At the last close SQLite moves its
+write-ahead log into the file and syncs both: 570 times in a run of one table. An open database is synced once per
+commit, keeps the statements that SQLAlchemy has compiled, and needs no look at all migrations to know its version.
 
-What runs tell of themselves is synced now and then only: a machine that loses its power may forget a run's last events,
-as if the run had died a moment earlier. Runs themselves, pauses and schedules are synced with each commit.
+Events of runs are synced now and then only: after a power failure a run's last events may be missing, as if the run had
+died a moment earlier. Runs themselves, pauses and schedules are synced with each commit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _read_migrations = ScriptDirectory.from_config
 
 
 def keep_databases_open() -> None:
-    """From now on, in this process, until `close_databases` or its end."""
+    """Keeps the databases of this process open from now on, until `close_databases` or its end."""
     ScriptDirectory.from_config = _known_migrations  # type: ignore[method-assign]
     for storage in _STORAGES:
         storage.create_engine = _known_engine
@@ -44,14 +44,14 @@ def keep_databases_open() -> None:
 
 
 def close_databases() -> None:
-    """Before this process forks, and where it ends without Python's own end. They are opened again when needed."""
+    """For use before a fork, and before `os._exit`. Databases are opened again when needed."""
     with _lock:
         while _open:
             Engine.dispose(_open.popitem()[1])
 
 
 def _known_engine(address: str, connect_args: dict[str, Any] | None = None, **_pool: Any) -> Engine:
-    """One connection of it stays; those for further threads come and go."""
+    """The engine of a database. One connection stays open; those of further threads come and go."""
     with _lock:
         engine = _open.pop(address, None)
         if engine is None:

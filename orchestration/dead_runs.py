@@ -1,8 +1,7 @@
-"""Runs whose process is over although Dagster takes them for running: ends them, and frees what they held.
+"""Ends runs whose process has ended although Dagster shows them as running, and frees their pools.
 
-Dagster's daemon does the same after a while (run monitoring). Whoever comes to a pool that such a run holds need not
-wait for it, and where no daemon runs nobody else would do it. Should a run that was taken for dead wake up, then its
-commits are refused, as those of any older run.
+Dagster's daemon does the same after a while (run monitoring). Here whoever waits for such a pool does it, at once and
+also without a daemon. If a run that was taken for dead wakes up, its commits are refused, like those of any older run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _IN_PROGRESS = [*_NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CA
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Ends the runs whose process is over and frees the pools of runs that have ended; what was done, a line a run."""
+    """Ends the runs whose process has ended, and frees the pools of ended runs. Returns a line for each such run."""
     held = _held(instance)
     in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_IN_PROGRESS))}
     reasons = []
@@ -41,7 +40,7 @@ def name_of(run: dg.DagsterRun) -> str:
 
 
 def _held(instance: dg.DagsterInstance) -> dict[str, set[str]]:
-    """Pools by run: held, or queued for."""
+    """The pools that each run holds or waits for."""
     storage, held = instance.event_log_storage, defaultdict[str, set[str]](set)
     for pool, info in storage.get_concurrency_infos(list(storage.get_concurrency_keys())).items():
         for run_id in (*info.active_run_ids, *(step.run_id for step in info.pending_steps)):
@@ -50,7 +49,7 @@ def _held(instance: dg.DagsterInstance) -> dict[str, set[str]]:
 
 
 def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
-    """Why nothing of this run is needed any more, which is now in its log too; None where it may be."""
+    """Ends a run that is dead, and says why, also in its log; None: it may be alive."""
     record = instance.get_run_record_by_id(run_id)
     if record is None:
         return f"run {run_id[:8]} was deleted"

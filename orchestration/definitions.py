@@ -33,8 +33,8 @@ def with_shared(found: dg.Definitions) -> dg.Definitions:
 
 
 def _once(assets: Sequence[Any]) -> list[Any]:
-    """Pipelines that read the same topic each name it, and a record may name a table that another pipeline has: an
-    asset with a step stays, or else the first one."""
+    """Each asset once: two pipelines may read one topic, and a record may name a table of another pipeline. Keeps the
+    asset that has a step, else the first one."""
     seen = {key for asset in assets if isinstance(asset, dg.AssetsDefinition) for key in asset.keys}
     kept = []
     for asset in assets:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-# Of any pause, so often is longer than the longest one that anybody waits.
+# Doublings after which any pause is longer than the longest that anybody waits.
 _ENOUGH = 30
 
 
 def doubled(first: float, times: int, longest: float) -> float:
-    """Seconds: the first ones, doubled so many times, but no more than the longest."""
+    """The pause `first`, doubled so many times, but at most `longest`."""
     return min(first * (1 << min(times, _ENOUGH)), longest)

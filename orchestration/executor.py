@@ -1,5 +1,5 @@
-"""How the daemon's runs execute: every step in a process of its own, as with Dagster's own executor, and besides
-the run names its process, marks those of its steps, and waits for pools asleep.
+"""The executor of the daemon's runs: every step in a process of its own, as with Dagster's own executor. Besides, the
+run's tags name its process, its steps' processes carry its id, and waiting for pools takes no processor time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _StepProcesses(MultiprocessExecutor):
 
 
 def step_processes(max_concurrent: int, preload: Sequence[str] = ("dagster",)) -> dg.ExecutorDefinition:
-    """The executor of a job, with so many steps at once.
+    """The executor of a job, with at most `max_concurrent` steps at once.
 
     Args:
         preload: modules that the steps' processes import; their fork server does it once per run.

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from resources.connections import Connections
 
 VARIABLE = "BATCHMERGE_PIPELINES"
-# The demo's: where no project is around.
+# The demo's pipeline files, for use outside of a project.
 OWN_FOLDER = Path(__file__).parent / "defs"
 
 
 def _folder() -> Path:
-    """Where pipeline files are: what the variable names, else in the project that one works in."""
+    """The folder of pipeline files: the one that `VARIABLE` names, else that of the current project."""
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
     project = project_folder()
@@ -40,7 +40,7 @@ FOLDER = _folder()
 
 
 def pipeline_names() -> list[str]:
-    """Of the folder; Dagster's other components have such files too."""
+    """The pipelines of the folder; other components of Dagster have `defs.yaml` files too."""
     return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml") if _may_be_pipeline(path))
 
 
@@ -52,7 +52,7 @@ def _may_be_pipeline(path: Path) -> bool:
 
 
 def require_pipelines(folder: Path) -> None:
-    """Something is in the folder that Dagster can load: pipeline files, or Python modules.
+    """Requires that the folder has something that Dagster can load: pipeline files, or Python modules.
 
     Raises:
         ConfigurationError: there is no such folder, or nothing in it.
@@ -94,7 +94,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def pipeline_file(name: str) -> PipelineFile:
-    """The file of this pipeline, or of this member's.
+    """The file of this pipeline, or of the pipeline of this topic.
 
     Raises:
         ConfigurationError: there is no such pipeline. WrongFile: its file is wrong; one line a mistake.
@@ -122,7 +122,7 @@ def pipeline_spec(name: str) -> PipelineSpec:
 
 
 def readable_specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
-    """By pipeline, of the files that can be read; whoever opens the others reports what is wrong."""
+    """The files that can be read, by pipeline. Whoever opens one of the others reports what is wrong."""
     found = {}
     for name in names:
         with suppress(BatchmergeError):
@@ -147,7 +147,7 @@ def open_pipeline(name: str, connections: Connections) -> Pipeline:
                 remedy=f"name one of them: {pipeline}/<topic>",
             )
         return members.open(members.member(topic))
-    from jobs.pipeline import Pipeline  # Spark and the tables: only for who opens one
+    from jobs.pipeline import Pipeline  # imports Spark and the clients: only where a pipeline is opened
 
     return Pipeline(pipeline, pipeline_file(name).spec, connections)
 
@@ -172,10 +172,10 @@ def each_pipeline(
     """Does the work for the pipeline; with `for_each` for all its members that are known, or for the one that is named.
 
     Returns:
-        What was done, in the order of the topics; what failed for topics, which stops no other.
+        The results, in the order of the topics; the errors of topics that failed, which stop no other.
 
     Raises:
-        BatchmergeError: it fails for the only pipeline.
+        BatchmergeError: the work fails for the only pipeline.
     """
     members = open_members(name, connections)
     if members is None or members.topics:

@@ -1,4 +1,4 @@
-"""The tables that the entries of a pipeline file stand for, as far as they are known without asking any system."""
+"""The tables that the entries of a pipeline file stand for, as far as they are known without a query to a system."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class KnownTable:
     """One table.
 
     Attributes:
-        entry: of the pipeline file.
-        table: that it stands for.
+        entry: the entry of the pipeline file.
+        table: the table that the entry stands for.
         spec: what the file says for the table's topic.
         whose: the topic (`for_each`), or the name that records brought (`new_tables`); empty where the entry is one
             table.
@@ -32,12 +32,12 @@ class KnownTable:
 
     @property
     def label(self) -> str:
-        """As `status` and the metrics call it."""
+        """The table's name in `status` and in the metrics."""
         return self.table.title
 
 
 def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
-    """By topic, or by name, in the order of the entries."""
+    """The known tables by topic, or by name, in the order of the entries."""
     if spec.source.for_each:
         for member in known_members(name, spec).members:
             for entry, table in zip(spec.tables, member.spec.tables, strict=True):

@@ -13,25 +13,25 @@ from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
 
 PIPELINE_TAG = "batchmerge/pipeline"
-# When the run was asked for, which may start later than in its hour.
+# When the run was requested; it may start in a later hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
-# What the pipeline file was when the run was launched, as a hash.
+# Hash of the pipeline file with which the run was launched.
 FILE_TAG = "batchmerge/file"
-# The newest landed batch when the run had landed.
+# Number of the newest landed batch after the run's landing.
 LANDED_TAG = "batchmerge/landed"
-# Tables that a run does not take, because an earlier one has them still to do.
+# Tables that the run leaves out: an earlier run still works on them, or they are paused.
 LEFT_OUT_TAG = "batchmerge/left_out"
 # A launch by hand that goes on although a person has paused the pipeline.
 ALTHOUGH_PAUSED_TAG = "batchmerge/although_paused"
 # The process of a run, so that others can see whether it lives.
 PROCESS_TAG = "batchmerge/process"
-# The process that starts it: until the run has one of its own, it is over where that one is gone.
+# The process that starts the run. If it ends before the run has a process of its own, the run never begins.
 LAUNCHER_TAG = "batchmerge/launcher"
-# Dagster's: how long the daemon lets a run work; 0 is without a limit.
+# Dagster's tag: seconds after which the daemon ends the run; 0: no limit.
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
-# Runs that stay (`interval`).
+# Continuous runs (`interval`).
 CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
@@ -72,7 +72,7 @@ def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
 
 
 def op_name(pipeline: str, key: dg.AssetKey) -> str:
-    """What Dagster allows for an op; with a hash where the table's name has other signs, so that no two are one."""
+    """A name that Dagster allows for an op. A hash keeps tables apart whose names have other characters."""
     plain = re.sub(r"\W", "_", "__".join([pipeline, *key.path]))
     odd = re.search(r"\W", key.path[-1])
     return f"{plain}__h{hashlib.sha256('/'.join(key.path).encode()).hexdigest()[:8]}" if odd else plain
@@ -97,10 +97,10 @@ def continuous_job(pipeline: str) -> str:
 
 
 def continuous_tables(spec: PipelineSpec) -> list[Table]:
-    """Those with a step of their own in a continuous run; tables that commit together have the first one's."""
+    """Tables with a step of their own in a continuous run: all, or the first one if tables commit together."""
     return spec.tables[:1] if spec.commit == "together" else list(spec.tables)
 
 
 def continuous_op(pipeline: str, key: dg.AssetKey) -> str:
-    """Another name than the asset's own op has."""
+    """The op of an asset in the continuous run; another name than that of the asset's own op."""
     return f"{op_name(pipeline, key)}__continuous"

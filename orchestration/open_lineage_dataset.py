@@ -1,4 +1,4 @@
-"""What OpenLineage's events are about."""
+"""The inputs and outputs in OpenLineage's events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Dataset:
     """Topic or table, as OpenLineage names it (its naming conventions).
 
     Attributes:
-        columns: with the places in `origin` that they are made from; none where they are not known.
-        origin: what the columns are made from.
+        columns: each with its path in `origin`; empty where they are not known.
+        origin: the dataset that the columns are made from.
     """
 
     namespace: str

@@ -29,8 +29,8 @@ _PRODUCER = "batchmerge"
 
 
 def _client() -> OpenLineageClient:
-    """One more try for each event, where the environment says nothing else: with the client's own five a receiver that
-    is down holds up every step for twice nine seconds."""
+    """A client that tries each event once more, unless the environment sets another number. With its default of five
+    a receiver that is down would delay every step by 18 s."""
     client = OpenLineageClient()
     transport = client.transport
     if isinstance(transport, HttpTransport) and transport.config.retry == HttpConfig(transport.config.url).retry:
@@ -58,7 +58,7 @@ class Sender:
         self._send(RunState.START)
 
     def failed(self, problem: BaseException) -> None:
-        """The text of our own errors names no values and no secrets; of others only the class is sent."""
+        """Sends the text of our own errors, which has no values and no secrets; of other errors only the class."""
         self._send(RunState.FAIL, str(problem) if isinstance(problem, BatchmergeError) else type(problem).__name__)
 
     def completed(self, rows: int | None) -> None:
@@ -78,7 +78,7 @@ class Sender:
         try:
             self.client.emit(event)
         except Exception as failed:
-            _LOG.warning("OpenLineage's receiver did not take an event of %s: %s", self.job, type(failed).__name__)
+            _LOG.warning("OpenLineage's receiver did not accept an event of %s: %s", self.job, type(failed).__name__)
 
     def _run(self, namespace: str, error: str | None) -> Run:
         own = uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run_id}/{self.job}")

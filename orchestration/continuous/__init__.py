@@ -8,8 +8,8 @@
 
 Batches, protocol and crash points are those of any run: its steps call the same functions of the engine, and hold the
 pool of their table only while they work on it. It materializes its assets soon at first, then every five minutes, so
-that Dagster's pages stay quick. The newest run that was asked for goes on; an older one ends when it sees that the
-newer is at work.
+that Dagster's pages stay quick. The run that was requested last goes on; an older one ends when it sees that the newer
+one works.
 """
 
-from orchestration import components  # noqa: F401  its component makes this job: whichever is asked for first, it comes first
+from orchestration import components  # noqa: F401  its component imports this package: it has to be loaded first

@@ -12,9 +12,9 @@ _PREFIX = "batchmerge/continuous/"
 
 
 def begin(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> None:
-    """From now on runs that were asked for earlier are to end.
+    """Makes this run the current one: runs that were requested earlier end.
 
-    Two that write this at once do no harm: what keeps commits right is the commits themselves.
+    Two processes may do this at once: commits are exactly once without it.
     """
     if not is_replaced(instance, pipeline, asked_at):
         stored = asked_at.astimezone(UTC).isoformat()
@@ -22,7 +22,7 @@ def begin(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> No
 
 
 def is_replaced(instance: dg.DagsterInstance, pipeline: str, asked_at: datetime) -> bool:
-    """Whether a run that was asked for later has begun."""
+    """Whether a run that was requested later has begun."""
     name = _PREFIX + pipeline
     text = instance.daemon_cursor_storage.get_cursor_values({name}).get(name)
     return bool(text) and datetime.fromisoformat(str(text)) > asked_at

@@ -19,7 +19,7 @@ from orchestration.sensors.idle import file_hash
 
 
 def continuous_job(launch: Launch) -> dg.JobDefinition:
-    """Named ``<pipeline>_continuous``. Its steps are no assets' own: each materializes its asset when it decides to."""
+    """Named ``<pipeline>_continuous``. Its steps are plain ops: each materializes its asset when it decides to."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
     land = land_members_continuously if spec.source.for_each else land_continuously
@@ -51,7 +51,7 @@ def continuous_job(launch: Launch) -> dg.JobDefinition:
 def _op(
     launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, work: Callable[[ContinuousStep], None]
 ) -> dg.OpDefinition:
-    """Without the pool: the step would hold it as long as it runs."""
+    """A step's op. It has no Dagster pool, which it would hold as long as it runs."""
 
     @dg.op(name=names.continuous_op(launch.name, key), out=dg.Out(dg.Nothing))
     def step(context: dg.OpExecutionContext, config: StepConfig) -> None:

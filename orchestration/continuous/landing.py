@@ -16,18 +16,18 @@ from orchestration.continuous.step import ContinuousStep
 from orchestration.names import continuous_tables, table_key
 from resources.errors import CommitFailed
 
-# Runs by hand may land at the same moment. One that is refused so often in a row has another reason.
+# Refused commits in a row after which the step fails. A run by hand may have landed first, but not so often.
 _REFUSALS = 5
 
 
 def land_continuously(step: ContinuousStep) -> None:
     """Lands what is new in Kafka at every tick, in as many batches as it takes, until the step is over."""
     with step.at_work() as ticks:
-        # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
+        # Opened at the first tick: after a failure, as by a mistake in a file, the step has to wait first.
         pipeline, done, refused, first = None, _LandingPeriod(), 0, True
         for _ in ticks:
             pipeline = pipeline or step.open()
-            # The first time also without changes: a run that died may have left events unpublished.
+            # At the first tick also without changes: a dead run may have left commit events unpublished.
             if first or _has_changes(pipeline):
                 try:
                     with step.turn():

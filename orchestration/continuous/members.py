@@ -1,7 +1,8 @@
 """The steps of a continuous run, where the pipeline has many tables (`for_each`, `new_tables`).
 
-At a tick only topics are looked at further that have moved since they had nothing left to do. One that fails stops no
-other: it waits, longer each time, and is tried again. For `topic` read the name, where records name tables.
+A tick works only on topics that have changed since nothing was left to do for them. A topic that fails does not stop
+the others: it is tried again, after a longer pause each time. With `new_tables` `topic` in this module is the name that
+records gave a table.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Topics:
     """State of each topic between two ticks.
 
     Attributes:
-        settled: its state when nothing was left to do.
+        settled: the state of each topic when nothing was left to do for it.
         problems: the last error of each topic that failed.
     """
 
@@ -71,7 +72,7 @@ class Topics:
     _failed: dict[str, _Failures] = field(default_factory=dict)
 
     def is_due(self, topic: str, state: object, now: float) -> bool:
-        """Whether the topic has changed since, and no pause after a failure is left."""
+        """Whether the topic has changed since nothing was left to do, and is in no pause after a failure."""
         failed = self._failed.get(topic)
         return self.settled.get(topic) != state and (failed is None or now >= failed.not_before)
 
@@ -99,7 +100,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
             if due:
                 with step.turn():
                     outcomes = _land(step, members, replace(seen, members=due, failed={}), done)
-                # What has landed a batch may have more to land: it is looked at once more.
+                # A topic that has landed a batch may have more to land: it stays due.
                 stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
                 topics.took(stood, _problems(outcomes), now)
             done.see(seen)
@@ -138,7 +139,7 @@ class _LandedTopics:
 def _land(
     step: ContinuousStep, members: Members, seen: Seen, done: _LandedTopics
 ) -> dict[str, Outcome[list[LandedBatch]]]:
-    """Lands a batch of each of these members that have something new: no topic holds the others up for longer."""
+    """Lands one batch of each of these topics that has something new: no topic delays the others for longer."""
     outcomes, began = dict[str, Outcome[list[LandedBatch]]](), time.monotonic()
     tables = [names.table_key(table) for table in step.launch.spec.tables]
     for outcome in land(members, seen, 1):
@@ -173,7 +174,7 @@ def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, 
 
 
 def merge_members_continuously(step: ContinuousStep) -> None:
-    """Merges the tables of one entry whenever something is landed that they have not, until the step is over."""
+    """Merges the tables of one entry whenever they lack landed batches, until the step is over."""
     assert step.table
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
@@ -192,7 +193,7 @@ def merge_members_continuously(step: ContinuousStep) -> None:
 
 
 def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
-    """Members with something landed since their table had everything, each with the commit id of that."""
+    """Members that have landed a batch since their table was up to date, each with its newest commit id."""
 
     def newest(pipeline: Pipeline) -> str | None:
         landed = pipeline.intermediate.committed()
@@ -227,7 +228,7 @@ def _merge(
 def _materialize_merged(
     step: ContinuousStep, members: Members, number: int, topics: Topics, merges: dict[str, MergedBatches]
 ) -> None:
-    """What was done since the last time, with what takes a look at the tables themselves."""
+    """Reports what was merged since the last materialization, with facts that need a look at the tables."""
     assert step.table
 
     def look(pipeline: Pipeline) -> MergedMember:

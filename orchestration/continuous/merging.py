@@ -1,4 +1,4 @@
-"""Tables of a continuous run: merged whenever something is landed that they have not.
+"""The tables of a continuous run: merged whenever they lack landed batches.
 
 Each has a step of its own and its own pace; with `commit: together` the first one's step commits them all.
 """
@@ -38,13 +38,13 @@ class _TableProgress:
 def merge_continuously(step: ContinuousStep) -> None:
     """Merges at every tick what is landed and not yet in the step's tables, until the step is over."""
     with step.at_work() as ticks:
-        # Opened at the first tick: a step that failed by a mistake in a file is to wait before it looks again.
+        # Opened at the first tick: after a failure, as by a mistake in a file, the step has to wait first.
         pipeline, tables, first = None, list[_TableProgress](), True
         for _ in ticks:
             if pipeline is None:
                 pipeline = step.open()
                 tables = [_TableProgress(step.of(table), pipeline.destination_of(table)) for table in step.tables]
-            # The first time also without changes: a run that died may have left events unpublished.
+            # At the first tick also without changes: a dead run may have left commit events unpublished.
             if first or _are_behind(pipeline, tables):
                 _merge(step, pipeline, tables)
             first = False
@@ -55,7 +55,7 @@ def merge_continuously(step: ContinuousStep) -> None:
 
 
 def _are_behind(pipeline: Pipeline, tables: Sequence[_TableProgress]) -> bool:
-    """A look at committed states."""
+    """Whether a table lacks landed batches, by the committed states."""
 
     def look() -> bool:
         landed = pipeline.intermediate.committed()
@@ -82,7 +82,7 @@ def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProg
 
 
 def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
-    """Stops where the landing's checks fail: nobody merges a broken landing."""
+    """Stops the step if the landing's checks fail: broken batches are not merged."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
     results = checks.landing_results(landing_key(pipeline.name), landed)
@@ -91,12 +91,12 @@ def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_
 
 
 def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
-    """The batches after the newest one that all tables have, with that one."""
+    """The landed batches from the newest one on that all tables have."""
     return [batch for batch in landed if batch.number >= merged]
 
 
 def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
-    """What was done since the last time, with what takes a look at the tables themselves."""
+    """Reports what was merged since the last materialization, with facts that need a look at the tables."""
 
     def look() -> list[TableResult]:
         return [
@@ -125,6 +125,6 @@ def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: TableResult, 
 
 
 def _in_time(pipeline: Pipeline, tables: Sequence[_TableProgress], work: Callable[[], T]) -> T:
-    """The work within the longest time limit of these tables."""
+    """Does the work within the longest time limit of these tables."""
     limit = max(one.destination.table.time_limit_seconds for one in tables)
     return with_timeout(limit, ", ".join(one.destination.name for one in tables), work, pipeline.stop)

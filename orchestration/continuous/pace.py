@@ -11,14 +11,15 @@ from contextlib import suppress
 
 from orchestration.socket_wait import is_readable
 
-# Seconds between two looks whether it is over, however long the interval is.
+# Seconds between two checks whether the step is over, however long the interval is.
 _LOOK = 5.0
 
 
 class Bell:
-    """Rung by another step of the same run, in another process of this machine: a datagram, which may get lost.
+    """Wakes a step when another step of the same run rings, which is another process of this machine: by a datagram,
+    which may get lost.
 
-    Only Linux has names of sockets that leave no file. Elsewhere nobody rings, and the interval alone counts.
+    Only Linux has socket names that leave no file. On other systems nobody rings, and only the interval counts.
     """
 
     def __init__(self, run_id: str, step: str) -> None:
@@ -32,7 +33,7 @@ class Bell:
             self._socket.close()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it was rung, at most so many seconds later."""
+        """Waits at most this long; whether the bell was rung."""
         if self._socket is None:
             time.sleep(seconds)
             return False
@@ -54,7 +55,7 @@ def ring(run_id: str, steps: Sequence[str]) -> None:
 
 
 def ticks(interval: float, bell: Bell, is_over: Callable[[], bool]) -> Iterator[None]:
-    """One at once, then every interval and whenever it is rung, until it is over. What takes longer delays the next."""
+    """A tick at once, then one every interval and at each ring, until the step is over. Longer work delays the next."""
     due = time.monotonic()
     while not is_over():
         yield

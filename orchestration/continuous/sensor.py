@@ -1,4 +1,4 @@
-"""Keeps a continuous run: starts one where there is none, and another one in its place when it is time."""
+"""The sensor that keeps a continuous run: starts one if there is none, and replaces it when it is time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EVERY = 5
 _STATUS = dg.DagsterRunStatus
 _WAITS = (_STATUS.QUEUED, _STATUS.NOT_STARTED, _STATUS.STARTING)
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
-# A person's wish: no step has failed by it.
+# A person has cancelled the run: none of its steps has failed.
 _CANCELLED = (_STATUS.CANCELED, _STATUS.CANCELING)
 
 _SAYS: dict[State, str] = {
@@ -50,13 +50,13 @@ _SAYS: dict[State, str] = {
 
 
 def continuous_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> dg.SensorDefinition:
-    """Named as the job. What it does without a daemon is nothing: then there is no continuous run."""
+    """Named as the job. Without Dagster's daemon it does not tick, and there is no continuous run."""
 
     @dg.sensor(
         name=job.name,
         job=job,
         minimum_interval_seconds=_EVERY,
-        # Also of a paused pipeline: its ticks say so.
+        # Also for a paused pipeline: its ticks show that it is paused.
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Keeps a run that commits {name} every {spec.interval}.",
         tags={PIPELINE_TAG: name},
@@ -68,7 +68,7 @@ def continuous_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> d
 
 
 def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str | None) -> dg.SensorResult:
-    """One tick; the cursor's text is that of the last one."""
+    """One tick, with the cursor that the last one has left."""
     if paused := paused_reason(read_pauses(instance, name, spec), spec):
         current_run.end(instance, name)
         return dg.SensorResult(skip_reason=paused, cursor=text)

@@ -38,16 +38,16 @@ _WARN_EVERY = 60.0
 
 
 def report_after(reports: int) -> float:
-    """Seconds from one materialization to the next, when there were so many.
+    """Seconds until the next materialization, after this many of them.
 
-    Soon at first, and then so that a day of them is as quick in Dagster's pages as a day of runs every five minutes
+    Short at first, later as long as between runs of a schedule, since Dagster's pages get slow with many
     (`tests/benchmarks/ui.py`).
     """
     return doubled(_FIRST_REPORT, reports, _REPORT_EVERY)
 
 
 class StepConfig(dg.Config):
-    """What a step of a run that follows a failed one gets from the sensor."""
+    """What the sensor passes to a step that failed in an earlier run: when it may work again, and its error."""
 
     not_before: float = 0.0
     because: str = ""
@@ -58,8 +58,8 @@ class ContinuousStep:
     """One step.
 
     Attributes:
-        key: the asset that it writes; with `commit: together` the first one's of its tables.
-        table: of that asset; None for the landing.
+        key: the asset that the step writes; with `commit: together` that of the first table.
+        table: the table of that asset; None for the landing.
     """
 
     context: dg.OpExecutionContext
@@ -80,7 +80,7 @@ class ContinuousStep:
         return self.launch.open(self.context.run_id)
 
     def members(self) -> Members:
-        """Of a pipeline with many tables."""
+        """The members of a pipeline with many tables."""
         return self.launch.members(self.context.run_id)
 
     @property
@@ -91,14 +91,14 @@ class ContinuousStep:
         return list(self.launch.spec.tables) if self.launch.spec.commit == "together" else [self.table]
 
     def of(self, table: Table) -> ContinuousStep:
-        """The same step, as it reports this one of its tables."""
+        """This step as the reporter of another one of its tables."""
         if table is self.table:
             return self
         return ContinuousStep(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
 
     @contextmanager
     def at_work(self) -> Iterator[Iterator[None]]:
-        """The ticks at which there may be something to do. Our errors end the step as those of any run."""
+        """Gives the ticks at which the step may work. Errors end the step as in any run."""
         current_run.begin(self.context.instance, self.launch.name, self._asked_at)
         interval = self.launch.spec.interval_seconds
         assert interval is not None
@@ -114,9 +114,9 @@ class ContinuousStep:
                 yield (tick for tick in ticks(interval, bell, self.is_over) if not self._waits())
 
     def is_over(self) -> bool:
-        """A newer continuous run has begun, or a person has paused the pipeline."""
+        """Whether a newer continuous run has begun, or somebody has paused the pipeline."""
         if current_run.is_replaced(self.context.instance, self.launch.name, self._asked_at):
-            self.context.log.info("a newer run goes on from here")
+            self.context.log.info("ends: a newer run takes over")
             return True
         if held := self.launch.held(self.context):
             self.context.log.info("ends: %s", held)
@@ -124,13 +124,13 @@ class ContinuousStep:
         return False
 
     def _waits(self) -> bool:
-        """Its last try has failed a short while ago, or a person has paused one of its tables."""
+        """Whether the step skips this tick: it failed a short while ago, or somebody has paused one of its tables."""
         held = any(self.launch.held(self.context, table) for table in self.tables)
         return held or time.time() < self.config.not_before
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Alone at the table. Raises Over: the step has become so while it waited."""
+        """Holds the table's pool. Raises Over: the step was over before it got the pool."""
         waits = PoolWaits(self.context.instance, self.context.log.info)
         with waiting_for_pools(waits), turn(self.context, [self.pool], self.is_over):
             yield
@@ -144,8 +144,8 @@ class ContinuousStep:
         return time.monotonic() - self._reported_at >= after
 
     def observe_topics(self, batches: int, rows: int) -> None:
-        """Points in the plots of the topics, since Dagster draws only one an hour for a table. None where a system does
-        not answer now."""
+        """Adds points to the plots of the topics, since Dagster plots one an hour only for a table. Adds none if a
+        system does not answer."""
         with suppress(TransientError):
             seen = look_at(self.launch.name, self.launch.spec)
             numbers = {**lags(seen), **self._rates(batches, rows)}
@@ -168,10 +168,10 @@ class ContinuousStep:
         batches: int,
         rows: int,
     ) -> None:
-        """A materialization of the hour that it is, with what was done since the last one, and its checks.
+        """Reports a materialization of the current hour, with what was done since the last one, and its checks.
 
         Args:
-            version: the commit id that the table stands at.
+            version: the table's committed commit id.
         """
         rates = self._rates(batches, rows)
         self._reported_at = time.monotonic()
