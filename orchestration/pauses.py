@@ -22,6 +22,7 @@ from orchestration.names import ALTHOUGH_PAUSED_TAG, landing_key, table_key
 from resources.errors import ConfigurationError, TerminalError
 
 _PREFIX = "batchmerge/paused"
+# A run with one of these tags was not launched by hand.
 _BY_THEMSELVES = (SCHEDULE_NAME_TAG, SENSOR_NAME_TAG, RETRY_NUMBER_TAG)
 
 
@@ -38,7 +39,7 @@ class Pause(BaseModel):
 
 @dataclass(frozen=True)
 class Pauses:
-    """Of one pipeline at one moment; `whole` is the pipeline's own."""
+    """The pauses of one pipeline at one moment; `whole` is the pause of the pipeline itself."""
 
     pipeline: str
     whole: Pause | None = None
@@ -62,7 +63,7 @@ def read_pauses(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec)
 
 
 def pause(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, table: Table | None, by: str) -> Pause:
-    """From now on nothing of it starts. Who paused it first stays named.
+    """Pauses the pipeline, or one table. If it is paused already, the first pause stays.
 
     Raises:
         ConfigurationError: one table of several that commit together.
@@ -84,7 +85,7 @@ def pause(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, table
 
 
 def resume(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec, table: Table | None, by: str) -> list[str]:
-    """Lets it go on: this table, or the pipeline with all of its tables. What had been paused, for people."""
+    """Resumes this table, or the pipeline with all of its tables. Returns a line for each pause that has ended."""
     before = read_pauses(instance, pipeline, spec)
     ended: dict[dg.AssetKey | None, Pause] = dict(before.tables.items())
     if before.whole:
@@ -105,10 +106,10 @@ class Paused(TerminalError):
 
 
 def require_not_paused(pauses: Pauses) -> None:
-    """For launches by hand.
+    """Refuses launches by hand of a paused pipeline.
 
     Raises:
-        Paused: the pipeline is.
+        Paused: the pipeline is paused.
     """
     if reason := pauses.reason():
         raise Paused(
@@ -119,15 +120,15 @@ def require_not_paused(pauses: Pauses) -> None:
 
 
 def holds_step(pauses: Pauses, table: dg.AssetKey | None, tags: Mapping[str, str], asked_at: datetime) -> str | None:
-    """Why a step of a run has nothing to do although the run has begun; None where it goes on.
+    """Why a step must do nothing although its run has begun; None: it goes on.
 
-    Not asked in a replay, which is always somebody's wish, and part of what people pause for.
+    Replays do not call this: somebody has started them on purpose, perhaps while the pipeline is paused.
 
     Args:
         asked_at: when the run was asked for, which may have been before the pause.
 
     Raises:
-        Paused: the run was launched by hand after the pause, and not although there is one.
+        Paused: the run was launched by hand after the pause, without the tag that allows it.
     """
     reason = None if tags.get(ALTHOUGH_PAUSED_TAG) == "true" else pauses.reason(table)
     if reason and pauses.whole and asked_at > pauses.whole.since and not any(tag in tags for tag in _BY_THEMSELVES):
@@ -140,6 +141,6 @@ def _stored_as(pipeline: str, key: dg.AssetKey | None) -> str:
 
 
 def _show(instance: dg.DagsterInstance, pipeline: str, key: dg.AssetKey | None, what: str) -> None:
-    """On the asset's page, among its events."""
+    """Shows it on the asset's page, among its events."""
     observation = dg.AssetObservation(key or landing_key(pipeline), description=what, metadata={"state": what})
     instance.report_runless_asset_event(observation)

@@ -1,8 +1,8 @@
-"""How a step waits for a pool that another run holds: asleep, and saying for whom and since when.
+"""How a step waits for a pool that another run holds: asleep, and with a report who holds it since when.
 
-Dagster asks for the slot in a loop without a pause, silently; nobody frees a dead run's slot where no daemon runs.
-Both are fixed around the one call that claims a slot. The holder's process is looked at while waiting, so that what
-a dead one held is free within seconds.
+Dagster itself claims a pool's slot in a loop without a pause and without a word, and without a daemon nobody frees the
+slot of a dead run. Both are fixed around the one call that claims a slot: while a step waits, the process of the run
+that holds the pool is checked, so that the slot of a dead run is free within seconds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PoolWaits:
     """How the steps of one run wait for pools.
 
     Attributes:
-        wait: False: a step that finds its pool taken ends the run instead.
+        wait: False: a step whose pool is held ends the run instead.
         refusal: the error of a step that was not to wait.
     """
 
@@ -101,14 +101,14 @@ def in_the_way(found: list[str]) -> Unavailable:
 
 @contextmanager
 def waiting_for_pools(waits: PoolWaits) -> Iterator[None]:
-    """While it is entered, the steps of runs of this process wait that way."""
+    """Within it, steps of runs of this process wait for pools as `waits` says."""
     original = InstanceConcurrencyContext.claim
 
     def claim(self: InstanceConcurrencyContext, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
         if original(self, concurrency_key, step_key, step_priority):
             return True
         freed = waits.at(concurrency_key, self._run_id)
-        # By itself Dagster would ask again after up to 15 s.
+        # Dagster itself would claim again after up to 15 s.
         soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
         self._pending_timeouts[step_key] = min(self._pending_timeouts[step_key], soonest)
         return False

@@ -19,22 +19,23 @@ from resources.local.processes import end
 if TYPE_CHECKING:
     import dagster as dg
 
-# What the processes of a run's steps have in their environment.
+# The variable with the run's id, in the environment of its steps' processes.
 RUN_VARIABLE = "BATCHMERGE_RUN"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Seconds that a process has to end, before it is killed.
 _PATIENCE = 5
 
 ProcessState = Literal["alive", "ended", "unknown"]
 
 
 def process_tags(run_id: str, pid: int | None = None, tag: str = PROCESS_TAG) -> dict[str, str]:
-    """Names this very process, or the one with this id, as that of the run."""
+    """The tag that names this process, or the one with this id, as the process of the run."""
     process = psutil.Process(pid)
     return {tag: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
 def process_state(tags: Mapping[str, str], run_id: str) -> ProcessState:
-    """The state of the run's process; unknown where nothing names it yet, or it is on another machine."""
+    """The state of the run's process; unknown if no tag names it yet, or it is on another machine."""
     return _state_of(tags.get(PROCESS_TAG, ""), run_id)
 
 
@@ -59,7 +60,7 @@ def _state_of(named: str, run_id: str) -> ProcessState:
 
 
 def interrupt(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """Asks the process of a run to end, where it is known to be alive; whether it is."""
+    """Asks the process of a run to end, if it is known to be alive. Returns whether it was."""
     pid = pid_of(run.tags, run.run_id)
     if pid is None or process_state(run.tags, run.run_id) != "alive":
         return False
@@ -76,7 +77,7 @@ def where(tags: Mapping[str, str]) -> str:
 
 
 def pid_of(tags: Mapping[str, str], run_id: str) -> int | None:
-    """The process id of a run on this machine; None where nothing says so."""
+    """The process id of a run on this machine; None: no tag names it."""
     named = tags.get(PROCESS_TAG, "")
     host, pid, *_ = _parts(named)
     return int(pid) if pid and host == socket.gethostname() and _is_of(named, run_id) else None
@@ -90,9 +91,9 @@ def kill(tags: Mapping[str, str], run_id: str) -> None:
 
 
 def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
-    """Ends steps of a dead run that live on in processes of their own; how many there were.
+    """Ends steps of a dead run that live on in processes of their own. Returns how many there were.
 
-    They are known by their environment; those of a forked run, whose environment cannot be seen, by its session.
+    The processes are found by their environment; those of a forked run, which does not show one, by their session.
     """
     session = _session_begun_by(tags, run_id)
     left = [p for p in psutil.process_iter() if _run_of(p) == run_id or (session and _session_of(p) == session)]
@@ -101,13 +102,13 @@ def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
 
 
 def _parts(named: str) -> tuple[str, str, str, str]:
-    """Host, pid, start, run id; all empty where nothing is named. Tags of older versions name no run."""
+    """Host, pid, start and run id of a tag; all empty without a tag. Tags of older versions have no run id."""
     host, pid, start, run_id = [*named.split(" "), "", "", ""][:4]
     return host, pid, start, run_id
 
 
 def _is_of(named: str, run_id: str) -> bool:
-    """Whether it is the process of this run: Dagster copies the tags of a run to the run that tries it again."""
+    """Whether the tag is this run's own: Dagster copies the tags of a run to the run that retries it."""
     return named != "" and _parts(named)[3] in ("", run_id)
 
 
@@ -132,9 +133,10 @@ def _boot() -> str:
 
 
 def _session_begun_by(tags: Mapping[str, str], run_id: str) -> int | None:
-    """The id of the session that the run's process began; None where it may be another's by now.
+    """The id of the session that the run's process began; None: the id may belong to another session by now.
 
-    While a process of the session lives, no other gets the id. Then another process has it only after a restart.
+    No new process gets the id while one of the session lives. So if another process has the id, no process of the
+    session is left.
     """
     pid, (_, _, start, _) = pid_of(tags, run_id), _parts(tags.get(PROCESS_TAG, ""))
     if pid is None or ("@" in start and _BOOT_ID.exists() and not start.endswith(f"@{_boot()}")):
@@ -146,7 +148,7 @@ def _session_begun_by(tags: Mapping[str, str], run_id: str) -> int | None:
 
 
 def _session_of(process: psutil.Process) -> int | None:
-    """The id of the process that began its session; a session's leader itself is no leftover."""
+    """The process's session; None for the leader of a session, and for our own session: they are no leftovers."""
     try:
         found = os.getsid(process.pid)
     except OSError:

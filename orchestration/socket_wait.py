@@ -7,7 +7,7 @@ import socket
 
 
 def is_readable(one: socket.socket, seconds: float) -> bool:
-    """Whether it has, at most so many seconds later. Unlike `select`, also in a process with over 1,024 open files."""
+    """Whether there is something within this time. `select` would fail in a process with over 1,024 open files."""
     waiting = select.poll()
     waiting.register(one, select.POLLIN)
     return bool(waiting.poll(seconds * 1000))

@@ -8,14 +8,14 @@ import dagster as dg
 
 
 def failure_text(event: dg.DagsterEvent) -> str:
-    """What a step's failure says, for people."""
+    """The text of a step's failure, for people."""
     data = event.step_failure_data
     given = data.user_failure_data.description if data.user_failure_data else None
     return given or (data.error.message.strip() if data.error else "unknown")
 
 
 def failure_facts(event: dg.DagsterEvent) -> dict[str, Any]:
-    """Its class, where it was, the remedy and so on, by name; nothing of a failure that is none of ours."""
+    """The facts of a failure by name: class, where, remedy and others; none of a failure that is not our error."""
     given = event.step_failure_data.user_failure_data
     return {name: value.value for name, value in given.metadata.items()} if given else {}
 

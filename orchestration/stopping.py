@@ -1,4 +1,4 @@
-"""Ends runs that a person wants to be over: queued, in the daemon's hands, in a terminal, or hung."""
+"""Ends runs on a person's request: queued ones, the daemon's, those in a terminal, and hung ones."""
 
 from __future__ import annotations
 

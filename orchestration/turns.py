@@ -1,7 +1,7 @@
-"""Work on tables in turns: whoever writes to a table holds its pool meanwhile, and not longer.
+"""Claims pools for a part of a step: who writes to a table holds its pool meanwhile, and not longer.
 
-Steps of Dagster's own jobs name their one pool, and Dagster claims it. A continuous step would hold it as long as it
-runs, and a command's run needs the pools of several tables: these claim them here.
+Ordinary steps have one pool by definition, which Dagster claims. A continuous step would hold it as long as it runs,
+and a command's run needs the pools of several tables: so these claim their pools here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK = 5.0
 
 
 class Over(Exception):
-    """The step has nothing more to do."""
+    """Raised in a step that has nothing more to do."""
 
 
 @contextmanager
@@ -31,11 +31,11 @@ def turn(
 
     Raises:
         Over: the step was over before its turn came.
-        KeyboardInterrupt: it was to end (`jobs.time_limit.ending_with`).
+        KeyboardInterrupt: the step must end (`jobs.time_limit.ending_with`).
     """
     claims = InstanceConcurrencyContext(context.instance, context.run)
     key = context.get_step_execution_context().step.key
-    # A claim is of one pool. In one order, so that no two wait for each other.
+    # One claim for each pool, in sorted order, so that no two steps wait for each other.
     claimed = {pool: f"{key} at {pool}" for pool in sorted(pools)}
     with claims:
         try:
@@ -51,7 +51,7 @@ def _claim(claims: InstanceConcurrencyContext, pool: str, claim: str, is_over: C
     looked = time.monotonic()
     while not claims.claim(pool, claim):
         raise_if_to_end()
-        # It sleeps where it claims.
+        # The claim itself sleeps (`waiting_for_pools`).
         if is_over and time.monotonic() - looked > _LOOK:
             looked = time.monotonic()
             if is_over():

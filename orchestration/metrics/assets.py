@@ -22,9 +22,9 @@ class Assets:
     """The assets of pipelines.
 
     Attributes:
-        own: those of one table, or of a landing.
-        steps: those of steps that do many (`for_each`, `new_tables`): by topic, or name, what each is for.
-        pipelines: whose they are, also those without a topic yet.
+        own: assets of one table, or of one landing, with its labels.
+        steps: assets that stand for many tables (`for_each`, `new_tables`): the labels of each, by topic or name.
+        pipelines: all pipelines, also those without a topic yet.
     """
 
     own: Mapping[dg.AssetKey, Labels] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Assets:
 
 
 def pipeline_assets() -> Assets:
-    """Those of the pipeline files. Files that are wrong have no tables here."""
+    """The assets of all pipeline files; a file that is wrong has none here."""
     own, steps = dict[dg.AssetKey, Labels](), dict[dg.AssetKey, dict[str, Labels]]()
     specs = readable_specs(pipeline_names())
     for name, spec in specs.items():
@@ -50,7 +50,7 @@ def pipeline_assets() -> Assets:
 
 
 def _labels_of(name: str, spec: PipelineSpec) -> Iterator[tuple[dg.AssetKey, str, Labels]]:
-    """Each asset with the labels of its table; with whose table that is, where it stands for many."""
+    """Each asset, the topic or name if the asset stands for many tables (else empty), and the labels of the table."""
     if not spec.source.for_each:
         yield landing_key(name), "", (name, landing_label())
     for one in known_tables(name, spec):

@@ -24,13 +24,15 @@ _ENDED = {
     dg.DagsterRunStatus.FAILURE: "failure",
     dg.DagsterRunStatus.CANCELED: "canceled",
 }
+# Events that are read at a time.
 _PAGE = 500
+# Some storages know only to the second when a run ended: runs are looked for from this much earlier on.
 _COARSE = timedelta(seconds=5)
 
 
 @dataclass
 class _CountedRuns:
-    """The runs of a pipeline that were counted; some storages know when a run ended only to the second."""
+    """The runs of a pipeline that were counted, as far as a later query can find them again."""
 
     since: datetime
     counted: dict[str, datetime] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class _CountedRuns:
 
 @dataclass
 class EventTotals:
-    """Follows the events of the assets that it is asked for, from when it is first asked for any."""
+    """Counts what runs did to assets, from the first call of `samples` on."""
 
     instance: dg.DagsterInstance
     _totals: dict[tuple[Measure, tuple[str, ...]], float] = field(default_factory=lambda: defaultdict(float))
@@ -58,12 +60,12 @@ class EventTotals:
     _runs: dict[str, _CountedRuns] = field(default_factory=dict)
 
     def samples(self, assets: Assets) -> Iterator[Sample]:
-        """Reads what is new, and gives everything known."""
+        """Reads new events, and gives the samples of all that is known."""
         keys = [key for key in assets.keys if key not in self._seen]
         if self._start is None:
             self._start = max(self._last(keys).values(), default=0)
         self._begin(assets, keys, self._start)
-        # One question about all of them: nearly none of hundreds of tables has changed.
+        # One query for all assets, since few of hundreds of tables have changed.
         for key, last in self._last(assets.keys).items():
             if last > self._seen[key]:
                 self._follow(assets, key)
@@ -77,7 +79,7 @@ class EventTotals:
         return {key: number for key, number in found.items() if number is not None}
 
     def _begin(self, assets: Assets, keys: Sequence[dg.AssetKey], start: int) -> None:
-        """What was done before is no part of the totals; of assets that show up later, too."""
+        """Starts with assets that were unknown so far: what was done before is no part of the totals."""
         self._seen |= dict.fromkeys(keys, start)
         if keys:
             for key, entry in self.instance.event_log_storage.get_latest_materialization_events(keys).items():
@@ -102,7 +104,7 @@ class EventTotals:
                 return
 
     def _take_success(self, assets: Assets, key: dg.AssetKey, at: float, values: Mapping[str, object]) -> None:
-        """A step of many topics has succeeded for all that it does not name as failed."""
+        """Notes a success: of a step of many topics for all that it does not name as failed."""
         failed = values.get(FAILED)
         named = failed if isinstance(failed, dict) else {}
         succeeded = [labels for whose, labels in assets.steps.get(key, {}).items() if whose not in named]

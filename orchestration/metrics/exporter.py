@@ -1,4 +1,4 @@
-"""The samples as OpenTelemetry metrics: scraped by Prometheus, and sent by OTLP where the environment names a place."""
+"""The samples as OpenTelemetry metrics: scraped by Prometheus, and sent by OTLP if the environment names a receiver."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from orchestration.metrics.measures import LOOK_AGE, MEASURES, Measure, Sample
 
 _LOG = logging.getLogger("batchmerge.metrics")
 Look = Callable[[], Iterable[Sample]]
-# Each names the place that metrics are sent to; OpenTelemetry's exporter reads the rest of its variables itself.
+# Variables that name a receiver; OpenTelemetry's exporter reads its other variables itself.
 _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
 class Measured:
-    """What was seen at the last look, for all metrics. A scrape never waits for a look, which may take longer than
-    Prometheus does: a system that hangs keeps it for half a minute, and its values from nobody."""
+    """The samples of the last look, for all metrics. A scrape does not wait for a look: with a system that hangs that
+    takes half a minute, longer than Prometheus waits, and the values of the other systems would be missing too."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -56,8 +56,8 @@ class Measured:
             try:
                 self.look()
             except Exception as problem:
-                # What was seen before stays, and its age shows this.
-                _LOG.warning("no look at the systems: %s", problem)
+                # The earlier samples stay; their age shows it.
+                _LOG.warning("the systems could not be looked at: %s", problem)
             over.wait(pause)
 
     def of(self, measure: Measure) -> list[Observation]:

@@ -11,7 +11,7 @@ class Measure:
 
     Attributes:
         name: as Prometheus shows it, with its unit and for counters ``_total`` at the end.
-        labels: nothing else distinguishes two series.
+        labels: names of the labels, which alone distinguish its series.
         counter: it only grows, from 0 at the start of the process that measures.
     """
 

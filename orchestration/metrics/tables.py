@@ -1,4 +1,4 @@
-"""Samples of how the tables are now: the same look that `batchmerge status` takes. Pure."""
+"""Samples of the tables' current state, from the same look as `batchmerge status`. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _pipeline(pipeline: PipelineStatus) -> Iterator[Sample]:
 
 
 def landing_label(topic: str | None = None) -> str:
-    """With `for_each` each topic has a landing."""
+    """The label of the landing; with `for_each` each topic has one."""
     return f"landing {topic}" if topic else "landing"
 
 

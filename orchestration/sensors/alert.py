@@ -43,10 +43,10 @@ def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
 
 
 def _post(address: str, message: dict[str, Any]) -> None:
-    """Posts until it is taken, a few times.
+    """Posts the message, with a few tries.
 
     Raises:
-        Unavailable: it never was; without the address, which may hold a secret.
+        Unavailable: no try was accepted. The error does not name the address, which may hold a secret.
     """
     said = ""
     for pause in _PAUSES:
@@ -59,14 +59,14 @@ def _post(address: str, message: dict[str, Any]) -> None:
             said = f"no answer ({type(problem).__name__})"
         time.sleep(pause)
     raise Unavailable(
-        f"the webhook did not take the failure of run {message['run_id']}: {said}",
+        f"the webhook did not accept the failure of run {message['run_id']}: {said}",
         where=f"the address in {VARIABLE}",
         remedy="look at the run in Dagster: this failure is not reported again",
     )
 
 
 def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
-    """What is reported. `text` alone says it all, for chats that show nothing else."""
+    """The report. Its `text` alone has everything, for chats that show nothing else."""
     pipeline = run.tags.get(PIPELINE_TAG) or _pipeline_of(run)
     steps = [_step(event) for event in failures]
     message = "; ".join(_step_text(step) for step in steps) or "the run's process ended"
@@ -91,7 +91,7 @@ def _step(event: DagsterEvent) -> dict[str, object]:
 
 
 def _pipeline_of(run: dg.DagsterRun) -> str:
-    """Of a run that was launched on assets by hand: the pipeline whose landing or table it is."""
+    """The pipeline of a run that was launched by hand on assets, by its landing; else the name of the job."""
     selected = sorted(run.asset_selection or [])
     landing = [key.path[1] for key in selected if key.path[0] == "landing"]
     return landing[0] if landing else run.job_name

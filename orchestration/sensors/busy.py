@@ -1,10 +1,10 @@
-"""What of a pipeline may start by itself now: nothing where it is paused, and nothing that a run under way has to do.
+"""Which assets a schedule or sensor may run now: none of a paused pipeline, and none that a run still works on.
 
-A run that lands holds up the next one: the commit makes two at once safe, one at a time makes them useful. Once it has
-landed, a further run may land what is new and merge it into the tables that no earlier run has still to do. So a table
-whose system hangs holds up neither landing, nor the other tables, nor the schedule: it keeps one run busy until its
-`time_limit_seconds`, is left out of the others meanwhile (they say so in their tags), and catches up in one merge with
-the first run after that. At most one run hangs for each table.
+While a run lands, no other one starts: two at once would be safe, but useless. After its landing another run may land
+new records, and merge them into the tables that no earlier run still has to merge. So a table whose system hangs delays
+neither landing, nor other tables, nor the schedule. It keeps one run busy until its `time_limit_seconds`; other runs
+leave it out meanwhile (their tags say so), and the first run after that merges all that the table lacks. At most one
+run hangs for each table.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Free:
     """What a schedule or a sensor may start now.
 
     Attributes:
-        hold: why nothing; None where something is free.
-        left_out: assets that another run has still to do, and which run that is.
-        assets: the others; None for all of the pipeline's.
+        hold: why to start nothing; None: something is free.
+        left_out: assets to leave out, each with the run that still works on it, or with its pause.
+        assets: the assets to run; None: all.
     """
 
     hold: str | None = None
@@ -51,7 +51,7 @@ class Free:
     assets: list[dg.AssetKey] | None = None
 
     def request(self, hour: str | None, tags: Mapping[str, str]) -> dg.RunRequest:
-        """A run of what is free, on this hour."""
+        """The request of a run of the free assets, for this hour."""
         reasons = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
         more = {LEFT_OUT_TAG: reasons} if reasons else {}
         # No run key: the key of a failed run would never be launched again.
@@ -59,14 +59,14 @@ class Free:
 
 
 def paused_reason(pauses: Pauses, spec: PipelineSpec) -> str | None:
-    """Why nothing of the pipeline starts by itself; None where it may."""
+    """Why nothing of the pipeline starts by itself; None: it is not paused."""
     return pauses.reason() or (f"{pauses.pipeline} is paused (`paused: true` in its file)" if spec.paused else None)
 
 
 def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> Free:
-    """What of the pipeline may be advanced now by a schedule or a sensor.
+    """What a schedule or a sensor may advance now.
 
-    It goes on beside a backfill, which may take hours: pools keep the two apart, table by table.
+    A backfill, which may take hours, is no obstacle: pools keep the two apart, table by table.
     """
     pauses = read_pauses(instance, name, spec)
     if paused := paused_reason(pauses, spec):
@@ -84,14 +84,14 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
 
 
 def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Which run, backfills too, is at work on the pipeline's tables, or will be; None where there is none."""
+    """Which run or backfill works on the pipeline's tables, or is queued to; None: there is none."""
     return next((_named(run, name) for run in runs_of(instance, name, spec)), None)
 
 
 def still_to_do(
     instance: dg.DagsterInstance, name: str, spec: PipelineSpec, *, replays: bool = True
 ) -> dict[dg.AssetKey, str]:
-    """The pipeline's assets that runs under way have still to do, and which run that is.
+    """The assets that runs under way still have to process, each with its run.
 
     Args:
         replays: backfills count too.

@@ -1,4 +1,4 @@
-"""Sensors on the control topic: commits that others made become asset events, and start what waits for a pipeline."""
+"""Sensors on the control topic: they show commits of runs elsewhere on assets, and start jobs after commits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
 
+# Seconds between two ticks.
 _EVERY = 30
+# Ids of events that the cursor keeps.
 _REMEMBERED = 500
 
 
 class ControlCursor(SensorCursor):
-    """Where the topic was read to, and the newest event ids: an event may come twice, with the same id."""
+    """The position in the topic, and ids of the newest events: an event may be published twice, with the same id."""
 
     position: str | None = None
     seen: tuple[str, ...] = ()
@@ -84,7 +86,7 @@ def after_commit(
 def _new_events(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec
 ) -> tuple[list[Event], ControlCursor] | dg.SensorResult:
-    """Events of the pipeline that were not seen yet; or why there are none to be had now."""
+    """The pipeline's new events; or a skip, if the topic cannot be read now."""
     before = ControlCursor.read(context.cursor)
     try:
         connection = load_connections().get(spec.source.connection, KafkaConnection)

@@ -1,4 +1,4 @@
-"""What a sensor remembers between its ticks, and when the daemon starts again."""
+"""What a sensor remembers between its ticks, also over restarts of the daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SensorCursor(BaseModel):
 
     @classmethod
     def read(cls, text: str | None) -> Self:
-        """The remembered one; a fresh one where there is none, or one that is not ours."""
+        """The cursor of this text; a new one without a text, or if it is not valid."""
         try:
             return cls.model_validate_json(text) if text else cls()
         except ValueError:

@@ -14,7 +14,7 @@ from orchestration.sensors.lag import look_at
 from resources.errors import BatchmergeError
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-# Seconds until a run looks at everything again, also at what others may have done to the tables.
+# Seconds after which a run starts also without new records: others may have changed the tables.
 _LONGEST = 3600.0
 
 
@@ -24,7 +24,7 @@ def file_hash(spec: PipelineSpec) -> str:
 
 
 def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Why a run would find nothing to do; None where it might, or where that is unknown."""
+    """Why a run would find nothing to do; None: it may find something, or this is unknown."""
     runs = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, tags={PIPELINE_TAG: name}), limit=1)
     if not runs or not settles(runs[0], spec, time.time()):
         return None
@@ -32,7 +32,7 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
         seen = look_at(name, spec)
     except BatchmergeError:
         return None  # the run reports it
-    # A batch that no run has landed, of a reset or a replay, has no offsets of its own.
+    # A reset, or a replay from Kafka, lands a batch without new offsets: compare batch numbers too.
     as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(seen.batches)
     if seen.landing or seen.tables or not as_left:
         return None
@@ -40,8 +40,8 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
 
 
 def settles(record: dg.RunRecord, spec: PipelineSpec, now: float) -> bool:
-    """Whether this run has left nothing behind but what is new in Kafka: all of the pipeline, as its file is now, not
-    long ago."""
+    """Whether only new records are left to do after this run: it has run the whole pipeline, by its current file, with
+    success, and not long ago."""
     run = record.dagster_run
     whole = not run.asset_selection and LEFT_OUT_TAG not in run.tags
     as_now = run.status == dg.DagsterRunStatus.SUCCESS and run.tags.get(FILE_TAG) == file_hash(spec)
@@ -49,5 +49,5 @@ def settles(record: dg.RunRecord, spec: PipelineSpec, now: float) -> bool:
 
 
 def again_after(freshness: Freshness | None) -> float:
-    """Dagster takes a table for stale that no run has looked at for longer than the file allows."""
+    """Seconds after which to run also without new records: with `freshness` Dagster would else show tables as stale."""
     return min(_LONGEST, freshness.warn_minutes * 60 / 2) if freshness else _LONGEST

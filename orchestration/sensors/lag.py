@@ -42,7 +42,7 @@ def lag_sensor(
         name=f"{name}_lag",
         target=job,
         minimum_interval_seconds=_EVERY,
-        # Also of a paused pipeline: how much waits is shown all the same.
+        # Also for a paused pipeline, to show how much waits.
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Shows how much waits for {name}, and starts it at its `trigger`.",
         tags={PIPELINE_TAG: name},
@@ -56,7 +56,7 @@ def lag_sensor(
 def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
-    """One tick. A system that does not answer is no crash of the sensor: it says so and tries again."""
+    """One tick. If a system does not answer, it is skipped with that reason."""
     assert spec.trigger is not None
     before, now = LagCursor.read(context.cursor), time.time()
     try:
@@ -64,7 +64,7 @@ def tick(
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
     cursor, (hour, asked) = observe(before, seen, now), hour_of(hours, datetime.fromtimestamp(now, UTC))
-    # Event rows are kept for good: one only where something has moved.
+    # Dagster keeps events for good: report one only if something has changed.
     events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
     pauses = read_pauses(context.instance, name, spec)
     # A paused table stays behind, and no run would change that.
@@ -81,10 +81,10 @@ def tick(
 
 
 def look_at(name: str, spec: PipelineSpec) -> Waiting:
-    """What waits now for a pipeline, with `for_each` for all its members.
+    """What waits now for a pipeline; with `for_each` for all its topics.
 
     Raises:
-        TimeLimitReached: a system hangs. BatchmergeError: one says no.
+        TimeLimitReached: a system hangs. BatchmergeError: a system refuses.
     """
 
     def work() -> Waiting:
@@ -98,7 +98,7 @@ def look_at(name: str, spec: PipelineSpec) -> Waiting:
 
 
 def _look_at_members(members: Members) -> Waiting:
-    """As `look`: members share a consumer group. What is landed each of them has to be asked."""
+    """As `look` for all topics, which share a consumer group; landed offsets come from each intermediate table."""
     seen, landed = members.look(), members.landed()
     states = seen.states.values()
     ends = {tp: offset for state in states for tp, offset in state.stable.items()}
@@ -108,7 +108,7 @@ def _look_at_members(members: Members) -> Waiting:
 
 
 def look(pipeline: Pipeline) -> Waiting:
-    """What waits now. The slowest table is known by the consumer group, so that no table is asked."""
+    """What waits now. The consumer group has the offsets of the slowest table, so no table is queried."""
     topics: TopicState = pipeline.topic_state()
     state = pipeline.intermediate.committed()
     group = group_offsets(pipeline.kafka, pipeline.group, topics.stable)
@@ -123,7 +123,7 @@ def _events(
     age = now - cursor.waiting_since if cursor.waiting_since else 0.0
     numbers = {**lags(seen), "lag seconds": dg.MetadataValue.float(round(age, 1))}
     topics = topic_points(name, spec, seen.ends, numbers)
-    # Dagster draws a partitioned asset by its partitions, and leaves out what names none.
+    # Dagster plots a partitioned asset by its partitions, without events that name none.
     return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
 
 

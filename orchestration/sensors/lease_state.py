@@ -28,9 +28,11 @@ from orchestration.sensors.busy import paused_reason, still_to_do
 from orchestration.sensors.leases import LeaseCursor, after_asking, is_due, left_behind
 from resources.errors import BatchmergeError
 
+# Seconds between two ticks.
 _EVERY = 30
-# A tick may ask for so long; the daemon gives all sensors of a code location a minute each.
+# Seconds to wait for one system. Dagster ends a tick after a minute.
 _PATIENCE = 15
+# Topic-partitions that the metadata shows, at most.
 _MOST_ROWS = 200
 
 
@@ -76,7 +78,7 @@ class _Looked:
 def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
-    """One tick. A server that does not answer is no crash of the sensor, and keeps no other table waiting for long."""
+    """One tick. A server that does not answer is reported, and does not delay the other tables for long."""
     cursor = LeaseCursor.read(context.cursor)
     try:
         pipeline = Pipeline(name, spec, load_connections())
@@ -92,7 +94,7 @@ def tick(
         if one.leases and shown.get(one.table.table) != version:
             shown[one.table.table] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
-    # A backfill finishes what a dead run has begun (`jobs.replay.landed`), as a recovery run does.
+    # A backfill finishes what a dead run has begun (`jobs.replay.landed`), like a recovery run.
     busy, pauses = still_to_do(context.instance, name, spec), read_pauses(context.instance, name, spec)
     paused = paused_reason(pauses, spec)
     hold = {
@@ -119,7 +121,7 @@ def _look(pipeline: Pipeline, table: Table) -> _Looked:
 
 
 def _ends(pipeline: Pipeline) -> Offsets:
-    """Where the topics end; nothing where Kafka does not answer: then lag is not shown."""
+    """The ends of the topics; empty if Kafka does not answer: then lag is not shown."""
     try:
         return with_timeout(_PATIENCE, "Kafka", pipeline.topic_state).stable
     except BatchmergeError:
@@ -133,7 +135,7 @@ def _recover(
     instance: dg.DagsterInstance,
     hold: Mapping[str, str | None],
 ) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
-    """Run requests, whom was asked for, and why nothing is asked for the others."""
+    """Run requests; the recovery runs that were requested, by table; and why none is requested for other tables."""
     requests, asked, skipped = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
     now = datetime.now(UTC)
     for one in looked:
@@ -150,7 +152,7 @@ def _recover(
         elif held := hold[table]:
             skipped.append(f"{table}: {'; '.join(reasons)}; but {held}")
         elif not is_due(before, dead, time.time()):
-            skipped.append(f"{table}: {'; '.join(reasons)}; a run was asked for already")
+            skipped.append(f"{table}: {'; '.join(reasons)}; a run was requested already")
         else:
             asked[table] = after_asking(before, dead[0].batch, time.time())
             hour, tags = hour_of(hours, now)

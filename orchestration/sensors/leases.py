@@ -1,4 +1,4 @@
-"""Is what a lease shows left behind by a dead run, and is it time to ask for another one? Pure decisions."""
+"""Whether a dead run has left a batch half done, and whether to start a recovery run. Pure decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_PAUSE = 3600.0
 
 
 class Asked(BaseModel):
-    """Recovery runs that were asked for one batch of one table."""
+    """Recovery runs that were requested for one batch of one table."""
 
     model_config = ConfigDict(frozen=True)
     batch: int
@@ -28,7 +28,7 @@ class Asked(BaseModel):
 
 
 class LeaseCursor(SensorCursor):
-    """What the sensor remembers between ticks: what it last showed of each table, and the runs it has asked for."""
+    """What the sensor remembers: what it last showed of each table, and the recovery runs that it has requested."""
 
     shown: dict[str, str] = Field(default_factory=dict)
     asked: dict[str, Asked] = Field(default_factory=dict)
@@ -52,12 +52,12 @@ def left_behind(
         return False, f"{run}, which is {status.value.lower()}"
     age = (now - lease.changed_at).total_seconds()
     if age >= time_limit:
-        return True, f"{run} of elsewhere, {age:.0f} s ago"
-    return False, f"{run} of elsewhere, {age:.0f} s ago; it has {time_limit:.0f} s"
+        return True, f"{run}, unknown to this Dagster instance, {age:.0f} s ago"
+    return False, f"{run}, unknown to this Dagster instance, {age:.0f} s ago; it has {time_limit:.0f} s"
 
 
 def is_due(asked: Asked | None, leases: Sequence[LeaseState], now: float) -> bool:
-    """Whether to ask (again): at once for a new batch, then after pauses that double, up to an hour."""
+    """Whether to request a recovery run: at once for a new batch, then after pauses that double, up to an hour."""
     if asked is None or all(lease.batch != asked.batch for lease in leases):
         return True
     return now - asked.at >= doubled(_FIRST_PAUSE, asked.times - 1, _LONGEST_PAUSE)

@@ -11,9 +11,9 @@ from jobs.offsets import Offsets
 from jobs.spec.automation import Trigger
 from orchestration.sensors.cursor import SensorCursor
 
-# When records were first seen, in seconds, and how far they reached then, in offsets of all partitions together.
+# When a tick first saw records (seconds since 1970), and the end of the log then (sum of all partitions' offsets).
 Mark = tuple[float, int]
-# What waits longer than so many ticks counts as seen at the last of these.
+# Marks at the most. Records that later ticks find count as seen with the last mark.
 _MOST_MARKS = 100
 
 
@@ -22,10 +22,10 @@ class LagCursor(SensorCursor):
 
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
-        landing, tables: what waited then.
+        landing, tables: what waited then, in offsets.
         waiting_since: when the oldest record that waits was first seen, in seconds; None while nothing waits.
-        tables_since: the same of the landed records that some table lacks.
-        waiting_marks, tables_marks: the ticks that saw more to wait, of all that waits.
+        tables_since: the same for landed records that some table lacks.
+        waiting_marks, tables_marks: a mark for each tick that found more records, as long as they wait.
     """
 
     ends: str = Field("{}")
@@ -76,14 +76,14 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
 
 
 def _marks(before: list[Mark], since: float | None, reached: int, end: int, now: float) -> list[Mark]:
-    """Of what waits from `reached` to `end`: when it was first seen, up to where, the oldest first.
+    """The marks of what waits between `reached` and `end`, the oldest first.
 
     Args:
-        since: the only mark of a cursor of an earlier version.
+        since: the time of the only mark in a cursor of an earlier version.
     """
     if not before and since is not None:
         before = [(since, end)]
-    # Where a topic is gone, the end is lower than it was.
+    # Without a topic that was deleted, the end is lower than it was.
     marks = [(at, min(to, end)) for at, to in before if min(to, end) > reached]
     if end > (marks[-1][1] if marks else reached):
         marks = [*marks[:-1], (marks[-1][0], end)] if len(marks) == _MOST_MARKS else [*marks, (now, end)]
@@ -105,7 +105,7 @@ def reason_to_run(trigger: Trigger, seen: Waiting, cursor: LagCursor, now: float
 
 
 def requested(cursor: LagCursor, now: float) -> LagCursor:
-    """The cursor after a run was asked for: a table that stays behind gets another run only after the age again."""
+    """The cursor after a request: a table that stays behind gets the next run only after the trigger's age again."""
     if cursor.tables_since is None:
         return cursor
     return cursor.model_copy(update={"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]})

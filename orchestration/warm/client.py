@@ -19,12 +19,12 @@ from dagster._serdes import serialize_value
 from resources.errors import Unavailable
 
 _LOG = logging.getLogger("batchmerge")
-# A fork takes milliseconds; whoever has not answered for so long never will.
+# Seconds to wait for a fork, which takes milliseconds.
 _PATIENCE = 20.0
-# Threads that numpy and pyarrow else start when they are imported: the first multiplies matrices, the second gives
-# memory back in the background.
+# Without these numpy and pyarrow start threads when they are imported: to multiply matrices, and to free memory in the
+# background.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-# Not as a main module, which each step would look for.
+# Not by `-m`: each step would look for that main module.
 _SERVER = f"from {__package__}.server import main; main()"
 
 
@@ -33,7 +33,7 @@ class WarmProcess:
 
     def __init__(self, origin: RepositoryPythonOrigin, instance: dg.DagsterInstance) -> None:
         ours, theirs = socket.socketpair()
-        # Not as arguments: everybody on the machine sees those, and the instance's settings may hold a password.
+        # Not as arguments, which everybody on the machine sees: the instance's settings may hold a password.
         loads = {"origin": serialize_value(origin), "instance": serialize_value(instance.get_ref())}
         with theirs:
             self._process = subprocess.Popen(
@@ -56,11 +56,11 @@ class WarmProcess:
 
     @property
     def died_with(self) -> int | None:
-        """The exit code of one that was ready, and that nobody has asked to end; None where it lives, or loads."""
+        """The exit code, if it was ready and has ended unasked; None: it lives, or still loads."""
         return self._process.poll() if self._ready.is_set() else None
 
     def start_run(self, run_id: str) -> int | None:
-        """The process id of the run; None where it cannot fork now.
+        """The process id of the run; None: it cannot fork now.
 
         Raises:
             Unavailable: it does not answer any more; the run may be started in another way.
@@ -78,7 +78,7 @@ class WarmProcess:
         return int(answer["pid"])
 
     def retire(self) -> None:
-        """It ends with the last of its runs."""
+        """Asks it to end after the last of its runs."""
         self._ready.clear()
         try:
             self._socket.sendall(b"{}\n")
@@ -99,7 +99,7 @@ class WarmProcess:
 
 @dataclass
 class WarmProcesses:
-    """By definitions. One that does not come up is not tried again before the location is reloaded."""
+    """The warm processes by code location. One that does not start is not tried again before the next reload."""
 
     _known: dict[str, tuple[str, WarmProcess]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -107,10 +107,10 @@ class WarmProcesses:
     def start_run(
         self, instance: dg.DagsterInstance, origin: RepositoryPythonOrigin, server_id: str, run_id: str
     ) -> int | None:
-        """The process id of the run; None where it is to be started in another way, for now or for good.
+        """The process id of the run; None: it has to be started in another way, for now or for good.
 
         Args:
-            server_id: of the code server as it is now: another one after each reload.
+            server_id: id of the code server, which changes with each reload.
         """
         key = serialize_value(origin)
         with self._lock:

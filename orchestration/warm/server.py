@@ -40,7 +40,7 @@ _PATIENCE = 10.0
 
 
 def main() -> None:
-    """With the socket's number as argument, the code location and the instance on standard input."""
+    """Argument: the socket's descriptor. Standard input: the code location and the instance."""
     (descriptor,) = sys.argv[1:]
     loads = json.load(sys.stdin)
     with socket.socket(fileno=int(descriptor)) as control:
@@ -64,7 +64,7 @@ def main() -> None:
 
 def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
     keep_databases_open()
-    # What an instance imports, and the variables that Dagster hands to a code location.
+    # Import what an instance needs, and set the variables that Dagster gives to a code location.
     with DagsterInstance.from_ref(deserialize_value(ref, InstanceRef)) as instance:
         instance.inject_env_vars(None)
         instance.get_runs(limit=1)
@@ -88,10 +88,10 @@ def _destinations(definition: RepositoryDefinition) -> list[str]:
 
 
 def _remember(pointer: Any, definition: RepositoryDefinition) -> None:
-    """A run, and each of its steps, asks for its job by a pointer, which would load all definitions again.
+    """Gives the loaded definitions to runs and steps, which find their job by a pointer and would load all again.
 
-    Where components have states, Dagster says which state the run was planned with. The name of the code location,
-    which it says to all, changes nothing.
+    Not to a run that was planned with a state of components: Dagster names that state. The name of the code location,
+    which it gives to all runs, changes nothing.
     """
     original = ReconstructableRepository.get_definition
 
@@ -113,7 +113,7 @@ class _ForkedRuns:
         self._pids.add(pid)
 
     def reap(self) -> bool:
-        """Whether any run is left."""
+        """Reaps runs that have ended. Returns whether any is left."""
         for pid in list(self._pids):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._pids.discard(pid)
@@ -125,14 +125,14 @@ class _ForkedRuns:
             time.sleep(0.1)
 
     def end(self) -> None:
-        """In order, if they can: cancelled and notified. What is left is killed with this process."""
+        """Interrupts the runs, so that they end as cancelled. Those that do not end in time die with this process."""
         for pid in self._pids:
             os.kill(pid, signal.SIGINT)
         self.wait(_PATIENCE)
 
 
 def _serve(control: socket.socket, runs: _ForkedRuns, ref: str) -> bool:
-    """Until nothing more comes; False where the daemon has ended."""
+    """Forks a run for each request, until no more come. False: the daemon has ended."""
     requests = control.makefile()
     while True:
         while not is_readable(control, 1.0):

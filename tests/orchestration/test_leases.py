@@ -31,7 +31,7 @@ def _lease(batch: int = 3, seconds_ago: float = 10) -> LeaseState:
         # A step that failed although its run counts as done: a retry of another step, say.
         (_lease(), STATUS.SUCCESS, True, "has ended (success)"),
         (_lease(seconds_ago=99), None, False, "it has 100 s"),
-        (_lease(seconds_ago=100), None, True, "of elsewhere, 100 s ago"),
+        (_lease(seconds_ago=100), None, True, "unknown to this Dagster instance, 100 s ago"),
     ],
 )
 def test_who_is_dead(lease: LeaseState, status: dg.DagsterRunStatus | None, dead: bool, told: str) -> None:

@@ -100,7 +100,7 @@ def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(
         until(lambda: age() > young)  # the next look hangs
         assert lag(scraped(measured)) == 7.0
     looks.put([])
-    assert "no look at the systems: no such file" in caplog.text
+    assert "the systems could not be looked at: no such file" in caplog.text
 
 
 def test_the_command_serves_them_until_it_is_ended(tmp_path: Path) -> None:
