@@ -37,8 +37,8 @@ Job = bigquery.QueryJob | bigquery.LoadJob
 Value = str | int | float | None
 _LONGEST_LABEL = 63
 _NOT_OUR_JOB = (
-    "grant `bigquery.jobs.get` on the project: the job may be of another account that has written this table, by whose "
-    "jobs a run knows what was done"
+    "grant `bigquery.jobs.get` on the project: another account may have submitted the job, and a run has to know what "
+    "it has written"
 )
 _Parameter = bigquery.ScalarQueryParameter | bigquery.ArrayQueryParameter
 
@@ -100,7 +100,7 @@ class BigQuery:
             self.client.create_dataset(wanted, exists_ok=True, **self._options)
 
     def check_location(self, dataset: str) -> None:
-        """For a dataset in which a query finds nothing: it may look elsewhere.
+        """Checks the location of a dataset in which a query finds nothing: it may search in another location.
 
         Raises:
             ConfigurationError: the dataset is not where the connection says.
@@ -171,7 +171,7 @@ class BigQuery:
             return self._answer(text, arrays).to_arrow(create_bqstorage_client=False)
 
     def batches(self, table: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """So many rows of a table from the `first` (from 0) on; of no order, and the same while nobody changes it."""
+        """`count` rows of a table from row `first` (from 0) on: in no order, but the same while nobody changes it."""
         with bigquery_errors(table):
             found = self.client.get_table(self.table_id(table), **self._options)
             yield from self.client.list_rows(
@@ -179,7 +179,7 @@ class BigQuery:
             ).to_arrow_iterable()
 
     def _answer(self, text: str, parameters: Sequence[_Parameter]) -> RowIterator:
-        """What a SELECT answers."""
+        """The rows of a SELECT."""
         config = _query_config(parameters)
 
         def ask() -> RowIterator:
@@ -190,11 +190,11 @@ class BigQuery:
         try:
             return ask()
         except google_errors.Conflict:
-            # Where an answer is lost the client asks again under the same id, which is taken if the query was run.
+            # If an answer is lost, the client submits the query again under the same id: a conflict, if it has run.
             return ask()
 
     def change(self, text: str, values: Mapping[str, Value], where: str) -> int:
-        """Runs one statement under an id of its own; returns how many rows it changed.
+        """Runs one statement under an id that the client makes; returns how many rows it changed.
 
         Raises:
             CommitStateUnknown: the answer was lost.
@@ -247,7 +247,7 @@ class BigQuery:
     def submit_load_from(
         self, job_id: str, files: Sequence[str], table: str, schema: Sequence[Any], labels: Mapping[str, str]
     ) -> Job:
-        """As `submit_load`, of files that BigQuery reads itself; columns that the table lacks are passed over."""
+        """As `submit_load`, for files that BigQuery reads itself; columns that the table lacks are ignored."""
         config = self._appending(schema, labels)
         config.ignore_unknown_values = True
         return self._submit(
@@ -258,7 +258,7 @@ class BigQuery:
         )
 
     def _appending(self, schema: Sequence[Any], labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
-        """Parquet into a table that exists."""
+        """The settings of a load job that appends Parquet to an existing table."""
         parquet = bigquery.ParquetOptions()
         parquet.enable_list_inference = True
         config = bigquery.LoadJobConfig(
@@ -279,7 +279,7 @@ class BigQuery:
             try:
                 return submit()
             except (google_errors.Conflict, google_errors.BadRequest) as problem:
-                # Of two submissions at the same moment the emulator answers one with a 400 of its catalog.
+                # The emulator answers one of two submissions at the same moment with a 400 of its catalog.
                 if not isinstance(problem, google_errors.Conflict) and "Duplicate key" not in str(problem):
                     raise
                 # Right after a 409 the job may not be readable yet: google-cloud-python issue 2134.
@@ -325,8 +325,8 @@ def _has_bytes(fields: Sequence[Any]) -> bool:
 
 
 def label(text: str) -> str:
-    """Text as a label's value: lower case letters, digits, ``_`` and ``-``, at most 63. What would become the same as
-    another text, for its case or its length, ends in a hash."""
+    """Text as a label's value: lower case letters, digits, ``_`` and ``-``, at most 63. A text with capitals,
+    or a longer one, ends in a hash, so that two texts stay different."""
     found = re.sub(r"[^a-z0-9_-]", "_", text.lower())
     if text == text.lower() and len(text) <= _LONGEST_LABEL:
         return found
@@ -335,7 +335,7 @@ def label(text: str) -> str:
 
 
 def _query_config(parameters: Sequence[_Parameter]) -> bigquery.QueryJobConfig:
-    """Of every query: the project may have another time zone for what is written without one."""
+    """The settings of every query: in UTC, since the project may have another default time zone."""
     utc = bigquery.ConnectionProperty("time_zone", "UTC")
     return bigquery.QueryJobConfig(query_parameters=list(parameters), connection_properties=[utc])
 

@@ -13,7 +13,7 @@ from resources.errors import ConfigurationError
 
 
 def credentials_of(connection: BigQueryConnection, name: str) -> Any:
-    """Application default credentials are the client's own way: None."""
+    """The credentials of the connection; None: the client takes application default credentials."""
     if connection.endpoint:
         return AnonymousCredentials()
     scopes = ["https://www.googleapis.com/auth/bigquery"]

@@ -49,12 +49,16 @@ _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     **dict.fromkeys(_QUOTAS, _LIMIT),
     "conditionNotMet": (CommitFailed, "somebody else changed it at the same time", "try again"),
     "stopped": (TransientError, "the job was cancelled", "run again"),
-    "notFound": (TableReplaced, "something that was there is gone", "restore it, or start again with another table"),
+    "notFound": (
+        TableReplaced,
+        "something that existed is gone",
+        "restore it, or start again with another table",
+    ),
     "unauthenticated": (ConfigurationError, "BigQuery refuses the credentials", _CREDENTIALS),
     "accessDenied": (ConfigurationError, "BigQuery denies access", _GRANT),
     "tooManyPartitions": (
         TerminalError,
-        "one statement may change so many partitions only",
+        "the statement changes more partitions than BigQuery allows in one",
         "make another table with `time_partitioning: MONTH` or YEAR, or, where `start` lies far back, without "
         "partitions",
     ),

@@ -1,4 +1,4 @@
-"""Errors as texts, for the way out of a Spark task: the run raises them as they were, not as text in Spark's."""
+"""Errors as text, which gets them out of a Spark task: the run raises them as they were, not Spark's error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from resources.errors import BatchmergeError, Interrupted, TransientError
 
 
 def error_to_fields(problem: BatchmergeError) -> Sequence[str]:
-    """An error as strings; of a kind that is not in `resources.errors`, the nearest one that is."""
+    """An error as strings; a class that is not in `resources.errors` becomes its nearest base class there."""
     kind = next(k for k in type(problem).__mro__ if k.__module__ == errors.__name__)
     return kind.__name__, problem.what, problem.where, problem.remedy
 
@@ -29,12 +29,12 @@ def cause_of(found: Sequence[BatchmergeError]) -> BatchmergeError:
 
 
 class CarriedError(Exception):
-    """An error on its way out of a task whose rows go on to other tasks; its text is `carried_by`'s."""
+    """An error on its way out of a task whose rows go on to other tasks; `carried_by` reads its text."""
 
 
 @contextmanager
 def carrying_errors() -> Iterator[None]:
-    """In a task: lets `carried_by` find our errors in what Spark says of the task that failed."""
+    """In a task: raises our errors so that `carried_by` finds them in Spark's error of the failed task."""
     try:
         yield
     except BatchmergeError as problem:

@@ -40,7 +40,8 @@ logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 T = TypeVar("T")
 Row = dict[str, Any]
 
-# What ClickHouse's own Kafka Connect sink tries again (its Utils.java), and cannot connect / is starting up.
+# Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java), and those of a server that is starting or
+# cannot be reached.
 RETRIABLE_CODES = frozenset({3, 107, 159, 164, 202, 203, 209, 210, 241, 242, 252, 285, 319, 425, 999})
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
@@ -73,7 +74,7 @@ class ClickHouseServer:
         self.where = f"clickhouse {name} ({endpoint})"
 
     def with_time(self, seconds: int) -> ClickHouseServer:
-        """The same, with at least so long for the answer to one statement."""
+        """This server, with a time limit for one statement of at least this many seconds."""
         waits = copy(self)
         waits.connection = self.connection.model_copy(
             update={"statement_timeout_seconds": max(seconds, self.connection.statement_timeout_seconds)}
@@ -98,7 +99,7 @@ class ClickHouseServer:
             return client.query_arrow(sql, use_strings=True)
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """The same, piece by piece as the server sends it."""
+        """The rows of a SELECT as Arrow, in batches as the server sends them."""
         client = self._client
         with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
             yield from found
@@ -145,8 +146,8 @@ def to_arrow_file(rows: pa.Table) -> bytes:
 
 
 class _Data(bytes):
-    """What an insert sends. The client looks whether it begins with SELECT, for which it would make a text of all of it
-    (0.2 s of CPU for 12 MB)."""
+    """The bytes of an insert. The client would decode all of them to see whether they begin with SELECT (0.2 s of CPU
+    for 12 MB)."""
 
     def decode(self, *_arguments: object, **_named: object) -> str:
         return ""
@@ -154,7 +155,7 @@ class _Data(bytes):
 
 @cache
 def _open(connection_json: str, password: str, endpoint: str) -> Client:
-    """One client a process and endpoint: opening one costs several round trips, and it is safe for threads."""
+    """One client for each process and endpoint: to open one costs several round trips, and threads can share it."""
     connection = ClickHouseConnection.model_validate_json(connection_json)
     host, port = _split(endpoint, connection.secure)
     return clickhouse_connect.get_client(
@@ -185,7 +186,7 @@ def _split(endpoint: str, secure: bool) -> tuple[str, int]:
 
 
 def retried(work: Callable[[], T], tries: int = 6, first_pause: float = 0.2) -> T:
-    """What `work` gives, tried again with doubling pauses while the server says that it may come right.
+    """The result of `work`, which is tried again with doubling pauses while the server is unavailable.
 
     Only for work that may be sent twice. A lost lease and everything terminal is raised at once.
     """

@@ -38,7 +38,7 @@ class KafkaConnection(Connection):
         "PLAINTEXT", description="whether connections are encrypted (SSL), and whether a user is named (SASL)"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
-        None, description="how the user is proved; needed by SASL"
+        None, description="how the user is authenticated; SASL needs it"
     )
     username: str | None = Field(None, description="the user of SASL; OAUTHBEARER: the client's id")
     password: SecretStr | None = Field(None, description="the password of SASL; OAUTHBEARER: the client's secret")
@@ -49,9 +49,9 @@ class KafkaConnection(Connection):
     )
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
-    key_password: SecretStr | None = Field(None, description="of an encrypted `key_file`")
-    # librdkafka takes no longer one.
-    timeout_seconds: float = Field(20, gt=0, le=300, description="of one request")
+    key_password: SecretStr | None = Field(None, description="password of an encrypted `key_file`")
+    # 300 s is librdkafka's longest.
+    timeout_seconds: float = Field(20, gt=0, le=300, description="time limit of one request")
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:
@@ -123,7 +123,9 @@ class IcebergConnection(Connection):
 
     kind: Literal["iceberg"]
     type: Literal["sql", "rest", "hive", "glue"] = Field(description="what kind of catalog it is")
-    uri: str | None = Field(None, repr=False, description="of the catalog; of a database (sql): with user and password")
+    uri: str | None = Field(
+        None, repr=False, description="address of the catalog, or of its database (sql) with user and password"
+    )
     warehouse: str | None = Field(None, description="folder of the tables (sql, hive, glue), or its name (rest)")
     credential: SecretStr | None = Field(None, description="client credential or token of a REST catalog")
     properties: dict[str, str] = Field(
@@ -139,17 +141,17 @@ class ClickHouseConnection(Connection):
 
     kind: Literal["clickhouse"]
     endpoints: list[str] = Field(min_length=1, description="host:port over HTTP; several are shards, in this order")
-    database: str = Field("default", description="of the state table")
-    username: str = Field("default", description="who connects")
-    password: SecretStr | None = Field(None, description="of this user")
+    database: str = Field("default", description="database of the state table")
+    username: str = Field("default", description="the user who connects")
+    password: SecretStr | None = Field(None, description="password of this user")
     secure: bool = Field(False, description="true: HTTPS")
     ca_file: str | None = Field(None, description="PEM file with the certificate authority")
     cluster: str | None = Field(None, description="name for ON CLUSTER")
     keeper_path: str = Field("/batchmerge", description="KeeperMap path below the server's keeper_map_path_prefix")
     state_table: str = Field("batchmerge_state", description="KeeperMap table of the leases, in `database`")
     settings: dict[str, str] = Field(default_factory=dict, description="settings of ClickHouse for each statement")
-    timeout_seconds: float = Field(30, gt=0, description="for connecting")
-    statement_timeout_seconds: int = Field(300, gt=0, description="for the answer to one statement")
+    timeout_seconds: float = Field(30, gt=0, description="time limit for connecting")
+    statement_timeout_seconds: int = Field(300, gt=0, description="time limit of one statement")
 
 
 class BigQueryConnection(Connection):
@@ -157,21 +159,21 @@ class BigQueryConnection(Connection):
 
     kind: Literal["bigquery"]
     project: str = Field(description="where datasets are, and jobs run")
-    location: str = Field("US", description="of datasets and jobs")
+    location: str = Field("US", description="location of datasets and jobs")
     credentials_file: str | None = Field(None, description="JSON file of a service account")
-    credentials_json: SecretStr | None = Field(None, description="its text instead")
+    credentials_json: SecretStr | None = Field(None, description="the text of that JSON file, instead of it")
     endpoint: str | None = Field(None, description="http://host:port of an emulator")
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
-        description="beginnings of paths of landed files that BigQuery reads by itself; empty: it reads none of them",
+        description="prefixes of the paths of landed files that BigQuery can read itself; empty: it reads none",
     )
     staging: str | None = Field(
         None,
         description="gs:// folder that Spark's workers may write to, for rows that BigQuery cannot read from the "
-        "landed files; none: beside those where BigQuery reads there, else a worker uploads them",
+        "landed files; none: beside the landed files if BigQuery reads there, else a worker uploads the rows",
         examples=["gs://my-bucket/batchmerge"],
     )
-    timeout_seconds: float = Field(60, gt=0, description="of one request")
+    timeout_seconds: float = Field(60, gt=0, description="time limit of one request")
     retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")
 
     @model_validator(mode="after")
@@ -187,14 +189,14 @@ class SchemaRegistryConnection(Connection):
 
     kind: Literal["schema_registry"]
     url: str = Field(description="root of its API; several addresses of one registry with commas between them")
-    username: str | None = Field(None, description="of basic authentication")
-    password: SecretStr | None = Field(None, description="of this user")
+    username: str | None = Field(None, description="the user of basic authentication")
+    password: SecretStr | None = Field(None, description="password of this user")
     token: SecretStr | None = Field(None, description="bearer token")
     ca_file: str | None = Field(None, description="PEM file with the certificate authority")
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
-    key_password: SecretStr | None = Field(None, description="of an encrypted `key_file`")
-    timeout_seconds: float = Field(20, gt=0, description="of one request")
+    key_password: SecretStr | None = Field(None, description="password of an encrypted `key_file`")
+    timeout_seconds: float = Field(20, gt=0, description="time limit of one request")
 
 
 class Connections:
@@ -228,7 +230,7 @@ class Connections:
         return found
 
     def opened(self, name: str, kind: type[C], open_: Callable[[str, C], T]) -> T:
-        """What `open_` makes of the connection, the same for all who ask: a pipeline may have hundreds of members.
+        """What `open_` makes of the connection, made once: the hundreds of topics of a pipeline share it.
 
         Raises:
             ConfigurationError: no such name, or it is of another kind.

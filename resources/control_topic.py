@@ -22,7 +22,7 @@ from resources.kafka_groups import group_member
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
-# What comes after a failure in a transaction gets this, not what failed.
+# Codes of calls after a failure in a transaction: they do not say what failed.
 _FAILED_BEFORE = {KafkaError._STATE, KafkaError._FATAL}
 
 
@@ -40,7 +40,7 @@ class Message:
 class GroupProgress:
     """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them.
 
-    Of several for the same partitions of a group the last one counts.
+    If several have the same partition of a group, the last one counts.
     """
 
     group: str
@@ -74,12 +74,12 @@ class ControlWriter:
         settings = {
             **self._cluster.client_settings(),
             "transactional.id": self._id,
-            # A dead writer's open transaction holds up the readers for so long, unless a newer one ends it.
+            # After this time Kafka ends a dead writer's transaction, which blocks readers, if no newer writer does.
             "transaction.timeout.ms": int(self._timeout * 1000),
-            # librdkafka wants this not to be the longer one.
+            # librdkafka requires that this is not longer than the one above.
             "socket.timeout.ms": int(self._timeout * 1000),
             "compression.type": "gzip",
-            # Only the topic limits it: a dead letter may be as large as its record.
+            # No limit but that of the topic: a dead letter may be as large as its record.
             "message.max.bytes": 1_000_000_000,
         }
         with kafka_errors(f"control topic {self._topic}"):
@@ -108,7 +108,7 @@ class ControlWriter:
             before_commit: called when everything is written and nothing is committed.
 
         Raises:
-            Interrupted: a newer writer of this id has been opened. Unavailable: not, or not known to be, committed.
+            Interrupted: a newer writer of this id has been opened. Unavailable: not committed, or not known to be.
         """
         assert self._producer, "open it first"
         producer, deadline = self._producer, time.monotonic() + self._timeout
@@ -139,7 +139,7 @@ class ControlWriter:
             raise _first_failure(producer, problem) from None
 
     def _produce(self, producer: Producer, message: Message, deadline: float) -> None:
-        # No delivery callback: a fenced producer's error would be raised into it. The commit knows.
+        # No delivery callback: a fenced producer's error would be raised into it. The commit reports it.
         headers: list[tuple[str, str | bytes | None]] = list(message.headers)
         while True:
             try:
@@ -176,7 +176,7 @@ class ControlWriter:
 
 
 def _first_failure(producer: Producer, problem: KafkaException) -> KafkaException:
-    """What failed this transaction: asked of a begin, which a failed transaction refuses with its reason."""
+    """The error that failed this transaction: in such a state `begin_transaction` raises it."""
     if problem.args[0].code() not in _FAILED_BEFORE:
         return problem
     try:

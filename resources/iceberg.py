@@ -43,8 +43,9 @@ from resources.iceberg_errors import catalog_errors
 from resources.iceberg_io import RenewedFileIO, ends_at
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
+# Tries of a commit that the catalog refuses.
 _COMMIT_TURNS = 3
-# Seconds.
+# Seconds that a table's last change may be ahead of this machine's clock.
 _CLOCKS_APART = 60
 # Spark's UI lists the settings of a session beside each statement, and by itself hides only some of the secret ones.
 _HIDDEN = {"spark.sql.redaction.options.regex": "(?i)url|uri|key|credential|authorization|secret|password|token"}
@@ -66,9 +67,9 @@ class IcebergCatalog:
 
     @property
     def _catalog(self) -> Catalog:
-        # Each time: a file that was moved away since can still be read, and only a commit would fail.
+        # Checked at each use: a file that was moved away can still be read, and only a commit would fail.
         self._require_database()
-        # Members of a pipeline share it; two that open a new database at once get in each other's way.
+        # The topics of a pipeline share the catalog; two that open a new database at once would disturb each other.
         with self._opening:
             if self._opened is None:
                 self._database()
@@ -141,7 +142,7 @@ class IcebergCatalog:
                 return None
 
     def _renewing(self, table: Table, identifier: str) -> Table:
-        """The table, which goes on when credentials that it came with end."""
+        """The table; if its credentials expire, with files that renew them."""
         if ends_at(table.io):
             table.io = RenewedFileIO(table.io, partial(_newest_io, self.name, self._connection, identifier))
         return table
@@ -209,8 +210,8 @@ class IcebergCatalog:
     def commit(self, table: Table, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> None:
         """One conditional commit to this very table, as it was read: all updates or none.
 
-        A catalog also refuses where another commit got in between that none of the requirements is about, as by
-        maintenance. So a refused commit is tried again at once: one that is really too late is refused again.
+        A catalog also refuses a commit if another one came in between, as of maintenance, although all requirements
+        hold. So a refused commit is tried again at once: one whose requirement does not hold is refused again.
 
         Raises:
             CommitFailed: a requirement does not hold (any more).
@@ -230,7 +231,7 @@ class IcebergCatalog:
                             raise
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the table first") from lost
-        # Servers do it themselves. The commit stands whatever comes of it.
+        # A REST server does it itself. The commit stands even if this fails.
         if self._connection.type != "rest":
             with suppress(Exception):
                 self._catalog._delete_old_metadata(table.io, table.metadata, made.metadata)
@@ -278,14 +279,14 @@ def check_clock(table: Table, now: float) -> None:
 
 
 def _newest_io(name: str, connection: IcebergConnection, identifier: str) -> FileIO:
-    """A client of the table's files, with credentials that have just been given; in any process."""
+    """A client of the table's files with new credentials; works in any process."""
     catalog = IcebergCatalog(name, connection)
     with catalog_errors(identifier):
         return catalog._catalog.load_table(identifier).io
 
 
 def _jdbc(url: URL | None) -> dict[str, str]:
-    """A database's address for the JVM: pyiceberg has SQLAlchemy's, with driver, user and password in it."""
+    """The database's address for the JVM, from SQLAlchemy's, which has driver, user and password in it."""
     if url is None:
         return {}
     bare = URL.create(url.get_backend_name(), host=url.host, port=url.port, database=url.database, query=url.query)

@@ -1,6 +1,6 @@
-"""Null lists and maps of structs stay null where pyiceberg reads or writes them: its own makes empty ones of them.
+"""Keeps null lists and maps of structs null where pyiceberg reads or writes them; pyiceberg itself makes them empty.
 
-It puts them together again by their offsets alone (0.12: `ArrowProjectionVisitor`), and offsets know no nulls.
+It builds them again from their offsets alone (0.12: `ArrowProjectionVisitor`), and offsets know no nulls.
 """
 
 from __future__ import annotations

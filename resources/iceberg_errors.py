@@ -93,7 +93,7 @@ def catalog_errors(where: str) -> Iterator[None]:
 
 
 def _refused(problem: RESTError, where: str) -> CommitFailed | ConfigurationError:
-    """Its text is the server's, which may repeat what it was sent."""
+    """Our error without the server's text, which may repeat what the server was sent."""
     if _SEQUENCE in str(problem):
         return CommitFailed(_TAKEN, where=where)
     return ConfigurationError(
@@ -104,19 +104,19 @@ def _refused(problem: RESTError, where: str) -> CommitFailed | ConfigurationErro
 
 
 def _is_of_requests(problem: OSError) -> bool:
-    """Whoever raises it has imported the package, which a catalog in a database never needs."""
+    """Whether `requests` has raised it: then it is imported already. A catalog in a database never needs it."""
     requests = sys.modules.get("requests")
     return requests is not None and isinstance(problem, requests.RequestException)
 
 
-# What object stores and the way to them say that may pass, after the clients have tried a few times: AWS's client
-# (in Arrow), Google's, and fsspec's.
+# Errors of object stores and networks that may pass, after the clients' own retries: those of AWS (in Arrow), of Google
+# and of fsspec.
 _BUSY = re.compile(
     r"HTTP status (429|5\d\d)|AWS Error (SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING|REQUEST_TIMEOUT|"
     r"NETWORK_CONNECTION)|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED):|"
     r"reduce your request rate"
 )
-# Of credentials that a catalog gives for a while. S3 answers a HEAD without a word.
+# Errors of expired credentials, which a catalog has given for a while. S3 answers a HEAD request without a text.
 _ENDED = re.compile(r"ExpiredToken|token has expired|HTTP status 400\) during HeadObject.*No response body")
 _DENIED = re.compile(
     r"HTTP status 40[13]\b|AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH)|"
@@ -129,12 +129,12 @@ _NETWORK = {
 
 
 def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
-    """What a failed read or write of the warehouse means: it may pass, or somebody has to correct it."""
+    """Our error for a failed read or write of the warehouse: it may pass, or somebody has to correct it."""
     if _ENDED.search(str(problem)):
         return Unavailable(
-            "the credentials that the catalog gave for the table have ended",
+            "the credentials that the catalog gave for the table have expired",
             where=where,
-            remedy="run again: others are asked for; if it happens again, let the catalog give them for longer",
+            remedy="run again, with new ones; if it happens again, let the catalog give them for longer",
         )
     if _DENIED.search(str(problem)):
         return StorageError(
@@ -145,7 +145,7 @@ def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
         )
     if problem.errno in _NETWORK or _BUSY.search(str(problem)):
         return Unavailable(
-            f"the object store does not do what it is asked: {problem.strerror or problem}",
+            f"the object store does not answer as it should: {problem.strerror or problem}",
             where=where,
             remedy="run again; if it happens again, check the store, the network, and its limits of requests",
         )

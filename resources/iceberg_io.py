@@ -1,4 +1,4 @@
-"""Files of a table for which a catalog vends credentials: they end after a while, in the middle of a long write too."""
+"""Files of a table with credentials from the catalog, which expire after a while, also during a long write."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-# What a catalog's answer calls the moment, in milliseconds since 1970: S3, Google's store, Azure's (each account).
+# Properties with the time of expiry, in milliseconds since 1970: of S3, Google's store, Azure's (for each account).
 _ENDS = ("s3.session-token-expires-at-ms", "gcs.oauth2.token-expires-at", "adls.sas-token-expires-at-ms")
-# Seconds: what is begun with them may take so long. Half of their time, where they are given for less.
+# Seconds before their expiry at which credentials are renewed, so that what is begun can end; at most half their time.
 _LONGEST_USE = 300.0
 
 
 class RenewedFileIO(FileIO):
-    """Asks for other credentials before those that it has end. It travels to Spark's workers, which ask for their own.
+    """Renews its credentials before they expire. A copy of it on a Spark worker renews its own.
 
     `renew` loads the table again and gives its client; it raises what the catalog does.
     """
@@ -54,6 +54,6 @@ class RenewedFileIO(FileIO):
 
 
 def ends_at(io: FileIO) -> float | None:
-    """When its credentials end, in seconds since 1970; None: they do not."""
+    """When its credentials expire, in seconds since 1970; None: they do not."""
     found = [int(value) for name, value in io.properties.items() if name.startswith(_ENDS) and str(value).isdigit()]
     return min(found) / 1000 if found else None

@@ -12,7 +12,7 @@ LIMIT = (20.0, 120.0)
 
 
 class BoundedSession(requests.Session):
-    """With a time limit where the caller has none.
+    """A session with a time limit for each request to which the caller gives none.
 
     A commit whose answer does not come in time is of unknown state, like any other whose answer is lost.
     """
@@ -22,7 +22,7 @@ class BoundedSession(requests.Session):
 
 
 def bound_requests() -> None:
-    """For all REST catalogs that pyiceberg opens from now on."""
+    """Gives the time limit to all REST catalogs that pyiceberg opens from now on."""
     from pyiceberg.catalog import rest
 
     vars(rest)["Session"] = BoundedSession

@@ -1,4 +1,4 @@
-"""A catalog in a database that reads a metadata file once, and none that it has written: they never change, and grow
+"""A catalog in a database that remembers the metadata files that it has read or written: they never change, and grow
 with every snapshot.
 """
 
@@ -35,7 +35,7 @@ for _kind in (Snapshot, SnapshotLogEntry):
 
 
 class RememberingCatalog(SqlCatalog):
-    """pyiceberg's own, which reads a table's metadata file each time that it is asked for the table."""
+    """pyiceberg's own catalog, which by itself reads the metadata file each time that a table is loaded."""
 
     def __init__(self, name: str, **properties: str) -> None:
         super().__init__(name, **properties)
@@ -52,7 +52,7 @@ class RememberingCatalog(SqlCatalog):
 
     @cached_property
     def _place(self) -> Executable:
-        """Where a table's metadata is. pyiceberg's own question is put together, and its answer mapped, each time."""
+        """The query for the path of a table's metadata. pyiceberg's own is built, and its answer mapped, each time."""
         named = IcebergTables.table_namespace == bindparam("namespace"), IcebergTables.table_name == bindparam("name")
         asked = select(IcebergTables.metadata_location).where(IcebergTables.catalog_name == self.name, *named)
         only_tables = self._iceberg_type_filter()

@@ -1,4 +1,4 @@
-"""A Kafka cluster: what topics hold."""
+"""A Kafka cluster: its topics, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
 
-# Before the first connection that it chooses by itself librdkafka waits for half of it, and each client for its own.
-# After each failure it is doubled.
+# Milliseconds. Each client of librdkafka waits for half of them before its first connection to a broker, and twice as
+# long after each failure.
 _BACKOFF_MS = 20
 
 # Clients outlive their cluster a little: librdkafka 2.16 may crash where one is dropped right after an answer.
@@ -59,7 +59,7 @@ class KafkaCluster:
         return KafkaCluster, (self.name, self._connection, carried_certificate(self._connection))
 
     def _notice(self, problem: KafkaError) -> None:
-        """Whoever asks only hears that no broker could be reached; why, librdkafka says here."""
+        """Called by librdkafka with the reason; a request only learns that no broker could be reached."""
         self._refusal = self._refusal or (problem if refuses(problem) else None)
 
     @property
@@ -87,7 +87,7 @@ class KafkaCluster:
             return set(self._admin.list_topics(timeout=self.timeout).topics) - _INTERNAL
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of those of the topics that exist, by one question."""
+        """All partitions of those of the topics that exist, by one request."""
         with self._errors("topics"):
             known = self._admin.list_topics(timeout=self.timeout).topics
         return [TopicPartition(name, number) for name in topics if name in known for number in known[name].partitions]
@@ -138,16 +138,16 @@ class KafkaCluster:
     def stable_ends(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The last stable offset per partition, and its leader's epoch where the broker says it."""
+        """The last stable offset per partition; and its leader's epoch, if the broker says it."""
         found = self._list(partitions, OffsetSpec.latest())
         epochs = {p: one.leader_epoch for p, one in found.items() if one.leader_epoch is not None}
         return {p: one.offset for p, one in found.items()}, epochs
 
     def cut_off(self, positions: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int | None]:
-        """Where the log was cut off below these offsets, each with the leader's epoch in which it was the log's end.
+        """The partitions whose log was cut off below these offsets, with the offset of the cut.
 
-        librdkafka asks the leader where that epoch ends before it fetches (KIP-320); nothing is read or committed.
-        The value is the offset of the cut, None where the message does not say it.
+        Each position has the leader's epoch in which it was the end of the log: librdkafka asks the leader where that
+        epoch ends before it fetches (KIP-320). Nothing is read or committed. None: the message does not name the cut.
 
         Raises:
             Unavailable: a partition has not answered in time.
@@ -197,7 +197,7 @@ class KafkaCluster:
     def group_members(self, group: str) -> int:
         """How many members a consumer group has now; 0 where there is no such group.
 
-        By the older question, to all brokers: a newer one may end the process (`resources.kafka_groups`).
+        By the older request, to all brokers: the newer one may crash the process (`resources.kafka_groups`).
         """
         with self._errors(f"consumer group {group}"):
             return sum(len(found.members) for found in self._admin.list_groups(group, self.timeout))
@@ -230,7 +230,7 @@ class KafkaCluster:
         with kafka_errors(where):
             try:
                 yield
-                self._refusal = None  # what was refused before was not for long
+                self._refusal = None  # an earlier refusal has passed
             except KafkaException as problem:
                 if not refuses(problem.args[0]) and self._admin_client is not None:
                     self._admin_client.poll(0.1)

@@ -1,7 +1,7 @@
 """Consumer groups that mirror our progress: offsets with metadata, committed and read without joining.
 
-By a consumer, never by librdkafka's admin client: where a broker dies while that one asks for a group's coordinator, it
-ends the process (its issues 4605 and 5040).
+By a consumer, never by librdkafka's admin client: that one crashes the process if a broker dies while it looks for a
+group's coordinator (its issues 4605 and 5040).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
 _LOG = logging.getLogger("batchmerge.kafka")
-# Seconds until a consumer that waits for an answer is asked why it does not get one.
+# Seconds after which to look why a consumer gets no answer.
 _SLICE = 1.0
 _WAITING = {KafkaError._TIMED_OUT, KafkaError._WAIT_COORD, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
@@ -57,7 +57,7 @@ def commit_group(cluster: KafkaCluster, group: str, offsets: Mapping[TopicPartit
     if not wanted:
         return
     with _asked(cluster, group, cluster.timeout) as member:
-        # The first question finds the coordinator; a commit without one waits without a word.
+        # This request finds the coordinator; a commit without one would wait silently.
         _patient(member, cluster.timeout, lambda seconds: member.committed(wanted[:1], seconds))
         done = settled(lambda: member.commit(offsets=wanted, asynchronous=False), cluster.timeout)
         _require_each(done or [])
@@ -69,9 +69,9 @@ def group_member(cluster: KafkaCluster, group: str, timeout: float) -> Iterator[
     settings = {
         **cluster.client_settings(),
         "group.id": group,
-        # What was committed last, not what a transaction under way may yet commit.
+        # The newest committed offsets, also while a transaction is under way.
         "isolation.level": "read_uncommitted",
-        # So long a commit waits for the group's coordinator.
+        # How long a commit waits for the group's coordinator.
         "session.timeout.ms": int(timeout * 1000),
     }
     consumer = Consumer(settings, logger=_LOG)
@@ -98,7 +98,7 @@ def _committed(
 
 
 def _patient(member: Consumer, timeout: float, ask: Callable[[float], T]) -> T:
-    """The answer within the time limit. A refusal ends the wait, which librdkafka would ask against until then."""
+    """The answer within the time limit. A refusal ends the wait, while librdkafka itself would go on trying."""
 
     def once() -> T:
         try:

@@ -31,6 +31,6 @@ def records_schema(headers: WantedHeaders) -> pa.Schema:
 
 
 def combined(wanted: Iterable[WantedHeaders]) -> WantedHeaders:
-    """What is read where all of these are wanted."""
+    """The headers to read if all of these are wanted."""
     found = list(wanted)
     return True in found or frozenset[str]().union(*(names for names in found if isinstance(names, frozenset)))

@@ -40,8 +40,8 @@ def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = 
     """Security settings of a librdkafka client.
 
     Args:
-        carried: stands in for files that are not on this machine (`carried_certificate`). librdkafka may take of a
-            text the first certificate only, so the files come first.
+        carried: stands in for files that are not on this machine (`carried_certificate`). Files come first, since
+            librdkafka may read only the first certificate of a text.
     """
     user, password = c.username or "", _text(c.password)
     oauth = c.sasl_mechanism == "OAUTHBEARER"

@@ -1,4 +1,4 @@
-"""The project that one works in: the folder, at or above the working directory, whose `pyproject.toml` is of a Dagster
+"""The current project: the folder, at or above the working directory, whose `pyproject.toml` is that of a Dagster
 project (`[tool.dg.project]`); else the checkout that this code is in, if it is in one.
 """
 

@@ -3,8 +3,8 @@
 librdkafka fetches and decompresses in a thread of its own, and one consumer reads thousands of ranges as well as one.
 Records are judged and converted by column: a loop over them would cost as much as reading them.
 
-Of records of aborted transactions, which may be gigabytes, librdkafka says nothing while it skips them: how far it is,
-its statistics tell (`next_offset`, which moves only after what lies before it is in our queue).
+While librdkafka skips records of aborted transactions, perhaps gigabytes, it reports nothing. Its statistics say how
+far it is: `next_offset` moves only after what lies before it is in our queue.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _SETTINGS = {
     "enable.partition.eof": True,
     # The broker holds a fetch back for this time where a partition has nothing more, others waiting behind it.
     "fetch.wait.max.ms": 10,
-    # At most so much waits for us: what lies beyond the end of a range was fetched in vain.
+    # At most this much is fetched ahead of us: what lies beyond the end of a range is fetched in vain.
     "queued.min.messages": 2 * _ROWS,
     "queued.max.messages.kbytes": 64 << 10,
     # Fetch on as soon as there is room; a second would pass otherwise.
     "fetch.queue.backoff.ms": 5,
 }
-# What was there when the batch was planned is not any more.
+# Errors that say: what Kafka had when the batch was planned is gone.
 _GONE = frozenset(
     {
         KafkaError._AUTO_OFFSET_RESET,
@@ -146,7 +146,7 @@ class _Unread:
         return bool(self._left)
 
     def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
-        """Those of the ranges, and the topic-partitions that have been read to their ends with them."""
+        """The records inside of the ranges, and the topic-partitions that are read to their ends with them."""
         offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
         places = np.searchsorted(self._keys, self._keys_of(messages))
         ends = self._ends[places]
@@ -164,7 +164,7 @@ class _Unread:
         return (finished, int(self._ends[place])) if finished else None
 
     def note(self, statistics: str) -> None:
-        """Takes down how far librdkafka has fetched; called by it while we wait for records."""
+        """Notes how far librdkafka has fetched; librdkafka calls it while we wait for records."""
         topics = json.loads(statistics)["topics"]
         for place in self._left:
             tp = self._places[place]
@@ -177,7 +177,7 @@ class _Unread:
         return sum(self._fetched.values())
 
     def passed(self) -> list[TopicPartition]:
-        """Topic-partitions that were fetched to their ends; asked when nothing has come for a while."""
+        """Topic-partitions that were fetched to their ends; called when nothing has come for a while."""
         passed = [place for place, offset in self._fetched.items() if offset >= self._ends[place]]
         return [tp for place in passed if (tp := self._finish(place))]
 
@@ -198,7 +198,8 @@ class _Unread:
 
 @dataclass(frozen=True)
 class _RangeReader:
-    """
+    """Reads until all ranges have reached their ends.
+
     Attributes:
         where: the connection, for errors.
         seconds: to wait for the next record, or for the end of a range.
@@ -237,7 +238,7 @@ class _RangeReader:
         return place
 
     def _judged(self, error: KafkaError, before: KafkaError) -> KafkaError:
-        """What is raised when nothing comes any more; most problems of connections librdkafka fixes by itself."""
+        """The error to raise if nothing comes any more. librdkafka itself solves most problems of connections."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return before  # librdkafka looks for the group's coordinator, whom nobody needs here
         if refuses(error):
@@ -255,7 +256,7 @@ class _RangeReader:
 
 
 def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
-    """The records that there are by now, and what else librdkafka says; the first of all is waited for."""
+    """Waits for a first message; the records and the other events of librdkafka that there are then."""
     first = consumer.poll(_WAIT_SECONDS)
     if first is None:
         return [], []

@@ -72,7 +72,7 @@ class SchemaRegistry:
         return self._stored(found["id"], found) if found else None
 
     def subjects(self) -> list[str]:
-        """All subjects: the question that shows whether the registry answers. Raises as `by_id` does."""
+        """All subjects: a request that shows whether the registry answers. Raises as `by_id` does."""
         found = self._get("/subjects", {})
         if not isinstance(found, list):
             raise self._no_registry("the registry's answer is no list of subjects")
@@ -106,7 +106,7 @@ class SchemaRegistry:
         return f"schema registry {self.name}"
 
     def _get(self, path: str, params: dict[str, str]) -> Any:
-        """The answer as JSON; None for what is not there. Tries each address of the registry."""
+        """The answer as JSON; None: the registry has no such thing. Tries each address of the registry."""
         import httpx  # late: a third of a second, for those who have a registry
 
         problem = ""

@@ -46,17 +46,19 @@ from resources.errors import (
 )
 from resources.spark_address import SparkAddress
 
-# What they log holds values of records; ours names the place of a record and Spark's error class. By a filter, since
-# whoever configures logging from a dict (Dagster does) enables all loggers again.
+# These loggers of PySpark log values of records; our errors name Spark's error class instead. By a filter, since
+# `logging.config.dictConfig` (which Dagster calls) enables all loggers again.
 for _logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging"):
     PySparkLogger.getLogger(_logger).addFilter(lambda _record: False)
 
-# A session that ends, also one that Python's garbage collector takes, would close the threads that all sessions share.
+# Otherwise a session that ends, also by garbage collection, would close the threads that all sessions share.
 ExecutePlanResponseReattachableIterator.shutdown = lambda: None  # type: ignore[method-assign]
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
+# Ids of a role's sessions to try, at most.
 _MOST_CLOSED = 1000
+# Seconds that a server has to accept a connection.
 _REACHABLE_SECONDS = 10
 _LOG = logging.getLogger("batchmerge")
 _STARTING = Lock()
@@ -67,15 +69,15 @@ _LONGEST_WAIT = 5
 # Seconds between two warnings that the server does not answer.
 _SAY_EVERY = 20
 
-# Names, dates and times must not depend on where the server or the client stands.
+# Names, dates and times must not depend on the machine of the server or the client.
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     # Required columns are checked by the decoder, record by record; Spark would only see that they could be null.
     "spark.sql.iceberg.check-nullability": "false",
-    # The server keeps what a plan was resolved to under the plan's number, and each process counts from 0: the next run
-    # in the session would read the views, and the states of tables, of the one before.
+    # The server caches resolved plans by their id, and each process counts ids from 0: the next run in the session
+    # would get the views and the states of tables of the run before.
     "spark.connect.session.planCache.enabled": "false",
 }
 
@@ -101,8 +103,8 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks the cluster runs at a time: its cores, or what it may grow to.
 
-    `spark.sql.leafNodeDefaultParallelism` of the session says otherwise. Asked of the server without a job: into so
-    many parts it would cut a range.
+    Read from the plan of a range, without a job: Spark would cut it into this many parts. The session may set another
+    number (`spark.sql.leafNodeDefaultParallelism`).
     """
     plan = spark.range(1)._explain_string()  # type: ignore[operator]
     found = re.search(r"splits=(?:Some\()?(\d+)", plan)
@@ -139,7 +141,7 @@ def _attach(address: SparkAddress, role: str) -> SparkSession:
 
 
 class _Patience(DefaultPolicy):
-    """What a server that is gone is tried for: Spark's own way is ten minutes without a word."""
+    """How long to try a server that does not answer: Spark itself would try for ten minutes, silently."""
 
     def __init__(self, address: SparkAddress, role: str) -> None:
         super().__init__(max_retries=_TRIES, max_backoff=_LONGEST_WAIT * 1000)
@@ -154,7 +156,7 @@ class _Patience(DefaultPolicy):
 
 
 def _check_reachable(address: SparkAddress) -> None:
-    """Says at once that nobody listens: the client itself would try for ten minutes."""
+    """Raises Unavailable at once if no server listens: the client itself would try for ten minutes."""
     try:
         socket.create_connection((address.host, address.port), timeout=_REACHABLE_SECONDS).close()
     except OSError as problem:
@@ -166,13 +168,13 @@ def _check_reachable(address: SparkAddress) -> None:
 
 
 def _local(master: str | None) -> SparkAddress:
-    """Where Spark of this process listens, which is started for its first role.
+    """The address of Spark in this process, which is started for the first role.
 
     Roles may be threads, and each has a session of its own. The port is any that is free: steps may be processes.
     """
     with _STARTING:
         if SparkSession._instantiatedSession is None:
-            # An earlier session of this process, or of the one that started it, has set it: a client starts no server.
+            # An earlier session of this process, or of its parent, has set it; with it no server is started.
             os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
             RemoteSession._start_connect_server(master or "local[*]", {"spark.connect.grpc.binding.port": "0"})
         started: Any = SparkSession._instantiatedSession
@@ -193,7 +195,7 @@ def spark_errors(where: str) -> Iterator[None]:
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:
-    """By kind of exception. Spark Connect's are all gRPC exceptions: those that it knows by name are subclasses."""
+    """Our error by the exception's class. Spark Connect's are all gRPC exceptions; those it knows are subclasses."""
     if isinstance(problem, RetriesExceeded | grpc.RpcError) or type(problem) is SparkConnectGrpcException:
         return Unavailable(
             f"Spark does not answer as it should: {_first_line(problem)}",
@@ -212,7 +214,7 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
     )
 
 
-# Iceberg's words for a commit that lost (a newer run may also have swept the attempt's branch away), not its
+# Iceberg's words for a commit that lost (a newer run may also have removed the attempt's branch), not its
 # ValidationException: that is also raised for what no retry fixes.
 _CONFLICT = (
     "CommitFailedException",
@@ -271,7 +273,7 @@ def _classified(text: str, where: str) -> BatchmergeError | None:
 def _first_line(problem: BaseException) -> str:
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     if lines and "Python worker" in lines[0]:
-        # Of what was raised there only the kind: its text may have a record's value.
+        # Only the class of what was raised there: its text may have a record's value.
         kinds = [found[1] for line in lines if (found := re.match(r"([A-Za-z_][\w.]*(?:Error|Exception))\b", line))]
         return f"{kinds[-1] if kinds else 'an exception'} in a Python worker"
     return lines[0][:300] if lines else type(problem).__name__

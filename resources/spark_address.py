@@ -28,7 +28,7 @@ class SparkAddress:
         """
         found = _FORM.fullmatch(text)
         if found is None:
-            raise ValueError("it is no address of Spark Connect")
+            raise ValueError("it is not an address of Spark Connect")
         port = int(found["port"] or _USUAL_PORT)
         if not 1 <= port <= _MOST_PORT:
             raise ValueError(f"the port is not between 1 and {_MOST_PORT}")

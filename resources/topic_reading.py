@@ -26,7 +26,7 @@ _GATHER_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class MessagePage:
-    """Messages in the order of their partitions, and where to go on from."""
+    """Messages in the order of their partitions, and the cursor to go on from."""
 
     messages: list[bytes]
     cursor: str
@@ -53,11 +53,11 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
     """Committed messages after the cursor; ends at the last stable offset, at `limit` messages or after `seconds`.
 
     Args:
-        cursor: of an earlier call; None: from the first message that is still there. Where the topic has been
+        cursor: that of an earlier call; None: from the first message that is still there. Where the topic has been
             recreated since, reading begins at its first message.
 
     Raises:
-        TopicMissing, Unavailable, ConfigurationError: also for a cursor that is none.
+        TopicMissing, Unavailable, ConfigurationError: also for an invalid cursor.
     """
     ids, partitions = cluster.describe(cluster.topics([topic], None))
     after = _parse_cursor(cursor, ids[topic])

@@ -11,7 +11,7 @@ from resources.errors import ConfigurationError
 
 PathPart = str | int | None
 Path = tuple[PathPart, ...]
-# How alike a name and the one that was meant are at least; 1 is the same.
+# Least similarity of a name to the known one that was probably meant; 1: equal.
 _ALIKE = 0.66
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*")
 
@@ -25,7 +25,7 @@ class Mistake:
         what: what is wrong, in a few words that do not repeat the path.
         remedy: what to do; a question ("did you mean …?") where we guess.
         at_key: the key is wrong, not the value: its line and column are shown.
-        goes_by: other parts of the file that the rule reads; where one of them is wrong, nothing follows from it.
+        goes_by: other parts of the file that the rule reads; if one of them is wrong, the rule is not applied.
         stand_in: a value to go on with when looking for further mistakes; None: the wrong one is taken out.
     """
 
@@ -37,7 +37,7 @@ class Mistake:
     stand_in: str | None = None
 
     def below(self, path: Path) -> Mistake:
-        """The same, where its part of the file stands at this path."""
+        """The same mistake, with its paths below this one."""
         return replace(self, path=path + self.path, goes_by=tuple(path + other for other in self.goes_by))
 
     @property
@@ -54,7 +54,7 @@ class Mistake:
 
 
 class Mistakes(ValueError):
-    """Raised by a model's validator: mistakes with paths from that model on."""
+    """Raised by a model's validator: mistakes, with paths that begin at that model."""
 
     def __init__(self, found: Sequence[Mistake]) -> None:
         self.found = list(found)

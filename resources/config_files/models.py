@@ -1,8 +1,8 @@
 """Judging what a file says by a pydantic model: every mistake at once, at the path at which it was written.
 
-Pydantic stops at the first layer that is wrong: rules between options are not asked while one option is. So what was
-found is corrected in a copy (a misspelt key gets the name that was meant, a wrong value is taken out) and the copy is
-judged again, until nothing is left. What would only follow from a value that was taken out is not reported.
+Pydantic stops at the first layer that is wrong: it does not run rules between options while one option is wrong. So
+what was found is corrected in a copy (a misspelt key gets the name that was meant, a wrong value is taken out) and the
+copy is validated again, until nothing is left. What only follows from a value that was taken out is not reported.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from resources.config_files.words import choice, in_words
 from resources.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
+# Corrections of the copy, at most.
 _ROUNDS = 20
 
 
@@ -197,15 +198,15 @@ class _Copy:
         return path
 
     def follows(self, mistake: Mistake) -> bool:
-        """Whether it is about something that was taken out."""
+        """Whether the mistake only follows from a value that was taken out."""
         inside = any(mistake.path[: len(path)] == path for path in self.converted)
         paths = (mistake.path, *mistake.goes_by)
         return inside or any(_overlap(path, gone) for path in paths for gone in self.unclear)
 
     def correct(self, judged: list[tuple[Any, Mistake]]) -> bool:
-        """Whether anything could be done about mistakes, each with pydantic's error."""
+        """Corrects what it can of these mistakes, each with pydantic's error. Returns whether it could."""
         done: list[Path] = []
-        # What comes later in a list first: the numbers of what comes before stay.
+        # Later items of a list first, so that earlier ones keep their numbers.
         for error, mistake in reversed(judged):
             if not any(_overlap(path, mistake.path) for path in done) and self._correct_one(error, mistake):
                 done.append(mistake.path)
@@ -236,7 +237,7 @@ class _Copy:
         return True
 
     def _convert(self, kind: str, path: Path, given: Any) -> bool:
-        """Values of which it is clear what they mean."""
+        """Converts a value of which it is clear what it means."""
         inside = _value(self.document, path[:-1]) if path else None
         if not isinstance(inside, dict) or inside.get(path[-1]) is not given:
             return False
@@ -250,7 +251,7 @@ class _Copy:
         return True
 
     def _take_out(self, path: Path, clear: bool = False) -> bool:
-        """Takes a value out; where there is none, or it is needed, what is around it goes next time."""
+        """Takes a value out; if there is none, takes out what is around it."""
         while path:
             inside, last = _value(self.document, path[:-1]), path[-1]
             if _has(inside, last):

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from resources.config_files.mistakes import Path, one_of, shown_path
 
+# Places that a remedy names, at most.
 _MOST = 3
 
 
@@ -34,7 +35,7 @@ def find(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[Any, FieldInfo |
 
 
 def kinds_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
-    """What the option that distinguishes alternatives may say at a location."""
+    """The values of the option that distinguishes the alternatives at a location."""
     return [str(value) for member in _members(find(model, loc)[0]) if _is_model(member) for value in _literals(member)]
 
 
@@ -61,7 +62,7 @@ def elsewhere(model: type[BaseModel], name: str, owner: Any, here: Path, beside:
 
 
 def _into(name: str, group: str, inner: type[BaseModel], here: Path, beside: Any) -> str:
-    """It belongs into a group beside it, which may be written as the value of the group's first option alone."""
+    """A remedy for an option of a group beside it, which may be written as the value of its first option alone."""
     written = beside.get(group) if isinstance(beside, dict) else None
     place = f"`{shown_path((*here, group))}`"
     first = next(iter(inner.model_fields))

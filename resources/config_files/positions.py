@@ -17,6 +17,7 @@ from resources.errors import ConfigurationError
 
 _TIME = "tag:yaml.org,2002:timestamp"
 _MERGE = "tag:yaml.org,2002:merge"
+# Levels of nesting, at most.
 _DEEPEST = 50
 # What PyYAML says (beginning of its text) → what is wrong, and what to do.
 _SYNTAX = {
@@ -182,7 +183,7 @@ def _locate(found: YamlFile, path: tuple[str, ...], node: Node) -> None:
 
 
 def _twice(path: Path, node: Node) -> list[Mistake]:
-    """Keys that stand twice in one map; of those YAML takes the last one silently.
+    """Keys that stand twice in one map, of which YAML silently takes the last one.
 
     Raises:
         MarkedYAMLError: it is too deep, as it is where an alias is inside itself.

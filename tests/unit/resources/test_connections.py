@@ -104,17 +104,17 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
           "1:73: connections.k.security_protocol: SASL needs a user."]),
         *((f"connections: {{s: {{kind: spark, remote: 'sc://{remote}'}}}}", [f"1:40: connections.s.remote: {says}"])
           for remote, says in [
-              ("h:1500x/;token=s3cret", "it is no address of Spark Connect."),
+              ("h:1500x/;token=s3cret", "it is not an address of Spark Connect."),
               ("h:70000/;token=s3cret", "the port is not between 1 and 65535."),
               ("h/;s3cret", "a parameter has no `=`."),
-              ("me:s3cret@h:15002", "it is no address of Spark Connect."),
+              ("me:s3cret@h:15002", "it is not an address of Spark Connect."),
           ]),
         ("connections: {null: {kind: kafka, bootstrap_servers: '${env:NOT_SET_HERE}'}}",
          ['1:1: connections["null"].bootstrap_servers: environment variable NOT_SET_HERE is not set.']),
         ("connections: {k: {kind: kafka, bootstrap_servers: \"${file:/no/such\\0}\"}}",
          ["1:51: connections.k.bootstrap_servers: cannot read "]),
         ("connections: {s: {kind: spark, remote: 'http://h:15002'}}",
-         ["1:40: connections.s.remote: it is no address of Spark Connect."]),
+         ["1:40: connections.s.remote: it is not an address of Spark Connect."]),
     ],
 )  # fmt: skip
 def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: list[str]) -> None:
