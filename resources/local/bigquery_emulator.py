@@ -15,8 +15,9 @@ from resources.local.object_stores import store_of
 from resources.local.service import HOST, Command, Say, Service, Site, answers
 
 PROJECT = "batchmerge-local"
+# DuckDB extensions of the emulator.
 _EXTENSIONS = ("ducklake", "icu", "spatial")
-# With these it loads files of a lake in the stand-in for Google's storage.
+# The extension to load files from the local stand-in for Google Cloud Storage.
 _FROM_GCS = ("httpfs",)
 
 
@@ -37,7 +38,7 @@ class BigQueryEmulator(Service):
         gcs = store.url(site) if isinstance(store, FakeGcs) else None
         _install_extensions(folder, (*_EXTENSIONS, *_FROM_GCS) if gcs else _EXTENSIONS)
         for job_id in settle_jobs(folder / "data"):
-            say(f"{self.name}: found out what became of {job_id}, which was running when the emulator was killed")
+            say(f"{self.name}: wrote the outcome of job {job_id}, which ran when the emulator was killed")
         argv = [sys.executable, "-m", f"{__package__}.bigquery_program", "serve"]
         argv += ["--host", HOST, "--port", str(site.port(self.name, "http"))]
         argv += ["--grpc-port", str(site.port(self.name, "grpc"))]

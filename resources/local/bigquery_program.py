@@ -1,7 +1,7 @@
 """The emulator's own program (`local-bigquery`), with changes that make its many small statements cheap.
 
-Nothing else of it is changed: what a statement does is the emulator's. It asks DuckDB's lists of all tables and columns
-of all projects for one of them: 1 ms a table, several times a statement.
+What a statement does is not changed. The emulator itself looks for a table in DuckDB's lists of all tables and columns
+of all projects, several times for each statement: 1 ms for each table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _fetch = database.fetch
 _objects = database.objects
 _execute = query.execute
 
-# Of DuckLake's own tables, as of its newest snapshot.
+# The id of a table or a view, from DuckLake's own tables at the newest snapshot.
 _NAMED = """
 SELECT {kind}_id
 FROM {metadata}.ducklake_{kind} named JOIN {metadata}.ducklake_schema s USING (schema_id)
@@ -26,7 +26,7 @@ WHERE named.end_snapshot IS NULL AND s.end_snapshot IS NULL AND s.schema_name = 
 """
 _ROWS = "SELECT record_count FROM {metadata}.ducklake_table_stats WHERE table_id = $1"
 
-# What the emulator asks of the columns of project, dataset and table, and the same where DuckDB looks at that one only.
+# The emulator's queries about a table's columns, each with a query of the same answer that reads this table only.
 _OF = "FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ? AND"
 _COLUMNS = {
     f"SELECT column_name {_OF} NOT is_nullable": 'SELECT name FROM pragma_table_info(?) WHERE "notnull"',
@@ -41,7 +41,7 @@ def _connect_with_one_thread(*args: Any, **options: Any) -> Any:
 
 
 def _find(project: str, dataset: str, table: str | None = None) -> list[tuple[str, str, int]]:
-    """What the emulator asks before and after each statement: whether a table is there, and how many rows it has."""
+    """Whether a table exists, and how many rows it has: the emulator asks before and after each statement."""
     if table is None:
         return list(_objects(project, dataset, table))
     if project not in database._attached:  # results of queries, beside the projects

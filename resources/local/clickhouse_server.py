@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from xml.sax.saxutils import escape
 
-# A server ends the session of another with the same UUID, and all of these have none: each looks in a place of its own.
+# A server ends the Keeper session of another one with the same UUID, and these have none: so each has its own path.
 _CONFIG = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{http_port}</http_port>

@@ -22,12 +22,12 @@ from resources.local.service import Say, cache_folder
 
 @dataclass(frozen=True)
 class Bundle:
-    """Libraries that are used together, with everything that they need.
+    """Libraries that are used together, with their dependencies.
 
     Attributes:
         coordinates: (organisation, module, revision) each.
-        without: (organisation, module), as regular expressions, of needed modules that are there already.
-        classified: (organisation, module, revision, classifier) each, without what they need.
+        without: (organisation, module), as regular expressions, of dependencies that are there already.
+        classified: (organisation, module, revision, classifier) each, without dependencies.
     """
 
     name: str

@@ -22,7 +22,7 @@ _AGAIN = 60.0
 
 @contextmanager
 def exclusive(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Waits until this thread alone holds the lock, and says for whom; works between threads and between processes."""
+    """Waits for the lock, and reports who holds it; works between threads and between processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         _take(file, say)
@@ -54,5 +54,5 @@ def _note(file: TextIO, holder: str) -> None:
 
 
 def _command() -> str:
-    """Without its arguments, which may be anything."""
+    """The command that runs, without arguments: they may hold anything."""
     return " ".join([Path(sys.argv[0]).name, *[one for one in sys.argv[1:2] if one.isalpha()]])

@@ -15,8 +15,8 @@ class ObjectStore(Service):
     """One kind of store.
 
     Attributes:
-        name: also that of the lake.
-        libraries: with which Spark reaches it; they are larger than all its others together.
+        name: also the name of the lake.
+        libraries: those with which Spark reaches it; larger than all of Spark's others together.
     """
 
     name: ClassVar[Lake]

@@ -11,5 +11,5 @@ STORES: tuple[ObjectStore, ...] = (Seaweed(), FakeGcs())
 
 
 def store_of(lake: Lake) -> ObjectStore | None:
-    """None: its files are in a folder."""
+    """The store of this lake; None: its files are in a folder."""
     return next((store for store in STORES if store.name == lake), None)

@@ -27,7 +27,7 @@ MARK = "BATCHMERGE_SERVICE"
 _LOOKS = 1000
 # Seconds between two looks whether a process has ended.
 _LOOK_EVERY = 0.02
-# psutil lets the second one through where a process has gone and its pid is somebody else's a moment later.
+# psutil raises the second one if a process has ended and another one has got its pid since.
 _GONE = (psutil.NoSuchProcess, FileNotFoundError)
 _EXEC_STOPPABLE = (
     "import os, signal, sys; signal.signal(signal.SIGTERM, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -58,7 +58,7 @@ def start(command: Command, log: Path, cwd: Path) -> Running:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    # We are not going to wait for it: `down` may be another process. Without this, Python warns when it forgets it.
+    # Nobody waits for it here: `down` may be another process. Without this Python warns when the object is collected.
     started.returncode = 0
     return Running(pid=started.pid, mark=mark)
 
@@ -81,7 +81,7 @@ def _stoppable(argv: Sequence[str]) -> list[str]:
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without what would make a service another one, as a session of PySpark in this process does."""
+    """The environment without variables of other Sparks or Javas, which PySpark in this process sets too."""
     return {name: value for name, value in environment.items() if not name.startswith(_FOREIGN)}
 
 
@@ -129,7 +129,7 @@ def end(processes: Sequence[psutil.Process], patience: float) -> None:
 
 
 def _living(processes: Sequence[psutil.Process], patience: float) -> Sequence[psutil.Process]:
-    """Those that are still there after so long; returns early where none is."""
+    """The processes that are still alive after this time; returns early if none is."""
     until = time.monotonic() + patience
     while (processes := [one for one in processes if _lives(one)]) and time.monotonic() < until:
         time.sleep(_LOOK_EVERY)
@@ -147,13 +147,13 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Whether nothing of it is left but its exit code. Of one that is killed the main thread may end before others, and
-    with the last of them its files and ports are let go."""
+    """Whether only its exit code is left. The main thread of a killed process may end before its other threads, and
+    files and ports are free only after the last of them."""
     return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def _reap(pid: int) -> None:
-    """Lets go of a dead child of this very process."""
+    """Reaps a dead child of this very process."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
 

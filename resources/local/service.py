@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 Say = Callable[[str], None]
-"""Says to the person who waits what happens: one line each."""
+"""Prints one line for the person who waits."""
 
 Lake = Literal["file", "s3", "gcs"]
-"""In a folder of the data folder, or in a local object store."""
+"""Where the lake's files are: in a folder of the data folder, or in a local object store."""
 
 HOST = "127.0.0.1"
 
@@ -91,7 +91,7 @@ class Service(ABC):
 
 
 def answers(request: str | urllib.request.Request) -> bool:
-    """Whether a service answers this request, and takes it."""
+    """Whether a service answers this request with status 200."""
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return bool(answer.status == 200)

@@ -24,7 +24,7 @@ from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
 
 PROGRAM = Path(__file__).parent.parent / "spark_connect" / "server.py"
-# What PROGRAM needs, and workers that have our modules when they are forked.
+# Settings that PROGRAM needs; and Python workers that are forked with our modules loaded.
 SHARED_SESSIONS = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.sql.artifact.isolation.enabled": "false",

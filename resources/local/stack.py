@@ -44,7 +44,7 @@ _LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "S3", "gcs": "Google 
 
 
 class ServiceStatus(BaseModel):
-    """How one service is.
+    """The state of one service.
 
     `state`: running (answers), silent (its process lives but does not answer), died (was started, its process is gone),
     stopped, or unavailable (cannot run on this machine; `reason` says why).
@@ -110,7 +110,7 @@ def _stop(name: str, running: Running | None, say: Say) -> None:
 
 
 def status(home: Path) -> list[ServiceStatus]:
-    """How each service is, as it answers itself."""
+    """The state of each service, asked of the service itself."""
     state = StackState.read(home)
     site = Site(home, state.ports, state.lake)
     with ThreadPoolExecutor(len(SERVICES)) as pool:
@@ -133,7 +133,7 @@ def _look(service: Service, site: Site, state: StackState) -> ServiceStatus:
 
 
 def _settle_lake(home: Path, state: StackState, lake: Lake | None) -> None:
-    """Tables stay where they were made: their files are named by the catalog."""
+    """Sets where the lake's files are. That cannot change later: the catalog has the paths of its tables' files."""
     if lake and lake != state.lake and state.ports:
         raise ConfigurationError(
             f"the lake of this data folder is in {_LAKES[state.lake]}",

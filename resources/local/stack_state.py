@@ -29,7 +29,7 @@ class StackState(BaseModel):
             return cls()
         except ValidationError:
             raise ConfigurationError(
-                "this is not a stack's state",
+                "the file is not the state of local services",
                 where=str(path),
                 remedy="stop its services by hand, then remove the file",
             ) from None
@@ -39,7 +39,7 @@ class StackState(BaseModel):
 
 
 def add_ui(home: Path, port: int, running: Running) -> None:
-    """`down` ends Dagster's web page on this port too."""
+    """Notes Dagster's web page on this port, so that `down` ends it too."""
     (home / "ui").mkdir(parents=True, exist_ok=True)
     replace_file(home / "ui" / f"{port}.json", running.model_dump_json())
 

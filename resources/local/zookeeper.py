@@ -31,7 +31,7 @@ class ZooKeeper(Service):
         folder = site.folder(self.name)
         configuration = folder / "zoo.cfg"
         configuration.write_text(_CONFIGURATION.format(data=folder / "data", client=site.port(self.name, "client")))
-        # The last writes, in memory for followers, of which there are none: each may be half a megabyte.
+        # ZooKeeper keeps its last writes in memory for followers. There are none, and a write may be half a megabyte.
         options = ["-XX:+UseSerialGC", "-Dzookeeper.commitLogCount=50"]
         run = jvm(java, folder, "256m", classpath(pyspark_folder() / "jars"), options)
         return Command([*run, "org.apache.zookeeper.server.ZooKeeperServerMain", str(configuration)])

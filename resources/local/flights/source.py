@@ -73,7 +73,7 @@ def _flight(row: dict[str, str], destination: ZoneInfo) -> Flight:
     day = datetime(int(row["year"]), int(row["month"]), int(row["day"]))
     leaves, lands = _minutes(row["sched_dep_time"]), _minutes(row["sched_arr_time"])
     scheduled = _instant(day + timedelta(minutes=leaves), ZoneInfo(NEW_YORK))
-    # No flight here crosses so many zones that it lands earlier than it left by the clocks: then it is the next day.
+    # A flight that lands earlier than it left by the clocks lands on the next day: none crosses enough time zones.
     landing = _instant(day + timedelta(minutes=lands, days=lands < leaves), destination)
     dep_delay, arr_delay = _whole(row["dep_delay"]), _whole(row["arr_delay"])
     return Flight(
