@@ -7,5 +7,5 @@ _ENOUGH = 30
 
 
 def doubled(first: float, times: int, longest: float) -> float:
-    """The pause `first`, doubled so many times, but at most `longest`."""
+    """The pause `first`, doubled `times` times, but at most `longest`."""
     return min(first * (1 << min(times, _ENOUGH)), longest)

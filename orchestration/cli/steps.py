@@ -87,7 +87,9 @@ class _Steps:
 
     def __init__(self, job: PlanExecutionContext, active: ActiveExecution) -> None:
         self._job, self._active = job, active
-        self._queue, self._running, self._end = SimpleQueue[_Event](), dict[str, _Step](), Event()
+        self._queue = SimpleQueue[_Event]()
+        self._running = dict[str, _Step]()
+        self._end = Event()
 
     def events(self) -> Iterator[DagsterEvent]:
         """The events of all steps, as they come."""

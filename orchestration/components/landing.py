@@ -44,7 +44,9 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     if held := launch.held(context):
         context.log.info("nothing is landed: %s", held)
         return shown(pipeline, [], 0.0)
-    began, done, known = time.monotonic(), list[LandedBatch](), set(pipeline.names)
+    began = time.monotonic()
+    done = list[LandedBatch]()
+    known = set(pipeline.names)
 
     enough = config.turn(pipeline.spec.batch.time_limit_seconds)
 

@@ -69,7 +69,9 @@ def table_results_of_members(
         found: by table, as `table_label` names it.
         seen: by topic the tables that the step has read and not merged; their age is known without another look.
     """
-    every, entry, freshness = replace(members, topics=()), members.spec.tables[number], members.spec.freshness
+    every = replace(members, topics=())
+    entry = members.spec.tables[number]
+    freshness = members.spec.freshness
     specs = checks.table_checks(key, entry, freshness)
     before = {
         name

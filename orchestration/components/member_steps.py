@@ -55,7 +55,9 @@ def run_landing_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Lands every topic that has something new. A replay lands nothing."""
-    began, outcomes, seen = time.monotonic(), list[Outcome[list[LandedBatch]]](), None
+    began = time.monotonic()
+    outcomes = list[Outcome[list[LandedBatch]]]()
+    seen: Seen | None = None
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
@@ -91,7 +93,9 @@ def run_merges_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, number: int, config: MergeConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
-    merged, problems, seen = list[MergedMember](), dict[str, BatchmergeError](), dict[str, TableSeen]()
+    merged = list[MergedMember]()
+    problems = dict[str, BatchmergeError]()
+    seen = dict[str, TableSeen]()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)

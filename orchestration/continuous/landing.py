@@ -24,7 +24,10 @@ def land_continuously(step: ContinuousStep) -> None:
     """Lands what is new in Kafka at every tick, in as many batches as it takes, until the step is over."""
     with step.at_work() as ticks:
         # Opened at the first tick: after a failure, as by a mistake in a file, the step has to wait first.
-        pipeline, done, refused, first = None, _LandingPeriod(), 0, True
+        pipeline: Pipeline | None = None
+        done = _LandingPeriod()
+        refused = 0
+        first = True
         for _ in ticks:
             pipeline = pipeline or step.open()
             # At the first tick also without changes: a dead run may have left commit events unpublished.

@@ -92,7 +92,9 @@ class Topics:
 def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
     with step.at_work() as ticks:
-        members, topics, done = step.members(), Topics(), _LandedTopics()
+        members = step.members()
+        topics = Topics()
+        done = _LandedTopics()
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
             seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.time()
@@ -178,7 +180,9 @@ def merge_members_continuously(step: ContinuousStep) -> None:
     assert step.table
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
-        members, topics, merges = step.members(), Topics(), dict[str, MergedBatches]()
+        members = step.members()
+        topics = Topics()
+        merges = dict[str, MergedBatches]()
         where, limit = f"landed batches of {members.name}", step.table.time_limit_seconds
         for _ in ticks:
             due, now = with_timeout(limit, where, lambda: _due(members, topics)), time.time()
@@ -244,7 +248,9 @@ def _materialize_merged(
 
     whose = [member for member in members.known() if member.topic in merges]
     ends = EndsByTopic.now(members, whose)
-    hour, shown, problems = f"{ends.at:%Y-%m-%d-%H:00}", list[MergedMember](), dict(topics.problems)
+    hour = f"{ends.at:%Y-%m-%d-%H:00}"
+    shown = list[MergedMember]()
+    problems = dict(topics.problems)
     with step.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:

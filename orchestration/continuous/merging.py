@@ -39,7 +39,9 @@ def merge_continuously(step: ContinuousStep) -> None:
     """Merges at every tick what is landed and not yet in the step's tables, until the step is over."""
     with step.at_work() as ticks:
         # Opened at the first tick: after a failure, as by a mistake in a file, the step has to wait first.
-        pipeline, tables, first = None, list[_TableProgress](), True
+        pipeline: Pipeline | None = None
+        tables = list[_TableProgress]()
+        first = True
         for _ in ticks:
             if pipeline is None:
                 pipeline = step.open()

@@ -73,7 +73,9 @@ def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str 
         current_run.end(instance, name)
         return dg.SensorResult(skip_reason=paused, cursor=text)
     end_dead_runs(instance)
-    newest, now, file = _newest(instance, name), time.time(), file_hash(spec)
+    newest = _newest(instance, name)
+    now = time.time()
+    file = file_hash(spec)
     cursor = remember(ContinuousCursor.read(text), newest, now)
     reason = reason_to_start(cursor, newest, file, now)
     if reason is None:

@@ -26,7 +26,7 @@ _ENDED = {
 }
 # Events that are read at a time.
 _PAGE = 500
-# Some storages know only to the second when a run ended: runs are looked for from this much earlier on.
+# Some storages keep only whole seconds of the time when a run ended: queries begin this much earlier.
 _COARSE = timedelta(seconds=5)
 
 

@@ -41,10 +41,10 @@ LOOK_AGE = Measure(
 )
 CAUGHT_UP = Measure(
     "batchmerge_caught_up_through_timestamp_seconds",
-    "As valid through, but a partition that was read to its end counts as of then.",
+    "As valid through, but a partition that was read to its end counts up to that moment.",
     _TABLE,
 )
-LAST_SUCCESS = Measure("batchmerge_last_success_timestamp_seconds", "When the newest step of it succeeded.", _TABLE)
+LAST_SUCCESS = Measure("batchmerge_last_success_timestamp_seconds", "When a step of the table last succeeded.", _TABLE)
 BATCHES = Measure("batchmerge_batches_total", "Batches landed or merged.", _TABLE, counter=True)
 ROWS = Measure(
     "batchmerge_rows_total",
@@ -55,7 +55,7 @@ ROWS = Measure(
 STAGE_SECONDS = Measure(
     "batchmerge_stage_seconds_total", "Seconds of work by stage of a merge.", (*_TABLE, "stage"), counter=True
 )
-RUNS = Measure("batchmerge_runs_total", "Runs that have ended, by how.", ("pipeline", "status"), counter=True)
+RUNS = Measure("batchmerge_runs_total", "Runs that have ended, by status.", ("pipeline", "status"), counter=True)
 RETRIES = Measure("batchmerge_step_retries_total", "Steps that were tried again.", ("pipeline",), counter=True)
 
 MEASURES = tuple(one for one in list(globals().values()) if isinstance(one, Measure))

@@ -136,7 +136,9 @@ def _recover(
     hold: Mapping[str, str | None],
 ) -> tuple[list[dg.RunRequest], dict[str, object], list[str]]:
     """Run requests; the recovery runs that were requested, by table; and why none is requested for other tables."""
-    requests, asked, skipped = list[dg.RunRequest](), dict[str, object](cursor.asked), list[str]()
+    requests = list[dg.RunRequest]()
+    asked = dict[str, object](cursor.asked)
+    skipped = list[str]()
     now = datetime.now(UTC)
     for one in looked:
         table = one.table.table
