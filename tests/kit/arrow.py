@@ -21,7 +21,7 @@ def row_type(columns: Mapping[str, str]) -> pa.StructType:
 
 
 def as_bytes(value: object) -> bytes | None:
-    """As JSON; bytes are taken as they are, and None is a tombstone."""
+    """A value as JSON; bytes stay as they are, and None is a tombstone."""
     return value if isinstance(value, bytes | None) else json.dumps(value).encode()
 
 
@@ -47,6 +47,6 @@ def kafka_records(
 
 
 def copied(made: T) -> T:
-    """As it gets to a worker."""
+    """A copy of the object, as a Spark worker gets it."""
     found: T = pickle.loads(pickle.dumps(made))
     return found

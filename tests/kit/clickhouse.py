@@ -33,7 +33,7 @@ def servers(connections: Connections, connection: str = "clickhouse") -> list[Cl
 def select(
     connections: Connections, table: str, columns: Sequence[str], connection: str = "clickhouse"
 ) -> list[dict[str, object]]:
-    """These columns of what a table holds now on all endpoints."""
+    """These columns of the rows that a table has now on all endpoints."""
     database, name = ClickHouseTable.path_of(table)
     found = []
     for server in servers(connections, connection):

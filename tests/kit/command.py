@@ -46,7 +46,7 @@ def call_in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 
 def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Its pipeline files are in `folder`, and a Dagster instance of its own."""
+    """Runs `batchmerge` with the pipeline files in `folder` and a Dagster instance of its own."""
     monkeypatch.setattr(files, "FOLDER", folder)
     monkeypatch.setenv("BATCHMERGE_HOME", str(home))
     make_empty_instance(folder / "dagster")

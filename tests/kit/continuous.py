@@ -1,4 +1,4 @@
-"""Pipelines, mostly such whose runs stay (`interval`), under a daemon of their own."""
+"""Pipelines, mostly continuous ones (`interval`), under a Dagster daemon of their own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ContinuousRun:
         return next(r for r in self.runs(STATUS.STARTED) if r.run_id != besides)
 
     def ends(self, run_id: str, kind: dg.DagsterEventType) -> set[str | None]:
-        """The steps of a run that have ended like this."""
+        """The steps of a run that have ended with this event."""
         found = self.instance.all_logs(run_id, of_type=kind)
         return {entry.dagster_event.step_key for entry in found if entry.dagster_event}
 
@@ -50,7 +50,7 @@ class ContinuousRun:
         return next(iter(self.all_told(key)), None)
 
     def all_told(self, key: dg.AssetKey) -> list[dg.AssetMaterialization]:
-        """The newest first."""
+        """All materializations, the newest first."""
         found = self.instance.fetch_materializations(key, limit=100).records
         return [record.asset_materialization for record in found if record.asset_materialization]
 
@@ -59,7 +59,7 @@ class ContinuousRun:
 def continuous_run(
     folder: Path, connections: Path, name: str, document: Mapping[str, object], **environment: str
 ) -> Iterator[ContinuousRun]:
-    """The only pipeline of a daemon."""
+    """A continuous run: the only pipeline of a daemon."""
     with continuous_runs(folder, connections, {name: document}, **environment) as found:
         yield found[name]
 
@@ -68,7 +68,7 @@ def continuous_run(
 def continuous_runs(
     folder: Path, connections: Path, documents: Mapping[str, Mapping[str, object]], **environment: str
 ) -> Iterator[dict[str, ContinuousRun]]:
-    """By name the pipelines of a daemon, which runs until the end, with this connections file."""
+    """The pipelines of a daemon by name; the daemon runs until the block ends, with this connections file."""
     home, log = folder / "dagster", folder / "log"
     for name, document in documents.items():
         specs.write(folder / "pipelines", name, document)

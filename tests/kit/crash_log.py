@@ -76,7 +76,7 @@ class Log:
 
     @property
     def source(self) -> dict[str, Any]:
-        """As it is at first."""
+        """The part `source` of the pipeline file, before any edit."""
         found: Any = self.flow.spec_document["source"]
         return dict(found)
 
@@ -99,12 +99,12 @@ class Log:
         self.project.kill(point, turn, *command, self.flow.name)
 
     def do(self, *command: str, why: object = "") -> None:
-        """`batchmerge` with these arguments and the pipeline's name, which succeeds."""
+        """Runs `batchmerge` with these arguments and the pipeline's name; it succeeds."""
         code, output = self.project.call(*command, self.flow.name)
         assert code == 0, (why, command, output)
 
     def finish(self, why: object) -> None:
-        """Another run, and then every table is as it has to be."""
+        """Runs once more, and checks every table."""
         self.do(*RUN, why=why)
         self.check(why)
 

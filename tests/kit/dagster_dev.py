@@ -23,7 +23,7 @@ _PATIENCE = 400
 def running(
     command: Sequence[str], port: int, environment: Mapping[str, str], log: Path, folder: Path = ROOT
 ) -> Iterator[str]:
-    """The page's address, while a command that starts `dagster dev` on this port runs in this folder."""
+    """Runs a command that starts `dagster dev` on this port in this folder; the address of its page."""
     with started(command, port, environment, log, folder) as (address, _):
         yield address
 
@@ -32,7 +32,7 @@ def running(
 def started(
     command: Sequence[str], port: int, environment: Mapping[str, str], log: Path, folder: Path = ROOT
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The same, with the process, which leads a group of all that it starts."""
+    """As `running`, with the process, which leads the group of all processes that it starts."""
     address = f"http://127.0.0.1:{port}"
     with log.open("w") as out:
         # A session of its own: dagster dev starts further processes, and all of them have to end with it.
@@ -52,7 +52,7 @@ def started(
 
 
 def ask(address: str, query: str, variables: Mapping[str, object]) -> Any:
-    """The data of a GraphQL answer."""
+    """The data that a GraphQL query gives."""
     body = json.dumps({"query": query, "variables": variables}).encode()
     request = urllib.request.Request(f"{address}/graphql", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=_PATIENCE) as answer:

@@ -1,4 +1,4 @@
-"""The databases of a Dagster instance without runs, copied: to make them takes a second each time."""
+"""Copies the databases of a Dagster instance without runs: to make new ones takes a second each time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import dagster as dg
 
 
 def make_empty_instance(folder: Path) -> None:
-    """In this DAGSTER_HOME; the instance's settings are whoever's opens it."""
+    """Makes them in this DAGSTER_HOME; the settings of the instance come from whoever opens it."""
     shutil.copytree(_made_once().name, folder, dirs_exist_ok=True)
 
 

@@ -64,11 +64,11 @@ class Engine:
         return Pipeline(self.flow.name, spec, self.connections, run_id="test", sessions=sessions)
 
     def edited(self, **parts: object) -> Engine:
-        """The same flow with parts of its pipeline file replaced."""
+        """This flow with parts of its pipeline file replaced."""
         return replace(self, document={**self.document, **parts})
 
     def with_table_options(self, **options: object) -> Engine:
-        """The same flow with these options of every table."""
+        """This flow with these options of every table."""
         tables = self.document["tables"]
         assert isinstance(tables, list)
         return self.edited(tables=[{**table, **options} for table in tables])

@@ -29,7 +29,7 @@ def events(connections: Connections, topic: str, cursor: str | None = None) -> l
 
 
 def effective(published: list[Event]) -> list[Event]:
-    """Without repetitions, as a consumer that keeps to the rules sees them."""
+    """The events without repetitions, as a consumer that follows the rules sees them."""
     return list({event.id: event for event in reversed(published)}.values())[::-1]
 
 
@@ -57,7 +57,7 @@ def check_all_published(pipeline: Pipeline, published: list[Event], at_once: boo
 
 
 def check_groups(pipeline: Pipeline) -> None:
-    """Every consumer group stands where its table does, and the pipeline's where the last of them does."""
+    """Every consumer group has the offsets of its table, and the pipeline's group those of the slowest table."""
     for destination in pipeline.destinations():
         state = destination.committed()
         assert state

@@ -12,7 +12,7 @@ SEED = int(os.environ.setdefault("BATCHMERGE_SEED", str(random.randrange(10**6))
 
 
 def few(examples: int) -> settings:
-    """The same ones each time, without `hypothesis.seed`."""
+    """Settings for few examples, the same ones in each session, without `hypothesis.seed`."""
     return settings(
         max_examples=examples,
         deadline=None,

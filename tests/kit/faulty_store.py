@@ -16,7 +16,7 @@ from tests.kit.web import serving
 
 @dataclass
 class Faults:
-    """How it fails.
+    """How the store fails.
 
     Attributes:
         busy: the share of requests that are answered with 503 instead.
@@ -33,7 +33,7 @@ class Faults:
     _lock: Lock = field(default_factory=Lock)
 
     def strike(self) -> str:
-        """What happens to this request: ``busy``, ``lost``, or nothing of it."""
+        """The fault of this request: ``busy``, ``lost``, or none."""
         with self._lock:
             number = self._dice.random()
             found = "busy" if number < self.busy else "lost" if number < self.busy + self.lost else ""

@@ -26,7 +26,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of every process in it: nothing leads to the checkout, and nothing to a data folder elsewhere."""
+        """The variables of every process in it: none leads to the checkout, or to a data folder elsewhere."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("BATCHMERGE_", "DAGSTER_"))}
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
         return {**kept, "VIRTUAL_ENV": str(self.folder), "PATH": path}

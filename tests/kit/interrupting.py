@@ -13,12 +13,12 @@ from jobs import failpoints
 
 
 class Died(BaseException):
-    """What stands for a killed process: nobody handles it."""
+    """Stands in for the death of the process: nobody handles it."""
 
 
 @contextmanager
 def at_failpoints(act: Callable[[str], None]) -> Iterator[None]:
-    """Calls `act` with the name of each boundary that is reached meanwhile."""
+    """Within it `act` is called with the name of each boundary that is reached."""
     real = failpoints.failpoint
     with pytest.MonkeyPatch.context() as patch:
         for module in list(sys.modules.values()):
@@ -29,7 +29,7 @@ def at_failpoints(act: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def dying_at(point: str) -> Iterator[None]:
-    """What is done meanwhile dies at this boundary."""
+    """Within it the work dies at this boundary."""
 
     def act(name: str) -> None:
         if name == point:

@@ -54,7 +54,7 @@ class KindUnderTest:
     written: str
 
     def connection(self, home: Path) -> Mapping[str, object] | None:
-        """Its entry in the connections file, by its own name; None where `batchmerge up` writes one.
+        """The kind's entry in the connections file, by its name; None: `batchmerge up` writes one.
 
         Args:
             home: a folder for its data.
@@ -68,12 +68,12 @@ class KindUnderTest:
 
     @property
     def modes(self) -> list[Mode]:
-        """Those that it has."""
+        """The modes that tables of the kind have."""
         return [mode for mode in get_args(Mode) if mode in self.capabilities.modes]
 
     @property
     def odd_columns(self) -> dict[str, str]:
-        """The usual ones, and `odd`, of which it cannot hold all that is landed."""
+        """The usual columns, and `odd`, of which the kind cannot store all landed values."""
         assert self.unrepresentable
         return {**COLUMNS, "odd": self.unrepresentable[0]}
 
@@ -83,7 +83,7 @@ class KindUnderTest:
         return put(key, "odd", odd=self.unrepresentable[1])
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
-        """What a query finds in these columns, in any order."""
+        """The rows that a query finds, in these columns and any order."""
         raise NotImplementedError
 
     def remove(self, connections: Connections, table: str, below: int) -> None:
@@ -103,11 +103,11 @@ class KindUnderTest:
         raise NotImplementedError
 
     def tidy(self, connections: Connections) -> None:
-        """Drops what tests have made, where that makes the next ones faster."""
+        """Drops what tests have made, if that makes the next tests faster."""
         del connections
 
     def roll_back(self, connections: Connections, table: str, commits: int = 1) -> None:
-        """Takes its newest commits back, as a person would, but not the first one that there is (`rolls_back`)."""
+        """Rolls the table back, as a person would, but not before its first commit (`rolls_back`)."""
         raise NotImplementedError
 
     def lose_state(self, connections: Connections, destination: Destination) -> None:

@@ -34,7 +34,7 @@ def files_in(table: Table, folder: str = "") -> list[str]:
 
 @contextmanager
 def rows_away(table: Table) -> Iterator[None]:
-    """Meanwhile the rows of a table in a folder cannot be read, and its catalog answers."""
+    """Within it the rows of a table in a folder cannot be read, while its catalog answers."""
     _, _, path = PyArrowFileIO.parse_location(f"{table.location()}/data")
     away = Path(path).rename(f"{path}-away")
     try:

@@ -15,7 +15,7 @@ from tests.kit.web import Handler, serving
 
 
 def with_connection(connections: Connections, name: str, other: Connection) -> Connections:
-    """The same connections with one of them replaced."""
+    """These connections with one of them replaced."""
     return Connections({n: connections.get(n, Connection) for n in connections.names()} | {name: other}, "test")
 
 

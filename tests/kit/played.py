@@ -200,7 +200,7 @@ class Played:
         self.order = order
 
     def retry(self) -> None:
-        """Of batches that retention has left."""
+        """Retries dead letters, of batches that retention has left."""
         first = self.engine.pipeline.intermediate.landed().batches[0].number
         retry(self.engine.pipeline)
         for reading in self.delivered:
@@ -233,7 +233,7 @@ class Played:
         self.position = [len(log) if to_end else 0 for log in self.log]
 
     def roll_back(self) -> None:
-        """One table, by one commit."""
+        """Rolls one table back, by one commit."""
         table = self.dice.choice(self.tables)
         table.target.kind.roll_back(self.engine.connections, table.name)
 

@@ -13,7 +13,7 @@ from tests.kit.waiting import PATIENCE, until
 
 
 def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
-    """Asks it to end, and kills it if it has not done so after so many seconds."""
+    """Asks the process to end, and kills it if it is still alive after these seconds."""
     process.terminate()
     try:
         process.wait(timeout=patience)
@@ -30,7 +30,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def started_by(process: psutil.Process, name: str) -> list[psutil.Process]:
-    """Those with this in their command line, and that have not ended."""
+    """The processes with this text in their command line that have not ended."""
     return [one for one in process.children(recursive=True) if name in " ".join(command_of(one))]
 
 
@@ -42,14 +42,14 @@ def command_of(process: psutil.Process) -> list[str]:
 
 
 def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Exit code (negative: the signal) and output, once it has ended."""
+    """Waits for the process; exit code (negative: the signal) and output."""
     assert process.stdout
     output = process.stdout.read()
     return process.wait(timeout=PATIENCE), output
 
 
 def until_stopped(process: subprocess.Popen[str]) -> None:
-    """Until it stops itself at a boundary (`failpoint="…=stop"`)."""
+    """Waits until the process stops itself at a boundary (`failpoint="…=stop"`)."""
 
     def is_stopped() -> bool:
         assert process.poll() is None, "ended before the boundary"
@@ -60,7 +60,7 @@ def until_stopped(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def asleep(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Meanwhile it sleeps at a boundary (`failpoint="…=stop"`); afterwards it goes on."""
+    """Within it the process sleeps at a boundary (`failpoint="…=stop"`); afterwards it goes on."""
     try:
         until_stopped(process)
         yield

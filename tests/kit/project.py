@@ -18,7 +18,7 @@ from tests.kit.flow import ROOT
 
 @dataclass(frozen=True)
 class Project:
-    """What somebody has who uses Batchmerge on this machine.
+    """What a user of Batchmerge has on a machine.
 
     Attributes:
         folder: for pipeline files, and for Dagster's data.
@@ -32,7 +32,7 @@ class Project:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every process that works on it."""
+        """The environment of every process that works on the project."""
         return {
             **{name: value for name, value in os.environ.items() if name != VARIABLE},
             "BATCHMERGE_HOME": str(self.home),
@@ -42,15 +42,15 @@ class Project:
         }
 
     def write(self, pipeline: str, document: Mapping[str, object]) -> None:
-        """Its pipeline file, new or in place of the one before."""
+        """Writes a pipeline file, a new one or in place of the earlier one."""
         specs.write(self.folder / "pipelines", pipeline, document)
 
     def remove(self, pipeline: str) -> None:
-        """Takes its file away."""
+        """Removes the pipeline file."""
         shutil.rmtree(self.folder / "pipelines" / pipeline)
 
     def start(self, *arguments: str, failpoint: str | None = None) -> subprocess.Popen[str]:
-        """`batchmerge` with these arguments; it leads a process group of its own."""
+        """Starts `batchmerge` with these arguments, in a process group of its own."""
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("batchmerge")), *arguments],
             env={**self.environment, **({VARIABLE: failpoint} if failpoint else {})},
@@ -63,13 +63,13 @@ class Project:
         )
 
     def call(self, *arguments: str, failpoint: str | None = None) -> tuple[int, str]:
-        """Exit code (negative: the signal) and output."""
+        """Runs `batchmerge`; exit code (negative: the signal) and output."""
         process = self.start(*arguments, failpoint=failpoint)
         assert process.stdout
         output = process.stdout.read()
         return process.wait(timeout=600), output
 
     def kill(self, point: str, turn: int, *arguments: str) -> None:
-        """`batchmerge` with these arguments, which is killed when it reaches this boundary for the n-th time."""
+        """Runs `batchmerge` with these arguments, and kills it when it reaches this boundary for the n-th time."""
         code, output = self.call(*arguments, failpoint=f"{point}:{turn}")
         assert code == -signal.SIGKILL, f"{point} was not reached a {turn}. time: exit {code}\n{output}"

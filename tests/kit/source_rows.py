@@ -56,7 +56,7 @@ def read(postgres: Postgres, table: str) -> SourceTable:
 
 
 def _value(value: Any, kind: str) -> object:
-    """The same for the same value, as PostgreSQL writes it in JSON or as a client of another system gives it."""
+    """A value in one form, whether PostgreSQL writes it in JSON or a client of another system gives it."""
     return None if value is None else _READ.get(kind, _plain)(value)
 
 

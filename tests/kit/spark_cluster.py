@@ -65,7 +65,7 @@ class SparkCluster:
     _closing: ExitStack = field(default_factory=ExitStack)
 
     def connections(self, known: Connections) -> Connections:
-        """These, with Spark here."""
+        """These connections, with this cluster as Spark."""
         spark = known.get("spark", SparkConnection).model_copy(update={"remote": self.remote})
         return with_connection(known, "spark", spark)
 
@@ -116,7 +116,7 @@ class SparkCluster:
         self._connect.wait()
 
     def kill_worker(self) -> None:
-        """The last one, with all that runs in it."""
+        """Kills the worker that was started last, with all that runs in it."""
         last = self.workers.pop()
         started = psutil.Process(last.pid).children(recursive=True)
         last.kill()
@@ -137,7 +137,7 @@ class SparkCluster:
         return sorted(Task(t["Launch Time"] / 1000, t["Finish Time"] / 1000, t["Executor ID"]) for t in told)
 
     def stages(self) -> int:
-        """How many have been begun."""
+        """How many stages have begun."""
         return sum(1 for _ in self._told("SparkListenerStageSubmitted"))
 
     def _told(self, kind: str) -> Iterator[dict[str, Any]]:
@@ -190,14 +190,14 @@ class SparkCluster:
 
 
 def _libraries() -> list[Path]:
-    """Of Spark, and for S3."""
+    """The libraries for Spark, and for S3."""
     bundles = [LIBRARIES, *(store.libraries for store in STORES if store.name == "s3")]
     return [fetch(bundle, find_java(print), print) for bundle in bundles]
 
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int, hidden: Path | None = None) -> Iterator[SparkCluster]:
-    """One that is ready, and stopped afterwards."""
+    """A cluster that is ready; it stops when the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = SparkCluster(folder, hidden)
     try:

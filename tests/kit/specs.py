@@ -65,7 +65,7 @@ def write(folder: Path, name: str, attributes: Part) -> Path:
 
 
 def mistakes(attributes: object) -> list[str]:
-    """What is said of them."""
+    """The mistakes in such attributes, as a person sees them."""
     return [mistake.sentence for mistake in examine(PipelineSpec, attributes).mistakes]
 
 

@@ -118,22 +118,22 @@ class Story:
         self.records += records
 
     def land(self, size: int = 100_000) -> list[LandedBatch]:
-        """All that was told, in batches of this size."""
+        """Lands all records that were produced, in batches of this size."""
         return self.edited(batch={"max_records": size}).engine.land()
 
     def land_each(self, chapters: Iterable[Sequence[Record]]) -> Story:
-        """Tells the chapters one after the other, each landed as a batch."""
+        """Produces the chapters one after the other, and lands each as a batch."""
         for chapter in chapters:
             self.tell(*chapter)
             self.land()
         return self
 
     def edited(self, **parts: object) -> Story:
-        """The same pipeline with parts of its file replaced."""
+        """This pipeline with parts of its file replaced."""
         return Story(self.engine.edited(**parts), self.records)
 
     def reading(self, columns: Mapping[str, str], **source: object) -> Story:
-        """The same pipeline with these columns of the value, and other parts of `source`."""
+        """This pipeline with these columns of the value, and other parts of `source`."""
         given: Any = self.engine.document["source"]
         return self.edited(source={**given, "value": {**given["value"], "columns": columns}, **source})
 
@@ -158,7 +158,7 @@ class TableUnderTest:
 
     @property
     def entry(self) -> dict[str, object]:
-        """Its entry in the pipeline file."""
+        """The table's entry in the pipeline file."""
         of = {"kind": self.target.kind.name, "table": self.name, "mode": self.target.mode}
         return {
             **of,
@@ -169,7 +169,7 @@ class TableUnderTest:
         }
 
     def under(self, story: Story, **options: object) -> TableUnderTest:
-        """The same table in another version of the pipeline file."""
+        """This table in another version of the pipeline file."""
         return TableUnderTest(story, self.target, self.name, {**self.options, **options})
 
     @property

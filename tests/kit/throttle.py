@@ -1,4 +1,4 @@
-"""Holds processes back: a share of each tenth of a second they run, else they sleep, with all that they have started.
+"""Holds processes back: they and their children run for a share of each tenth of a second, and sleep otherwise.
 
 So that workers of a cluster have less of a machine than they would take, and more workers are more.
 
@@ -19,12 +19,15 @@ import psutil
 
 from tests.kit.processes import stop
 
-_PERIOD, _LOOK_EVERY = 0.1, 10
+# Seconds of a period, of which a process runs for its share.
+_PERIOD = 0.1
+# Periods between two looks for new children.
+_LOOK_EVERY = 10
 
 
 @contextmanager
 def throttled(pids: Sequence[int], share: int) -> Iterator[None]:
-    """Each of these processes has this share of a core's time, in percent, and those that it has started with it."""
+    """Within it each of these processes, with its children, gets this share of a core's time, in percent."""
     command = [sys.executable, "-m", "tests.kit.throttle"]
     throttles = [
         subprocess.Popen([*command, str(pid), str(share), str(len(pids)), str(turn)]) for turn, pid in enumerate(pids)

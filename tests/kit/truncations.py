@@ -18,7 +18,7 @@ CHANGES = {"key": {"columns": ["id"]}, "order_by": "lsn"}
 
 
 def change(dice: random.Random, lsn: int) -> Record:
-    """Of keys that move between partitions."""
+    """A random change, of keys that move between partitions."""
     key, op = dice.randrange(12), dice.choice("cuud")
     row = {"id": key, "name": f"n{lsn}", "amount": float(lsn)}
     before, after = (row, None) if op == "d" else (None, row)

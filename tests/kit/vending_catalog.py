@@ -71,7 +71,7 @@ class Vended:
     refused: int = 0
 
     def give(self, found: object) -> object:
-        """A catalog's answer with their new end."""
+        """A catalog's answer with the new time of expiry."""
         if isinstance(found, list):
             return [self.give(one) for one in found]
         if not isinstance(found, dict):

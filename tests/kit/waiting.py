@@ -13,7 +13,7 @@ PATIENCE = 600
 
 
 def until(wanted: Callable[[], T], log: Path | None = None, what: str = "sign of what was waited for") -> T:
-    """What it gives once that is true; fails with the end of the log."""
+    """Calls it until its result is true, and gives that; at the time limit fails with the end of the log."""
     end = time.monotonic() + PATIENCE
     while not (found := wanted()):
         assert time.monotonic() < end, f"no {what} in time: {log.read_text()[-5000:] if log else ''}"

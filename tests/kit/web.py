@@ -22,7 +22,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Of each request."""
+        """Logs nothing of each request."""
 
 
 @contextmanager
