@@ -59,7 +59,7 @@ def require_pipelines(folder: Path) -> None:
     """
     if not folder.is_dir():
         remedy = f"make it, or change {VARIABLE}"
-        raise ConfigurationError("there is no such folder of pipeline files", where=str(folder), remedy=remedy)
+        raise ConfigurationError("the folder of pipeline files does not exist", where=str(folder), remedy=remedy)
     if not any(any(folder.rglob(name)) for name in ("defs.yaml", "*.py")):
         remedy = f"write {folder / '<pipeline>' / 'defs.yaml'} (`batchmerge infer` proposes one), or change {VARIABLE}"
         raise ConfigurationError("there is no pipeline file in the folder", where=str(folder), remedy=remedy)

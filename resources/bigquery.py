@@ -205,7 +205,9 @@ class BigQuery:
                 job.result(retry=self._retry, timeout=self.connection.retry_seconds)
             except NETWORK as problem:
                 raise CommitStateUnknown(
-                    f"the answer was lost ({type(problem).__name__})", where=where, remedy="look before trying again"
+                    f"the answer was lost ({type(problem).__name__})",
+                    where=where,
+                    remedy="see whether it took effect before trying again",
                 ) from problem
             return int(job.num_dml_affected_rows or 0)
 

@@ -271,7 +271,7 @@ def check_clock(table: Table, now: float) -> None:
     behind = table.metadata.last_updated_ms / 1000 - now
     if behind > _CLOCKS_APART:
         raise Unavailable(
-            f"the table was changed {behind:.0f} s after what this machine's clock says now: a commit would make the "
+            f"the table's last change is {behind:.0f} s ahead of this machine's clock: a commit would make the "
             "table unreadable for Spark",
             where=".".join(table.name()),
             remedy="set the clocks of all machines that write the table (NTP); if one was ahead, wait until its time",

@@ -82,7 +82,7 @@ def _spec_here() -> PipelineSpec:
     reasons = {service.name: service.unavailable() for service in stack.SERVICES}
     for table in spec.tables:
         if reason := reasons.get(table.kind):
-            output.say(f"without the table in {table.kind}: {reason}")
+            output.say(f"leaves out the table in {table.kind}: {reason}")
     return spec.model_copy(update={"tables": [t for t in spec.tables if not reasons.get(t.kind)]})
 
 

@@ -72,7 +72,7 @@ def place(text: str) -> tuple[TopicPartition, int]:
 def _to(to: str, topics: Sequence[str]) -> Choice:
     if to == "committed":
         if topics:
-            raise click.UsageError("--to committed leaves all offsets; it takes no --topic")
+            raise click.UsageError("--to committed keeps all offsets, so --topic does not go with it")
         return lambda *_: ({}, ())
     start: Start = FromTimestamp(timestamp=_instant(to)) if to not in ("earliest", "latest") else cast(Start, to)
 

@@ -87,7 +87,7 @@ class KafkaPipeline(dg.Component):
             raise ConfigurationError(
                 f"Dagster refuses the definitions: {problem}",
                 where=self.file or f"pipeline {self.name}",
-                remedy="change what it names",
+                remedy="change what Dagster names",
             ) from problem
 
     def _definitions(self) -> dg.Definitions:

@@ -46,7 +46,7 @@ def replays(mode: Mode, is_backfill: bool, window: Window | None, asked_at: date
         return True
     if window is not None and not window.start <= asked_at < window.end:
         raise ConfigurationError(
-            f"a plain run goes on from what is committed, which has nothing to do with {window}",
+            f"a plain run goes on from the committed state, and does not process the hours {window}",
             remedy="launch the current hour to go on, or launch these hours as a backfill (or with `mode: replay`) to "
             "merge again what was landed in them",
         )

@@ -145,7 +145,7 @@ def test_folder_at_the_top_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_folder_without_pipelines_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongPipelineFiles, match="no such folder of pipeline files"):
+    with pytest.raises(WrongPipelineFiles, match="the folder of pipeline files does not exist"):
         load_folder(tmp_path / "gone")
     (tmp_path / "empty").mkdir()
     with pytest.raises(WrongPipelineFiles, match=r"empty: there is no pipeline file .* Fix: write .*defs\.yaml"):
