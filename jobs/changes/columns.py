@@ -3,8 +3,8 @@
 ================  ==========================================================================================
 column            meaning
 ================  ==========================================================================================
-``key``           struct of the key columns; null where the pipeline has no key or the key is bad. A dead letter
-                  whose key can be read has it: that key is stale until a newer change of it is landed
+``key``           struct of the key columns; null if the pipeline has no key or the key is bad. A dead letter has
+                  it if it can be read: tables' rows of this key are out of date until a newer change is landed
 ``value``         struct of the value's columns; null for a tombstone and for a bad record
 ``op``            ``upsert | insert | update | delete``; null for a bad record
 ``partitionTime``  the record's timestamp (UTC)
@@ -14,12 +14,12 @@ column            meaning
 ``kafka``         struct: topic, partition, offset, timestamp; key, headers and others where a table asks for them
 ``error``         struct: stage, kind, message, key, value (bytes), headers (kept where they are read);
                   null for a good record. The dead letters
-``kept``          names of the value's columns that the change leaves as they were, null where it brings all; only
-                  in pipelines whose changes may leave columns out (`jobs.spec.unchanged_columns`)
-``move``          of the two records of a changed primary key: where the change stands in the source's log, the same in
-                  both (`jobs.decode.source_position`); null elsewhere. Only where there is ``kept``
-``revision``      of a record that was read again: the batch that landed this reading. Batch and `i` are those that
-                  the record always had; null for the first reading
+``kept``          names of the value's columns that the change omits, so that rows keep theirs; null if it omits none.
+                  Only in pipelines whose changes may omit columns (`jobs.spec.unchanged_columns`)
+``move``          position of a primary-key change in the source's log, the same in its two records
+                  (`jobs.decode.source_position`); null in others. Only in tables with ``kept``
+``revision``      the batch that landed this reading of a record that was read again; null for the first reading.
+                  Batch and `i` are those of the first reading
 ================  ==========================================================================================
 """
 
@@ -35,10 +35,11 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import unavailable
 from resources.kafka_records import HEADERS, INSTANT
 
-# The operations of a landed change; which of them are rows to write, and all of them.
+# Operations that write a row.
 ROWS = ("upsert", "insert", "update")
+# All operations of a landed change.
 CHANGES = (*ROWS, "delete")
-# Not an operation: a record that the pipeline drops on purpose. It is landed only where it is read again.
+# Operation of a record that is filtered out when it is read again; on a first reading such a record is not landed.
 FILTERED = "filtered"
 READINGS = (*CHANGES, FILTERED)
 
@@ -60,9 +61,9 @@ ERROR = pa.struct(
         pa.field("headers", HEADERS),
     ]
 )
-# The key of the last of a dead letter's headers where not all that its record has were read.
+# Marks an incomplete list: a dead letter's last header has this key if only some headers were read.
 SOME_HEADERS = "__batchmerge.some_headers"
-# Stands in a value of which no column is known yet: there are no structs without a field in tables.
+# Placeholder in `value` while no column is known: Iceberg has no struct without fields.
 NO_COLUMN = pa.field(added_columns.NO_COLUMN, pa.bool_())
 UNCHANGED = pa.field("kept", pa.list_(pa.field("element", pa.string(), True)))
 MOVE = pa.field("move", pa.string())
@@ -98,5 +99,5 @@ def kafka_type(spec: PipelineSpec) -> pa.StructType:
 
 
 def names_unchanged_columns(spec: PipelineSpec) -> bool:
-    """Whether changes are landed with the names of the columns that they leave as they were."""
+    """Whether changes are landed with the names of the columns that they omit."""
     return unavailable(spec) == "keep"

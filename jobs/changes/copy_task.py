@@ -34,8 +34,8 @@ class CopyTask:
 
     Attributes:
         where: the table, for errors.
-        columns: where each column that the table gets is in a landed row, by its name.
-        shares: how many there are of the landed files.
+        columns: the path of each of the table's columns in a landed row, by name.
+        shares: into how many shares the landed files are divided.
     """
 
     where: str
@@ -60,24 +60,25 @@ class CopyTask:
 
 
 def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch]) -> PlannedFiles | None:
-    """The landed files of these batches; None where their rows have to be read through Iceberg."""
+    """The landed files of these batches; None if their rows have to be read through Iceberg."""
     files = LandedFiles.up_to(batches[-1], landed).taking(ROWS, wanted.route)
     planned = PlannedFiles.of(files, batches, [column.path for column in wanted.columns])
     return planned if planned.files is not None else None
 
 
 def takes_copies(table: Table) -> bool:
-    """Of a table with partitions or an order Spark brings together first what belongs into a file."""
+    """Whether landed rows can be copied as they are: not into a partitioned or sorted table, whose rows Spark has to
+    regroup first."""
     return writes_parquet(table.properties) and table.spec().is_unpartitioned() and table.sort_order().is_unsorted
 
 
 def copy(
     session: Callable[[], SparkSession], one_task: OneTask, landed: PlannedFiles, wanted: Reduction, append: Append
 ) -> int:
-    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns how many rows there were.
+    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns the number of rows.
 
     Args:
-        one_task: does what takes a single task.
+        one_task: runs work that needs a single task.
     """
     columns = {column.name: column.path for column in wanted.columns}
     task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1)
@@ -87,7 +88,7 @@ def copy(
 
 
 def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[str]:
-    """As many tasks as run at a time, and no more than find something to copy."""
+    """Copies in as many tasks as run at a time, but at most one a share that is not empty."""
     one_task.is_not_enough()
     from resources.spark import parallelism
 

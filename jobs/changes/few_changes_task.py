@@ -1,6 +1,6 @@
 """A merge in one Spark task or a few: each has its share of the keys, finds the rows that they replace, and writes.
 
-Spark's own planning of a small merge costs ten times as much as its work; of a larger one its rows in the JVM do.
+For a small merge, Spark SQL's planning costs ten times as much as the work; for a larger one, its rows in the JVM do.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from jobs.iceberg.row_delta_task import RowDeltaTask
 from jobs.spark_tasks import Batches, numbers
 from resources.iceberg_errors import catalog_errors
 
-# Rows of the table that one task looks through: of more, all of the cluster does.
+# The largest number of the table's rows that one task scans; above it Spark SQL finds the rows.
 _MOST_ROWS = 50_000_000
 
 
 @dataclass(frozen=True)
 class FewChangesTask:
-    """The function of the only task: one report out; none where it leaves the changes to Spark SQL.
+    """The function of the only task: returns one report, or none if Spark SQL has to make the merge.
 
     Attributes:
         keys: names of the key's columns.
@@ -48,11 +48,11 @@ class FewChangesTask:
 
     @property
     def has_too_many_rows(self) -> bool:
-        """Whether the table is too large to be looked through by each of several tasks."""
+        """Whether the table is too large to be scanned by each of several tasks."""
         return sum(file.rows for file, _ in self.search.files) > _MOST_ROWS
 
     def placed(self, changes: pa.Table) -> pa.Table | None:
-        """The changes with the places of the rows that they replace; None: Spark SQL has to find them."""
+        """The changes with file and position of the rows that they replace; None: Spark SQL has to find these."""
         with catalog_errors(self.write.where):
             scan = self.search.scan_for(changes.select(self.keys))
             if sum(file.rows for file in scan.files) > _MOST_ROWS:
@@ -61,11 +61,11 @@ class FewChangesTask:
 
 
 def with_places(changes: pa.Table, keys: Keys, found: pa.Table, null_safe: bool) -> pa.Table:
-    """The changes with the places of the rows of their keys, as `sql/spark/row_delta.sql.j2` gives them."""
+    """The changes with file and position of the rows of their keys, as `sql/spark/row_delta.sql.j2` returns them."""
     names = keys.rows.column_names
     if not null_safe:
         found = found.filter(reduce(pc.and_, [pc.is_valid(found[name]) for name in names]))
-    # Each number is of one change, and what is found has one of them.
+    # Each change has its own key number, and each row found has the number of one change.
     change = np.argsort(keys.number(keys.rows.columns))[keys.number(found.select(names).columns)]
     found, change = found.take(pa.array(order := np.argsort(change, kind="stable"))), change[order]
     hit = np.arange(len(change)) - np.searchsorted(change, change) + 1

@@ -1,8 +1,8 @@
 """Landed changes straight from the data files of the intermediate table, as Arrow, without a Spark plan.
 
-For destinations outside Iceberg, whose rows leave the JVM anyway: a reader opens the few files that hold its piece of
-a batch (pruned by batch, position and offsets), at a small part of the cost of a scan that hands its rows to Python.
-What needs a join with other landed rows (replay of touched keys) is Spark's work.
+For destinations outside Iceberg, whose rows leave the JVM anyway: a reader opens the few files that hold its part of
+a batch (pruned by batch, position and offsets), which costs much less than a Spark scan that passes rows to Python.
+What needs a join with other landed rows (replay of touched keys) is left to Spark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BELOW: Any = LessThan
 _ONE_OF: Any = In
 _ABSENT: Any = IsNull
 
-# More than a batch has positions.
+# More positions than any batch has.
 _POSITIONS = 2**40
 
 FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
@@ -46,12 +46,12 @@ class LandedFiles:
     """The landed changes of one snapshot of the intermediate table; travels to Spark's workers.
 
     Attributes:
-        metadata: of the table; on workers what they need of it, since it grows with every snapshot, and its file is
-            deleted fifty commits later.
-        storage: its client of the file system. May hold secrets: never log it.
+        metadata: the intermediate table's. Workers get only what they need: all of it grows with every snapshot. They
+            cannot read it themselves, since its file is deleted fifty commits later.
+        storage: the client of its file system. May hold secrets: never log it.
         operations: only changes with one of these.
-        route: only changes that the table takes; None: all.
-        revision: only what this batch has read again; None: only what was read first.
+        route: only changes that are routed to the table; None: all.
+        revision: only records that this batch has read again; None: only first readings.
     """
 
     identifier: str
@@ -65,7 +65,7 @@ class LandedFiles:
     @classmethod
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
-        # In this order: the table as it is afterwards knows the snapshot.
+        # In this order: the table loaded afterwards contains the snapshot.
         at, table = landed.snapshot_with(newest), landed.catalog.require(landed.identifier)
         return cls(landed.identifier, table.metadata, table.io, at.id)
 
@@ -76,7 +76,7 @@ class LandedFiles:
         return replace(self, operations=tuple(operations), route=route)
 
     def read(self, where: BooleanExpression) -> LandedSlice:
-        """The rows of a piece (`of_partition`, `in_range`), ordered by batch and position.
+        """The rows that match (`of_batches`, `of_partition`), ordered by batch and position.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
@@ -88,11 +88,11 @@ class LandedFiles:
         return LandedSlice.of(found).route_filter(self.route).in_order()
 
     def table(self) -> StaticTable:
-        """The intermediate table as it was found."""
+        """The intermediate table as it was when it was loaded."""
         return StaticTable(("landed",), self.metadata, "", self.storage, NoopCatalog("landed"))
 
     def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
-        """The landed changes with these operations, no dead letters; each as it was read first, or by `revision`."""
+        """The landed changes with these operations, without dead letters: first readings, or those of `revision`."""
         changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
         if any(field.name == REVISION.name for field in table.schema().fields):
             read = _ABSENT(REVISION.name) if self.revision is None else _IS(REVISION.name, self.revision)
@@ -112,7 +112,7 @@ class LandedSlice:
 
     @classmethod
     def joined(cls, slices: Iterable[LandedSlice]) -> LandedSlice:
-        """The rows of all of them; some may lack columns that others have."""
+        """The rows of all slices; some may lack columns that others have."""
         return cls.of(pa.concat_tables((pa.table(dict(one.columns)) for one in slices), promote_options="permissive"))
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class LandedSlice:
         return pc.struct_field(self.columns[head], parts) if parts else self.columns[head]
 
     def plain(self, path: Sequence[str]) -> pa.Array:
-        """As `at`, with texts as such that were read as numbers of a few."""
+        """As `at`, but decoded where it was read as a dictionary."""
         found = self.at(path)
         return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
@@ -139,7 +139,7 @@ class LandedSlice:
         return self._all(lambda array: array.filter(wanted))
 
     def in_order(self) -> LandedSlice:
-        """By batch and position: as they are, where one task has landed them."""
+        """By batch and position; rows that one task has landed are in this order already."""
         batches, places = (self.columns[name].to_numpy() for name in ("batchNumber", "i"))
         later, same = np.diff(batches) > 0, np.diff(batches) == 0
         if np.all(later | (same & (np.diff(places) >= 0))):
@@ -148,7 +148,7 @@ class LandedSlice:
         return self._all(lambda array: array.take(order))
 
     def without(self, others: Sequence[LandedSlice]) -> LandedSlice:
-        """Those of records of which the others have no reading."""
+        """The rows of records of which the others have no reading."""
         if not any(map(len, others)):
             return self
         left = pa.array(~np.isin(self._places, np.concatenate([other._places for other in others])))
@@ -166,7 +166,7 @@ class LandedSlice:
 
 
 def whole_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, as it is where it is one already."""
+    """A column as one array, without a copy if it is one already."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

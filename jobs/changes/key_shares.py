@@ -1,4 +1,4 @@
-"""Parts of many changes by their key, so that tasks reduce and merge them beside each other: no key is in two parts."""
+"""Divides changes by key into shares that tasks reduce and merge in parallel: no key is in two shares."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def share_of_each(keys: Sequence[pa.Array], shares: int) -> npt.NDArray[np.int64]:
-    """The number of the share of each row, by the columns of its key; null is a value like others.
+    """The number of each row's share, from the columns of its key; null counts as a value.
 
-    The same everywhere: tasks on several machines part the same rows in the same way.
+    Does not depend on the machine: all tasks divide the same rows in the same way.
     """
     mixed = np.zeros(len(keys[0]), np.uint64)
     for column in keys:

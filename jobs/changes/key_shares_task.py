@@ -1,8 +1,8 @@
 """A merge in several Spark tasks: each writes the new rows of its share of the keys, then the deletes are written.
 
-Each reads the changes of its share itself. Where they are in many small files others read these, each once, and send
-it what it needs, as the bytes of Arrow tables. A data file has one file of deletes, and any share may take rows from
-it: so what the shares take from a data file comes to one task. Only places travel there, no rows.
+Each task reads the changes of its share itself. If they are in many small files, separate readers read each file once
+and send the rows to the tasks, as the bytes of Arrow tables. A data file has one delete file, and several shares may
+delete rows from it: so one task gets the positions that all shares delete from a data file. No rows travel there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from resources.iceberg_errors import catalog_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What readers find for a share, named by a number of its task.
+# What readers find for a share; `share` is a number that Spark sends to the share's task.
 _PART = pa.schema([("share", pa.int64()), ("rows", pa.binary())])
-# What a share gives: its report, or the places that go from one data file, as 64-bit numbers.
+# What a share returns: its report, or the positions to delete from one data file, as 64-bit integers.
 _SHARE = pa.schema([("report", pa.string()), ("file", pa.string()), ("positions", pa.binary())])
 
 
@@ -51,8 +51,8 @@ class PartsTask:
     """The function of a task: numbers of readers in, what they find for each share out.
 
     Attributes:
-        readers: how many there are.
-        shares: the number that sends rows to the task of each share.
+        readers: how many readers there are.
+        shares: for each share the number by which Spark sends rows to its task.
     """
 
     task: FewChangesTask
@@ -68,8 +68,11 @@ class PartsTask:
 
 @dataclass(frozen=True)
 class NewRowsTask:
-    """The function of a task: the number of its share in, or what readers have found for it. Run again, it gives the
-    same places, and the report of other files: one of them counts, since a report is one row."""
+    """The function of a task: the number of its share in, or what readers have found for it.
+
+    A task that Spark runs again returns the same positions and a report of other files. Only one report counts, since
+    it is one row.
+    """
 
     task: FewChangesTask
 
@@ -79,14 +82,15 @@ class NewRowsTask:
         if changes is None:
             return
         if (rows := self.task.placed(changes)) is None:
-            raise InvariantBroken("changes of several shares need more than themselves", where=self.task.write.where)
+            what = "only Spark SQL can find the rows of this merge, which was split by key; nothing was published"
+            raise InvariantBroken(what, where=self.task.write.where)
         report, gone = self.task.write.write_rows(rows.to_batches())
         yield _rows([report.to_text()], [None], [None])
         for file, positions in gone.items():
             yield _rows([None], [file], [np.concatenate(positions).tobytes()])
 
     def _changes(self, batches: Batches) -> pa.Table | None:
-        """None where there are none."""
+        """The changes of this share; None: no reader has found any."""
         if not self.task.changes.readers:
             (share,) = numbers(batches)
             return self.task.changes.read_share(share)
@@ -96,7 +100,7 @@ class NewRowsTask:
 
 @dataclass(frozen=True)
 class DeletesTask:
-    """The function of a task: what the shares give in, one report of all that was written out."""
+    """The function of a task: what the shares returned in, one report of all that was written out."""
 
     write: RowDeltaTask
 

@@ -1,4 +1,4 @@
-"""One data file of the intermediate table, read as the plain Parquet file that it is: what may hold wanted rows."""
+"""One data file of the intermediate table, read as plain Parquet: only row groups that may hold wanted rows."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import Ranges
 
 Bounds = Sequence[tuple[int, int] | None]
-"""The smallest and largest value of `_BOUNDED`; None where that is not known."""
+"""The smallest and largest value of each column of `_BOUNDED`; None where that is not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
-# Texts of which there are few: read as numbers of them. (pyarrow cannot inside of a struct, over several row groups.)
+# Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)
 _FEW = ("op",)
 
 
 @dataclass(frozen=True)
 class LandedFile:
-    """What a manifest says of a file.
+    """A file as its manifest describes it.
 
     Attributes:
         size: in bytes.
         groups: how many row groups it has.
-        group: only this one of them is meant; None: all.
+        group: only this row group is meant; None: all.
     """
 
     path: str
@@ -46,21 +46,21 @@ class LandedFile:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where its first row stands."""
+        """Batch and `i` of its first row."""
         return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
 
     def portions(self, rows: int) -> list[LandedFile]:
-        """Its row groups, of a file with more than so many rows; of others the file itself."""
+        """One portion a row group if it has more than this many rows; else the file itself."""
         if self.rows <= rows or self.groups <= 1 or self.group is not None:
             return [self]
         return [replace(self, rows=self.rows // self.groups, group=n) for n in range(self.groups)]
 
     def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
-        """Whether it may hold rows of these batches; with `part` only rows of these offsets count."""
+        """Whether the file may hold rows of these batches; with `part` only rows of these offsets count."""
         return _may_hold(self.bounds, first, last, part)
 
     def read(self, storage: FileIO, columns: Sequence[str], first: int, last: int, part: Ranges | None) -> pa.Table:
-        """Its rows; row groups that hold none of the wanted ones are left out."""
+        """The file's rows, without row groups that hold no wanted row."""
         with storage.new_input(self.path).open() as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             names = set(file.schema_arrow.names)
             present = [column for column in columns if column.partition(".")[0] in names]

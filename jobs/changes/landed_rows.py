@@ -9,7 +9,7 @@ from resources.iceberg import IcebergCatalog
 
 
 class LandedSnapshot(NamedTuple):
-    """A snapshot of the table of landed rows; `has_revision`: records may have several readings there."""
+    """A snapshot of the intermediate table; `has_revision`: records may have several readings there."""
 
     id: int
     has_revision: bool
@@ -24,11 +24,11 @@ class LandedRows(Protocol):
 
     @property
     def catalog(self) -> IcebergCatalog:
-        """The catalog that it is in."""
+        """The table's catalog."""
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The table of landed rows in Spark SQL; the dead letters are among them."""
+        """The table in Spark SQL. Its rows include the dead letters."""
 
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""

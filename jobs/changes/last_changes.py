@@ -1,6 +1,6 @@
-"""The last change of each key among landed rows, by Arrow; of more rows `sql/spark/last_change_per_key.sql.j2` says it.
+"""The last change of each key among landed rows, by Arrow; for many rows by `sql/spark/last_change_per_key.sql.j2`.
 
-Only of changes that are ordered by batch and position, each as it was read first.
+Only for changes that are ordered by batch and position (no `order_by`), as they were read first.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class LastChanges:
 
     Attributes:
         columns: of the table's rows.
-        leaves_unchanged: changes may leave columns as they were.
-        shares: into so many parts they are merged, by key.
-        readers: so many read the changes for all shares beside each other; 0: each share is read by itself.
+        leaves_unchanged: changes may omit columns.
+        shares: the number of shares, by key, in which the changes are merged.
+        readers: the number of tasks that read the changes for all shares; 0: each share reads its own.
     """
 
     files: PlannedFiles
@@ -39,7 +39,7 @@ class LastChanges:
     readers: int = 0
 
     def read(self) -> pa.Table | None:
-        """A row for each key: the columns, and ``__op``. None where a change leaves columns as they were.
+        """A row for each key: the columns, and ``__op``. None if a change omits columns.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
@@ -50,13 +50,12 @@ class LastChanges:
         return self._last(landed)
 
     def read_share(self, share: int) -> pa.Table:
-        """The same of one share of the keys. Raises as `read` does."""
+        """A row for each key of one share. Raises as `read` does."""
         own = (piece.filter(pa.array(shares == share)) for piece, shares in self._pieces(0, 1))
         return self._last(LandedSlice.joined(own).in_order())
 
     def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
-        """The landed rows that one of so many readers finds, with the share that they belong to. Raises as `read`
-        does."""
+        """The landed rows that reader number `reader` of `of` finds, with their share. Raises as `read` does."""
         for piece, shares in self._pieces(reader, of):
             by_share = pa.table(dict(piece.columns)).take(pa.array(np.argsort(shares, kind="stable")))
             ends = np.cumsum(np.bincount(shares, minlength=self.shares)).tolist()
@@ -65,11 +64,11 @@ class LastChanges:
                     yield share, by_share.slice(start, end - start)
 
     def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
-        """What all readers found for a share, as `read_share` gives it."""
+        """What all readers found for a share, as `read_share` returns it."""
         return self._last(LandedSlice.joined(map(LandedSlice.of, parts)).in_order())
 
     def _pieces(self, reader: int, of: int) -> Iterator[tuple[LandedSlice, npt.NDArray[np.int64]]]:
-        """Changes with the share of each, so many at a time that what a task holds does not follow their number."""
+        """Changes with the share of each, in pieces of bounded size, so that a task's memory is bounded."""
         keys = [c.path for c in self.columns if c.is_key]
         for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
             yield piece, share_of_each([piece.at(path) for path in keys], self.shares)
@@ -85,15 +84,15 @@ def _some_keep(landed: LandedSlice) -> bool:
 
 
 def last_of_each(keys: list[pa.ChunkedArray]) -> pa.Array:
-    """Where each key stands last; null is a key like others."""
+    """Row numbers, ascending, of each key's last row. Null counts as a key."""
     numbers, different = np.zeros(len(keys[0]), np.int64), 1
     for column in keys:
         coded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
         numbers = numbers * len(coded.dictionary) + coded.indices.to_numpy()
         different *= len(coded.dictionary)
-        if column is not keys[0]:  # numbered again, so that they stay small
+        if column is not keys[0]:  # number again from 0, so that the product does not overflow
             known, numbers = np.unique(numbers, return_inverse=True)
             different = len(known)
     last = np.zeros(different, np.int64)
-    last[numbers] = np.arange(len(numbers))  # of several the last one stays
+    last[numbers] = np.arange(len(numbers))  # of several assignments the last one wins
     return pa.array(np.sort(last))

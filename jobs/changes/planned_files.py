@@ -1,8 +1,8 @@
-"""The landed files of many batches, planned once, and read by workers as the plain Parquet files that they are.
+"""The landed files of many batches, planned once, and read by workers as plain Parquet.
 
-A scan through Iceberg reads the table's metadata and plans at every worker and for every piece, which grows with the
-number of snapshots. Here the caller plans once; each reader opens only files that may hold its rows. Where files have
-other columns than the table has now, or deletes beside them, rows are read through Iceberg after all.
+A scan through Iceberg reads the table's metadata and plans in every worker and for every piece, which costs more with
+every snapshot. Here the caller plans once; each reader opens only files that may hold its rows. If files have other
+columns than the table has now, or delete files, rows are read through Iceberg after all.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.
 _THREADS = 8
-# Of small files so many rows are read together.
+# Small files are read together up to this many rows; larger files are read by row group.
 _PIECE_ROWS = 250_000
-# Of more batches the table's manifests are read, instead of a list of them for each batch.
+# Above this many batches the table's manifests are read, instead of those that each batch's snapshot added.
 _FEW = 16
-# What rows are chosen and ordered by.
+# Columns by which rows are selected and ordered.
 _CHOSEN_BY = (("op",), ("i",), ("batchNumber",), (REVISION.name,))
 _COORDINATES = (("kafka", "topic"), ("kafka", "partition"), ("kafka", "offset"))
 
@@ -43,8 +43,8 @@ class PlannedFiles:
     """The files of some batches; travels to Spark's workers.
 
     Attributes:
-        files: in the order of their rows; None: they are to be read through Iceberg.
-        paths: where what is read of a row is in it (`LandedSlice.at`); rows have more. None: all of it.
+        files: in the order of their rows; None: rows have to be read through Iceberg.
+        paths: of the columns to read (`LandedSlice.at`); None: all.
     """
 
     landed: LandedFiles
@@ -79,11 +79,11 @@ class PlannedFiles:
 
     @property
     def bytes(self) -> int | None:
-        """How large the files are together; None where that is not known."""
+        """The files' total size; None if it is not known."""
         return None if self.files is None else sum(file.size for file in self.files)
 
     def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
-        """The paths of the files, where these hold the landed rows of these batches and nothing else; else none."""
+        """The paths of the files if they hold the landed rows of these batches and nothing else; else none."""
         files = self.files or ()
         is_whole = sum(file.rows for file in files) == sum(batch.counts.landed for batch in batches)
         return sorted(file.path for file in files) if is_whole else []
@@ -102,7 +102,7 @@ class PlannedFiles:
         return self._chosen(self._read(files, first, last, part), first, last, part).in_order()
 
     def in_pieces(self, first: int, last: int) -> Iterator[LandedSlice]:
-        """All rows of these batches, piece by piece so that memory does not follow their number; in no order.
+        """All rows of these batches, in pieces of bounded size, so that memory is bounded; in no order.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
@@ -115,14 +115,14 @@ class PlannedFiles:
             yield self._chosen(self._read(files, first, last, None), first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
-        """A part of the files: together the parts are all of them. What is read through Iceberg is not parted."""
+        """Share `number` of the files, of `of` shares. Rows that are read through Iceberg are all in share 0."""
         if self.files is None:
             return self if number == 0 else replace(self, files=())
         return replace(self, files=self._portions[number::of])
 
     @property
     def most_shares(self) -> int:
-        """Of more some would be empty."""
+        """The largest number of shares of which none is empty."""
         return max(1, len(self._portions))
 
     @property
@@ -144,7 +144,7 @@ class PlannedFiles:
         return LandedSlice.of(own).route_filter(self.landed.route)
 
     def _columns(self, part: Ranges | None) -> list[str]:
-        """What is read of the files; all of a struct, or parts of it."""
+        """The columns to read from the files, by dotted path: whole structs, or fields of them."""
         if self.paths is None:
             return [*FIELDS, REVISION.name]
         route = self.landed.route
@@ -166,9 +166,9 @@ class PlannedFiles:
 
 
 def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
-    """Of a few batches what their own snapshots added: a scan would read the manifests of all that were ever landed.
+    """What the batches' own snapshots added; a scan would read the manifests of all batches that were ever landed.
 
-    None where that is not all that was landed.
+    None if there are too many batches, or if these files are not exactly what they landed.
     """
     if landed.revision is not None or len(batches) > _FEW:
         return None
@@ -180,7 +180,7 @@ def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBat
 
 
 def _of_scan(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
-    """None where they are not all Parquet files without deletes."""
+    """The files that a scan plans; None if some are not Parquet or have delete files."""
     by_place = landed.revision is None
     wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
     tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
@@ -195,12 +195,12 @@ def _manifests(table: Table, snapshot_id: int) -> list[ManifestFile]:
 
 
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
-    """Which rows are in these ranges; of thousands of topic-partitions as quickly as of one."""
+    """Which rows are in these ranges; as fast for thousands of topic-partitions as for one."""
     whole = whole_array(kafka)
     topics = pc.struct_field(whole, ["topic"]).dictionary_encode()
     partitions, offsets = (pc.struct_field(whole, [name]).to_numpy() for name in ("partition", "offset"))
     numbers = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in part}))}
-    # A topic-partition as a number: its topic's, and its own in the lower half.
+    # A topic-partition as one integer: the topic's number in the upper 32 bits, the partition in the lower.
     places = np.array([numbers.get(topic, -1) for topic in topics.dictionary.to_pylist()], np.int64)
     rows = places[topics.indices.to_numpy()] << 32 | partitions
     known = sorted((numbers[tp.topic] << 32 | tp.partition, taken.start, taken.end) for tp, taken in part.items())

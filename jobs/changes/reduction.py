@@ -1,4 +1,4 @@
-"""Landed changes as rows of a destination, and their reduction to what a table needs of each key, as SQL for Spark."""
+"""Landed changes as rows of a destination, reduced to what a table needs of each key. SQL for Spark."""
 
 from __future__ import annotations
 
@@ -20,28 +20,27 @@ if TYPE_CHECKING:
 
 
 def truncated_below(spec: PipelineSpec, table: Table, newest: LandedBatch) -> int | None:
-    """The order below which a table has nothing that has everything up to this batch; None: truncations do not count
-    there, as deletes do not."""
+    """The `order_by` value below which a table that has merged up to this batch holds no rows (the source was
+    truncated). None: the table ignores truncations, as it ignores deletes, or there was none."""
     counts = table.loses_rows and spec.changes.ordered_by
     return newest.watermark.truncated_below if counts else None
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """Which landed rows a table takes, and how changes to one key become one.
+    """Which landed rows a table gets, and how the changes of one key are reduced to one.
 
     Attributes:
         table, snapshot: of the intermediate table.
-        keys: names of the key columns; without any every change stays a row.
-        order_by: the column that orders the changes to one key; None for batch and position.
-        route: only rows that the table takes; None: all.
-        unchanged: columns that some changes leave as they were.
-        touched: only keys with a change in these batches (first, last), for mode append only their records.
-        revised: records may have several readings (`revision`): the newest up to the last batch counts. Otherwise the
-            first ones are taken, as each batch landed them.
-        has_revision: the table of landed rows can have several.
-        with_time: the record's time is wanted too, as ``__time``.
-        truncated_below: changes of a smaller order are left out (`jobs.watermark`); None: none are.
+        keys: names of the key columns; without a key every change becomes a row.
+        order_by: the column that orders the changes of one key; None: batch and position do.
+        route: only rows that are routed to the table; None: all.
+        unchanged: columns that some changes omit.
+        touched: only keys with a change in these batches (first, last); in mode append only records of these batches.
+        revised: use each record's newest reading (`revision`) up to the last batch. False: first readings only.
+        has_revision: the intermediate table may have several readings of a record.
+        with_time: also return the record's time, as ``__time``.
+        truncated_below: changes with a smaller `order_by` value are left out (`jobs.watermark`); None: none are.
     """
 
     table: tuple[str, ...]
@@ -70,7 +69,7 @@ class Reduction:
         first: int,
         newest: LandedBatch,
     ) -> Reduction:
-        """What a destination table takes of batch `first` to the newest one, or of one batch that revises others.
+        """What a destination table gets from batch `first` to the newest one, or from one batch that revises others.
 
         Args:
             columns: of the table's rows.
@@ -89,10 +88,10 @@ class Reduction:
         committed: int,
         batches: Sequence[LandedBatch],
     ) -> Reduction:
-        """What a replay of these batches takes, of a table that has everything up to the batch of number `committed`.
+        """What a table that has merged up to batch `committed` gets from a replay of these batches.
 
-        Of the keys that the batches touched, all changes up to the committed batch: the newest of them is applied. For
-        mode append only the records of the batches: of those the table gets the rows whose coordinates it lacks.
+        All changes, up to the committed batch, of the keys that the batches touched: the newest one is applied. In
+        mode append only the records of the batches: the table gets those whose coordinates it lacks.
         """
         known = [b for b in landed.landed().batches if b.number <= committed]
         whole = cls.of_state(spec, table, columns, landed, known, batches[0].number)
@@ -111,10 +110,10 @@ class Reduction:
         batches: Sequence[LandedBatch],
         first: int,
     ) -> Reduction:
-        """What a table that has all these batches takes of batch `first` to the last one, and of all that they revise.
+        """What a table that has merged these batches holds from batch `first` on, and from all batches they revise.
 
-        Also rows (`__op` is ``stays``) whose records say something else since they were read again, where the table
-        keeps what it has: they may be there or not.
+        Also older readings of records that were read again, if the table's mode keeps their rows (`__op` is
+        ``stays``): they may be in the table or not.
         """
         revises = [b.batch.revises for b in batches if b.batch.revises is not None]
         made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, batches[-1])
@@ -147,12 +146,13 @@ class Reduction:
 
     @property
     def landed(self) -> str:
-        """The rows as they were landed: the columns, and ``__op, __order, __batch, __i, __kafka`` beside them."""
+        """SQL of the landed rows: the table's columns, and ``__op, __order, __batch, __i, __kafka``."""
         return self._render("landed_rows")
 
     @property
     def judged_places(self) -> str:
-        """Records whose rows are judged again with these changes: ``topic, partition, offset, stands_in`` (a batch)."""
+        """SQL of the records that these changes write again, so that a table that refused their rows may accept them:
+        ``topic, partition, offset, stands_in`` (a batch)."""
         return self._render("judged_places", first=self.first)
 
     def _render(self, template: str, **more: object) -> str:
@@ -176,19 +176,20 @@ class Reduction:
         )
 
     def with_unchanged(self, spark: SparkSession) -> Reduction:
-        """The same, with those of the columns that some of its changes leave as they were.
+        """This reduction with the columns that some of its changes omit.
 
-        Asked before each merge, since most batches have none and then merge by a simpler statement.
+        Queried before each merge: most batches have none and merge by a simpler statement.
         """
         text = render("spark", "unchanged_columns", table=self.table, snapshot=self.snapshot)
         names = {row["name"] for row in spark.sql(text, args={"first": self.first, "last": self.last}).collect()}
         return replace(self, unchanged=tuple(c for c in self.columns if c.path[0] == "value" and c.path[-1] in names))
 
     def of(self, rows: str) -> str:
-        """One change per key of these landed rows; in the mode `delete` the rows and the last delete of each key.
+        """SQL that reduces landed rows: the last change per key; in mode `delete` each key's last delete and the rows
+        after it; without a key, and in mode `append`, all rows.
 
-        What is read again has besides, in the mode `delete`, other readings of rows (`__op` is ``stays``): the table
-        may have a row as one of them says, and keeps it.
+        If records were read again, it may also return older readings (`__op` is ``stays``): the table may hold such a
+        row and keeps it (`sql/spark/superseded.sql.j2`).
         """
         if self.unchanged:
             rows = render("spark", "carried_forward", rows=rows, keys=self.keys, unchanged=self.unchanged)
@@ -216,12 +217,12 @@ class Reduction:
         return self._render("largest_order", rows=last, keys=[c for c in self.columns if c.is_key])
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """What the table needs of each key."""
+        """The reduced changes."""
         return spark.sql(self.of(self.landed), args=dict(self.parameters))
 
     @property
     def parameters(self) -> Mapping[str, object]:
-        """What the statements are bound to."""
+        """Values of the statements' named parameters."""
         route = self.route.parameters if self.route else {}
         return {
             "first": self.first,

@@ -1,10 +1,10 @@
-"""Which records a table takes, decided twice by the same values.
+"""Which records are routed to a table. Arrow and SQL make the same decision.
 
-By Arrow when a record is landed: one that no table takes becomes a dead letter. By SQL when a table reads landed
+Arrow when a record is landed: one that is routed to no table becomes a dead letter. SQL when a table reads landed
 changes (`sql/spark/taken.sql.j2`).
 
 A delete whose field is null (a tombstone has no value) goes to every table that is routed by that field: it removes
-its key there, and does nothing where the key is not.
+its key there, and has no effect in tables without the key.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from jobs.spec.tables import Table
 
 @dataclass(frozen=True)
 class RouteFilter:
-    """The records that one table takes.
+    """The records that are routed to one table.
 
     Attributes:
         topics: records of these topics; None: of all.
-        path: where the field is in a landed row; None: any value.
-        pattern: what the field's whole value must match.
-        names: or one of which it must be, in lower case (A to Z only).
+        path: of the field in a landed row; None: any value.
+        pattern: a regular expression that the field's whole value must match.
+        names: without a pattern, the names of which the field must be one, in lower case (A to Z only).
     """
 
     topics: tuple[str, ...] | None = None
@@ -46,7 +46,7 @@ class RouteFilter:
         return {**topics, **names, **({"route_matches": whole(self.pattern)} if self.pattern else {})}
 
     def mask(self, topics: pa.Array, key: pa.Array | None, value: pa.Array | None, op: pa.Array) -> pa.Array:
-        """True per landed row that is taken."""
+        """True for each landed row that is routed to the table."""
         taken = pa.repeat(True, len(op))
         if self.topics is not None:
             taken = pc.is_in(topics.cast(pa.string()), value_set=pa.array(self.topics))
@@ -63,7 +63,7 @@ class RouteFilter:
 
 
 def route_filter(spec: PipelineSpec, table: Table) -> RouteFilter | None:
-    """What this table takes; None: everything."""
+    """The filter of this table; None: it gets all records."""
     route = table.route
     if spec.route_by:
         return RouteFilter(path=field_path(spec, spec.route_by), names=table_names(table))
@@ -74,7 +74,7 @@ def route_filter(spec: PipelineSpec, table: Table) -> RouteFilter | None:
 
 
 def route_filters(spec: PipelineSpec) -> tuple[RouteFilter, ...] | None:
-    """What the listed tables of a pipeline take; None where one of them takes everything."""
+    """The filters of a pipeline's listed tables; None if one of them gets all records."""
     if spec.route_by:
         listed = [] if spec.new_tables else spec.tables
         names = dict.fromkeys(name for table in listed for name in table_names(table))
@@ -87,7 +87,7 @@ def route_filters(spec: PipelineSpec) -> tuple[RouteFilter, ...] | None:
 def matched_by_none(
     tables: Sequence[RouteFilter], topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array
 ) -> pa.Array:
-    """True per landed row that no table takes."""
+    """True for each landed row that is routed to no table."""
     left = pa.repeat(True, len(value))
     for table in tables:
         left = pc.and_not(left, table.mask(topics, key, value, op))
@@ -95,7 +95,8 @@ def matched_by_none(
 
 
 def table_names(table: Table) -> tuple[str, ...]:
-    """What a `route_by` field may call the table: as records have called it; else its name, whole or the last part."""
+    """The values of a `route_by` field that mean this table: for a new table the name that records gave it; else the
+    table's name, whole or its last part."""
     if table.named:
         return (table.named.name,)
     name = table.table.lower()
@@ -103,7 +104,7 @@ def table_names(table: Table) -> tuple[str, ...]:
 
 
 def field_path(spec: PipelineSpec, field: str) -> tuple[str, ...]:
-    """Where a field is in a landed row."""
+    """The path of a field in a landed row."""
     found = find_field(field, key_fields(spec), value_fields(spec))
     assert found is not None, "checked when the pipeline file was loaded"
     return found[0]

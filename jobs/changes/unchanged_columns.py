@@ -1,4 +1,4 @@
-"""Which columns landed changes leave as they were: the column `kept` of the intermediate table."""
+"""Which columns landed changes omit: the column `kept` of the intermediate table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jobs.spec.unchanged_columns import leaves_unchanged
 
 
 def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) -> bool:
-    """Whether landed changes may leave columns of this table's rows as they were.
+    """Whether landed changes may omit columns of this table's rows.
 
-    The intermediate table decides, not the pipeline file alone: it may hold batches of an earlier file.
+    Not from the pipeline file alone: the intermediate table may hold batches of an earlier file, without `kept`.
     """
     if not leaves_unchanged(spec, table):
         return False
@@ -22,5 +22,5 @@ def may_leave_unchanged(spec: PipelineSpec, table: Table, landed: LandedRows) ->
 
 
 def unchanged_parameters(names: Sequence[str]) -> dict[str, str]:
-    """Query parameters for the names as they are landed."""
+    """Query parameters with the names as they are landed."""
     return {f"unchanged_{number}": name for number, name in enumerate(names)}
