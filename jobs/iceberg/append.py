@@ -1,6 +1,6 @@
-"""One try at one commit of data files that are written already, or being written: nothing is visible before it.
+"""One attempt at one commit that appends data files: nothing is visible before it.
 
-No branch is needed, and nothing is left of a try that dies but files that no snapshot has.
+It needs no branch. An attempt that dies leaves only files that no snapshot has.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Append(TableCommit):
 
     @cached_property
     def files(self) -> NewFiles:
-        """Where and how they are written; travels to Spark's workers."""
+        """Where and how the files are written; travels to Spark's workers."""
         return NewFiles.of(self._table)
 
     @property
     def rows(self) -> int:
-        """Rows of all files, by their own metadata."""
+        """The number of rows of all files, by their metadata."""
         return sum(file.record_count for file in self._added)
 
     def add(self, described: Iterable[Mapping[str, Any]]) -> None:
-        """Files that were written (`NewFile.to_json`), for the commit."""
+        """Adds files that were written (`NewFile.to_json`) to the commit."""
         self._added.extend(data_file(file, self.files) for file in described)
 
     def start_over(self) -> None:
@@ -51,7 +51,7 @@ class Append(TableCommit):
 
     def _found(self) -> Found:
         self._reload()
-        # `files` are as they were when they were written, if any were.
+        # `files` has the schema with which the files were written.
         if self._added and self._table.metadata.current_schema_id != self.files.schema.schema_id:
             raise CommitFailed("the table's columns changed while the batch was written", where=self.identifier)
         return Found(self._added)

@@ -1,4 +1,4 @@
-"""One try at one commit that Spark writes: to a branch that nobody else knows, published in one step.
+"""One attempt at one commit that Spark writes: to a branch of its own, published in one step.
 
 Nothing of an attempt is visible before `publish_*`, which is one conditional `catalog.commit_table`: the target
 branch moves to our snapshot only if it is still where we started and our branch's head is ours (tried: 13 ms).
@@ -37,7 +37,7 @@ class Attempt(TableCommit):
         return (self._catalog.name, *self.identifier.split("."), f"branch_{self._branch}")
 
     def _begin(self) -> int:
-        """Makes the branch at the target's head and sweeps away those that dead runs left."""
+        """Creates the branch at the target's head and removes those that dead runs left."""
         metadata = self._table.metadata
         if self.target not in metadata.refs:
             self._make_root()
@@ -51,7 +51,7 @@ class Attempt(TableCommit):
         return base
 
     def _make_root(self) -> None:
-        """The target's first snapshot: empty, or for a named branch, where main is."""
+        """Creates the target with an empty snapshot, or, if main exists, at main's snapshot."""
         if main := self._table.metadata.refs.get("main"):
             self._branch_from_main(main)
             return
@@ -62,30 +62,30 @@ class Attempt(TableCommit):
     def head(self) -> int:
         """The branch's newest snapshot, after a write.
 
-        It must be one snapshot on the base. Iceberg creates a missing branch when a write commits, from main's head of
-        that moment: so a write may land on a branch that was swept away, and on a base that it was not computed from.
+        It must be one snapshot on the base. When a write commits, Iceberg creates a missing branch from main's current
+        head: so a write may create a branch again that was removed, on a base that it was not computed from.
 
         Raises:
-            CommitFailed: a newer run swept the branch away.
+            CommitFailed: a newer run has removed the branch.
             InvariantBroken: the snapshot is not this attempt's, or not the only one.
         """
         self._reload()
         metadata = self._table.metadata
         ref = metadata.refs.get(self._branch)
         if ref is None:
-            raise CommitFailed("a newer run has swept this attempt away", where=self.identifier)
+            raise CommitFailed("a newer run has removed this attempt's branch", where=self.identifier)
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         if ref.snapshot_id == self.base:
             return self.base
         if summary.get(ATTEMPT) != self.id:
-            raise InvariantBroken("the attempt's branch holds a snapshot of somebody else", where=self.identifier)
+            raise InvariantBroken("the attempt's branch holds a snapshot of another writer", where=self.identifier)
         parent = snapshot.parent_snapshot_id if snapshot else None
         if parent != self.base:
             before = metadata.snapshot_by_id(parent) if parent is not None else None
             if before and before.summary and before.summary.additional_properties.get(ATTEMPT) == self.id:
                 raise InvariantBroken("the attempt's branch holds more than one snapshot", where=self.identifier)
-            raise CommitFailed("a newer run has swept this attempt away while it wrote", where=self.identifier)
+            raise CommitFailed("a newer run has removed this attempt's branch while it wrote", where=self.identifier)
         return ref.snapshot_id
 
     def added_rows(self) -> int:
@@ -98,14 +98,14 @@ class Attempt(TableCommit):
         return self._of_branch(head, [] if head == self.base else list(added_files(self._table, head)))
 
     def _of_branch(self, head: int, files: list[DataFile]) -> Found:
-        """The branch must still be ours, and goes with the commit."""
+        """The commit requires that the branch is still ours, and removes it."""
         ours = AssertRefSnapshotId(ref=self._branch, snapshot_id=head)
         return Found(files, [ours], [RemoveSnapshotRefUpdate(ref_name=self._branch)])
 
     def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.
 
-        A MERGE that changes nothing leaves no snapshot; the state then moves with an empty one.
+        A MERGE that changes nothing makes no snapshot; then an empty one carries the new state.
 
         Returns:
             The published snapshot's id.

@@ -1,4 +1,4 @@
-"""Names of the branches that attempts and maintenance write to: whose they are, and since when. Pure."""
+"""Names of the branches that attempts and maintenance write to. They contain the pipeline and the start time. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = re.compile(r"(?P<kind>attempt|maintenance)--.*--(?P<begun>\d{8}T\d{6})-[
 
 
 def attempt_prefix(pipeline: str, target: str) -> str:
-    """All attempts of one pipeline on one branch begin so."""
+    """The prefix of the branches of all attempts of one pipeline on one target branch."""
     return f"attempt--{pipeline}--{target}--"
 
 
@@ -26,21 +26,21 @@ def maintenance_branch(pipeline: str, target: str, attempt: str, now: datetime) 
 
 
 def begun_at(branch: str) -> datetime | None:
-    """When the attempt or compaction of that branch began; None for a branch that is not ours."""
+    """When the branch's attempt or compaction began; None for a branch that is not ours."""
     found = _NAME.fullmatch(branch)
     return datetime.strptime(found["begun"], _TIME).replace(tzinfo=UTC) if found else None
 
 
 def attempts_since(branches: Iterable[str], since: datetime) -> list[str]:
-    """Branches of attempts, of whatever pipeline, that began then or later: they may be alive."""
+    """Branches of attempts, of any pipeline, that began at `since` or later: they may be alive."""
     return [b for b in branches if b.startswith("attempt--") and (begun := begun_at(b)) and begun >= since]
 
 
 def begun_before(branches: Iterable[str], instant: datetime) -> list[str]:
-    """Branches of attempts and compactions that began before: dead, where that is long enough ago."""
+    """Branches of attempts and compactions that began before this time: dead if it is long enough ago."""
     return [b for b in branches if (begun := begun_at(b)) and begun < instant]
 
 
 def alive_for(seconds: float) -> timedelta:
-    """How long after its beginning an attempt with this time limit may still commit: clocks differ a little."""
+    """How long after its start an attempt with this time limit may still commit, since clocks differ."""
     return timedelta(seconds=seconds) + timedelta(minutes=5)

@@ -16,26 +16,29 @@ from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 
 _PARQUET = "write.parquet."
-# Rows wait in memory until they make a row group: as much of them in Arrow's form, and no more by Iceberg's own limit.
-_GROUP_BYTES, _GROUP_ROWS = 64 << 20, 1 << 20
-# A file of a sorted table ends with a sorted group of rows, once it is no small one: groups that compress well would
-# become a small file each.
+# Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
+_GROUP_BYTES = 64 << 20
+# ... or up to this number of rows, Iceberg's default limit.
+_GROUP_ROWS = 1 << 20
+# A file of a sorted table ends with the sorted row group that makes it at least this large: well-compressed groups
+# would each become a small file.
 SORTED_FILE_BYTES = 4 << 20
-# Of a task that meets more partitions, the one that has waited longest ends its file.
+# With more open partitions, a task ends the file of the partition that it wrote to least recently.
 _OPEN_PARTITIONS = 32
-# zstd is set up again for each column of each file, at the cost of hundreds of rows, by readers too. So where it is the
-# codec, as it is of every table that Iceberg made, files of so few bytes (in Arrow's form) have another one.
-_SMALL_BYTES, _OF_SMALL = 1 << 20, "snappy"
+# zstd, Iceberg's default codec, is set up again for each column of each file, by readers too, which costs as much as
+# hundreds of rows. Files below this size in Arrow's memory get another codec instead.
+_SMALL_BYTES = 1 << 20
+_OF_SMALL = "snappy"
 _WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
-# A column whose values mostly differ costs time and space with a dictionary; looked at in the first rows only.
+# Columns whose values mostly differ get no dictionary, which would cost time and space; decided by the first rows.
 _LOOKED_AT = 10_000
 
 
 class FileWriter:
-    """The files of one task. Those that are `written` are whole; an exception leaves none.
+    """Writes the files of one task. An exception leaves no incomplete file.
 
     Attributes:
-        written: what was written, known when the context ends.
+        written: the complete files; all of them when the context ends.
     """
 
     def __init__(self, files: NewFiles) -> None:
@@ -58,7 +61,7 @@ class FileWriter:
                 file.abandon()
 
     def write(self, rows: pa.Table) -> None:
-        """Rows with the columns of the table, in its order."""
+        """Adds rows with the table's columns, in its order."""
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
             if not len(part):
                 continue
@@ -73,7 +76,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """One Parquet file that rows are added to; it is made with its first row group."""
+    """One Parquet file that rows are added to; created with its first row group."""
 
     def __init__(self, files: NewFiles, storage: FileIO, partition: Values) -> None:
         self._files, self._storage, self._partition = files, storage, partition
@@ -169,9 +172,9 @@ def _sorted(rows: pa.Table, sort: Sequence[tuple[str, str, str]]) -> pa.Table:
 
 
 def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
-    """The columns in the types and order of the schema; nulls in those of the table that are not given.
+    """The columns in the types and order of the schema; columns that are not given are null.
 
-    Names are the same in upper and lower case, as Spark resolves them.
+    Names are compared without case, as Spark resolves them.
     """
     rows = len(next(iter(columns.values())))
     named = {name.lower(): array for name, array in columns.items()}
@@ -185,13 +188,13 @@ def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Arrow's own finds the fields of a struct by their exact names, and makes those null that it does not find."""
+    """Casts with field names compared without case: Arrow's cast makes struct fields with another spelling null."""
     kind = _named_as(values.type, wanted)
     return (values if kind.equals(values.type) else values.view(kind)).cast(wanted)
 
 
 def _named_as(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """The type with the spellings of the other one inside of it."""
+    """The type `kind`, with the field names inside it spelled as in `wanted`."""
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
         named = {field.name.lower(): field for field in wanted}
         return pa.struct([_renamed(field, named.get(field.name.lower(), field)) for field in kind])

@@ -1,7 +1,7 @@
-"""Small data files become one within a batch's commit, so that scans stay quick between two turns of maintenance.
+"""Folds small data files into one within a batch's commit, so that scans are fast until the next maintenance.
 
-Sixteen small files of a partition are read, without their deleted rows, and written as one; their deletes go with them.
-A row is written again about once by each sixteen times that its file has grown.
+Sixteen or more small files of a partition are read, without their deleted rows, and written as one; their delete files
+are removed. A row is written again about once each time that its file has grown sixteenfold.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from resources import iceberg_arrow  # noqa: F401  # null lists stay null
 from resources.iceberg_errors import catalog_errors
 
 _FILES_PER_FOLD = 16
-# Smaller in both. What a writer ends is larger in one of them, but for the last file of a fold: so the same rows are
-# not folded again and again.
-_SMALL_BYTES, _SMALL_ROWS = SORTED_FILE_BYTES, 1 << 18
-# One batch folds no more: what a table has brought with it is worked off little by little.
-_MOST_FILES, _MOST_BYTES = 4 * _FILES_PER_FOLD, 16 * _SMALL_BYTES
+# A file is small if it is below both limits. Writers end files above one of them (except the last of a fold), so the
+# result of a fold is not folded again.
+_SMALL_BYTES = SORTED_FILE_BYTES
+_SMALL_ROWS = 1 << 18
+# The most that one batch folds: many small files of an existing table are folded over several batches.
+_MOST_FILES = 4 * _FILES_PER_FOLD
+_MOST_BYTES = 16 * _SMALL_BYTES
 
 
 def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list[list[DataFile]]:
-    """Small files of one partition each, of which there are enough to become one; those with most files first.
+    """Groups of small files of one partition that are large enough to fold; groups with most files first.
 
     Args:
-        spec_id: of the partition spec that new files have; others stay as they are.
-        target_bytes: how large data files of the table become.
+        spec_id: of the current partition spec; files of other specs are not folded.
+        target_bytes: the target size of the table's data files.
     """
     groups = defaultdict[Any, list[DataFile]](list)
     most = min(_SMALL_BYTES, target_bytes // _FILES_PER_FOLD)
@@ -62,10 +64,10 @@ def foldable(files: Iterable[DataFile], spec_id: int, target_bytes: int) -> list
 
 @dataclass(frozen=True)
 class Group:
-    """Files that become one.
+    """Files that are folded into one.
 
     Attributes:
-        partition: of all of them: files that were imported do not say it themselves.
+        partition: of all files; imported files do not contain it.
         files: each with the delete files that it has after this batch.
     """
 
@@ -79,7 +81,7 @@ class FoldTask:
 
     Attributes:
         where: the table, for errors.
-        metadata: of the table (`jobs.iceberg.readable`).
+        metadata: the table's, as `jobs.iceberg.readable` returns it.
     """
 
     where: str

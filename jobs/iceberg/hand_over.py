@@ -1,6 +1,6 @@
-"""The commit that gives a table to another pipeline: a snapshot without rows, behind which no state is found.
+"""The commit that hands a table over to another pipeline: a snapshot without rows that ends the search for states.
 
-It moves the branch, so that no commit of the old pipeline that is on its way can follow.
+It moves the branch, so a concurrent commit of the old pipeline is refused.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from jobs.iceberg.table_commit import Found
 
 
 class HandOver(Append):
-    """Removes what the table says of its pipeline's state."""
+    """Removes the pipeline's state from the table."""
 
     def to(self, pipeline: str) -> int:
-        """Gives the table to this pipeline; returns the snapshot's id.
+        """Hands the table over to this pipeline; returns the snapshot's id.
 
         Raises:
             CommitFailed: a run has committed meanwhile.

@@ -1,8 +1,8 @@
-"""What an Iceberg table says about itself: the committed state, read from its snapshots.
+"""The committed state of an Iceberg table, read from its snapshots.
 
-The nearest ancestor of the branch's head that carries the state of this pipeline rules: so a rollback is noticed.
-The tag on the newest published batch, or the table properties, stand in only where expiry has cut the ancestry: not
-past the table's root, and not for a snapshot of before that batch (`docs/internals.md`).
+The state that counts is that of the nearest ancestor of the branch's head that has one of this pipeline: so a rollback
+is noticed. The tag on the newest published batch, or the table properties, are used only if expired snapshots cut the
+ancestry: not beyond the table's root, and not for a snapshot that is older than that batch (`docs/internals.md`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from jobs.iceberg.state_file import Carried
 from jobs.lineage import RecreatedTopics, joined
 
 _COMMIT_ID = PREFIX + "commit-id"
-# In the summary of a snapshot that gave the table to another pipeline: the one before. What is older is not its state.
+# In the summary of a snapshot that handed the table over: the previous pipeline, whose older states do not count.
 _GIVEN_BY = PREFIX + "given-by"
-# Property of a table that was given to a pipeline. (No pipeline's name has a hyphen.)
+# Table property: the pipeline that the table was handed over to. (No pipeline's name has a hyphen.)
 _GIVEN_TO = PREFIX + "given-to"
 
 
-# By the file of the snapshot's list of manifests, which no two share; those that were read first are forgotten.
+# Parsed summaries, by the path of the snapshot's manifest list, which is unique. Beyond `_MOST_KNOWN` the oldest go.
 _KNOWN: OrderedDict[str, _SnapshotReport] = OrderedDict()
-_LOCK, _MOST_KNOWN = Lock(), 20_000
+_MOST_KNOWN = 20_000
+_LOCK = Lock()
 
 
 def tag_name(pipeline: str, branch: str) -> str:
@@ -46,11 +47,11 @@ def property_prefix(pipeline: str, branch: str) -> str:
 
 @dataclass(frozen=True)
 class History:
-    """What the snapshots say.
+    """The committed states that the snapshots have.
 
     Attributes:
-        committed: the state that rules, None for a table without a batch of this pipeline.
-        undone: the newer state that was published before and is no ancestor any more: the table was rolled back.
+        committed: the state that counts: of the nearest ancestor that has one. None: no batch of this pipeline.
+        undone: a newer state that was published and is no ancestor any more: the table was rolled back.
         is_known: False: rolled back to a snapshot whose state has expired; it may have any batch before `undone`.
     """
 
@@ -89,8 +90,8 @@ def read_history(table: Table, pipeline: str, branch: str) -> History:
 
 
 def snapshot_before(table: Table, pipeline: str, branch: str, batch: int) -> tuple[Snapshot, int] | None:
-    """The newest snapshot of the branch that has nothing of this batch, and the newest batch that it has; None where
-    there is none, or it is not known any more."""
+    """The newest snapshot of the branch that lacks this batch, and the newest batch that it has; None if there is no
+    such snapshot, or if it has expired."""
     history, newest = read_history(table, pipeline, branch), table.snapshot_by_name(branch)
     if newest and history.committed and not history.undone and history.committed.batch_number < batch:
         return newest, history.committed.batch_number
@@ -107,34 +108,34 @@ def snapshot_before(table: Table, pipeline: str, branch: str, batch: int) -> tup
 
 
 def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
-    """Whether older ancestors have expired, the newest batch among them or before them.
+    """Whether older ancestors have expired, with the newest batch among them or before them.
 
     Args:
-        last: the oldest ancestor that is known. It names a parent that has expired, or none: pyiceberg's expiry makes
-            it one that looks like the first.
-        tagged: the snapshot of the newest batch, where that is known.
+        last: the oldest ancestor that is known. It has an expired parent, or none: pyiceberg's expiry removes the
+            parent's id, so that it looks like the table's first snapshot.
+        tagged: the snapshot of the newest batch, if it is known.
     """
     if last is None or tagged is None:
         return last is not None and last.parent_snapshot_id is not None
-    # An ancestor of the branch's head, as old as it is, would have been met. A table that was replaced begins again.
+    # If the tagged snapshot were a younger ancestor, the walk would have met it. A replaced table begins again.
     return _place(last) > _place(tagged) and not _begins_from_nothing(last)
 
 
 def _begins_from_nothing(snapshot: Snapshot) -> bool:
-    """Whether all of the table's files came with it, and in place of no others, as in a compaction."""
+    """Whether this snapshot added all of the table's files without removing others (as a compaction would)."""
     summary = _summary(snapshot)
     added, deleted = (summary.get(f"{part}-data-files", "0") for part in ("added", "deleted"))
     return snapshot.parent_snapshot_id is None and added == summary.get("total-data-files") and deleted == "0"
 
 
 def _place(snapshot: Snapshot) -> tuple[int, int]:
-    """Snapshots go up in it from each to the next; those of tables of version 1 by time alone."""
+    """Orders snapshots: by sequence number, then time (format version 1 has only time)."""
     return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def other_writers(properties: Mapping[str, str], pipeline: str, branch: str) -> set[str]:
-    """Pipelines that write the branch, so that this one cannot: the one that it was given to; else, where this one has
-    no state, those that have one."""
+    """Other pipelines that own the branch, so that this one cannot write it: the one that it was handed over to; else,
+    if this one has no state, those that have one."""
     if given := properties.get(_given_to(branch)):
         return {given} - {pipeline}
     known = writers(properties, branch)
@@ -151,13 +152,13 @@ def writers(properties: Mapping[str, str], branch: str) -> set[str]:
 
 
 def given_away(table: Table, pipeline: str, to: str, branch: str) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """What a commit has to say that gives the branch to another pipeline: the snapshot's summary, properties to set,
-    and properties to remove."""
+    """The contents of a commit that hands the branch over to another pipeline: the snapshot's summary, properties to
+    set, and properties to remove."""
     recreated = recreated_topics_of(table, pipeline, branch)
     kept = recreated_properties(recreated, {}, to, branch) if recreated else {}
     prefix = property_prefix(pipeline, branch)
     own = [key for key in table.metadata.properties if key.startswith(prefix)]
-    gone = [key for key in own if "." not in key.removeprefix(prefix)]  # others are of another branch
+    gone = [key for key in own if "." not in key.removeprefix(prefix)]  # with a dot: of another branch
     return {_GIVEN_BY: pipeline}, {_given_to(branch): to, **kept}, gone
 
 
@@ -166,10 +167,7 @@ def _given_to(branch: str) -> str:
 
 
 def landed_batches(table: Table, pipeline: str) -> LandedBatches:
-    """The landed batches that the table's snapshots still know.
-
-    A snapshot of maintenance carries no batch and is passed over.
-    """
+    """The landed batches that the table's snapshots still have. Snapshots of maintenance have none."""
     reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, "main")]
     found = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
@@ -177,7 +175,7 @@ def landed_batches(table: Table, pipeline: str) -> LandedBatches:
 
 @dataclass(frozen=True)
 class _SnapshotReport:
-    """What a snapshot says of its landed batch, if it has one."""
+    """A snapshot's summary, and its landed batch if it has one."""
 
     summary: Carried
     pipeline: str | None
@@ -185,7 +183,7 @@ class _SnapshotReport:
 
 
 def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
-    """Snapshots never change, and all of them are asked several times in each run."""
+    """The snapshot's parsed summary, cached: snapshots never change, and each run reads all of them several times."""
     known = _KNOWN.get(snapshot.manifest_list)
     if known is None:
         summary = Carried(_summary(snapshot), io)
@@ -195,30 +193,30 @@ def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
             _KNOWN[snapshot.manifest_list] = known
             while len(_KNOWN) > _MOST_KNOWN:
                 _KNOWN.popitem(last=False)
-    known.summary.io = io  # the one before may have credentials that are over
+    known.summary.io = io  # the previous one's credentials may have expired
     return known
 
 
 def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
-    """The committed state mirrored into table properties, beside those of other pipelines."""
+    """The committed state as table properties, whose names contain the pipeline and the branch."""
     prefix = property_prefix(state.pipeline, branch)
     return {prefix + key.removeprefix(PREFIX): value for key, value in state.to_properties().items()}
 
 
 def landing_pipeline(metadata: TableMetadata) -> str | None:
-    """The pipeline that landed the newest batch; None where no snapshot that is left says one."""
+    """The pipeline that landed the newest batch; None if no remaining snapshot names one."""
     return next((p for s in ancestors(metadata, "main") if (p := _summary(s).get(PREFIX + "pipeline"))), None)
 
 
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
-    """Topics that were recreated since the table has rows."""
+    """Topics that were recreated since the table's first rows, each with the first batches of its later topics."""
     known = table.metadata.properties.get(_recreated_property(pipeline, branch), "{}") if table else "{}"
     found: dict[str, list[int]] = json.loads(known)
     return found
 
 
 def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline: str, branch: str) -> dict[str, str]:
-    """The table property that keeps them, whatever snapshots expire."""
+    """The table property that keeps recreated topics, also when snapshots expire."""
     return {_recreated_property(pipeline, branch): json.dumps(joined(known, more), sort_keys=True)}
 
 
@@ -240,7 +238,7 @@ def _last_mirrored(table: Table, pipeline: str, branch: str) -> CommittedState |
 
 
 def _state(table: Table, snapshot: Snapshot, branch: str) -> CommittedState:
-    """Of the newest snapshot the table properties say what is in the file; what it lacks they have of older ones."""
+    """The state of a snapshot. If it is the newest one, its long parts come from the table properties, not the file."""
     summary = _summary(snapshot)
     mirrored = _mirrored(table, summary[PREFIX + "pipeline"], branch)
     if mirrored.get(_COMMIT_ID) == summary[_COMMIT_ID]:

@@ -1,7 +1,7 @@
-"""Finds the rows of some keys in a table's data files, as Spark's tasks do it: key columns only, pruned by statistics.
+"""Finds the rows of some keys in a table's data files: reads key columns only, pruned by statistics.
 
-Ten million whole numbers are looked through in a third of a second of one core, a fifth of what a join costs. It knows
-Parquet files with field ids, and deletes that are of one data file alone; what else a table has is left to Spark.
+Scanning ten million integers takes a third of a second of one core, a fifth of what a join costs. It supports Parquet
+files with field ids, and delete files of a single data file; other tables are left to Spark SQL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys that are looked for; travels to Spark's workers.
+    """The keys to find; travels to Spark's workers.
 
     Attributes:
         rows: a column for each column of the key, under its name in the table.
@@ -45,18 +45,18 @@ class Keys:
 
     @cached_property
     def _parts(self) -> list[npt.NDArray[np.int64]]:
-        """The different numbers of the keys by their first column, by two, and so on."""
+        """The distinct numbers of the keys by their first column, by their first two, and so on."""
         first, *others = zip(self.rows.columns, self._distinct, strict=True)
-        # Of one column they are the places in what is distinct.
+        # With one column the numbers are indices into its distinct values.
         parts, before = [np.arange(len(first[1]))], _indices(*first)
         for column, distinct in others:
-            # Numbered again after each column, so that they stay small.
+            # Number again from 0 after each column, so that products do not overflow.
             part, before = np.unique(before * len(distinct) + _indices(column, distinct), return_inverse=True)
             parts.append(part)
         return parts
 
     def number(self, columns: Sequence[Any]) -> npt.NDArray[np.int64]:
-        """Which of the different keys each row has, from 0; -1: none. Null is null."""
+        """For each row the number of its key among the distinct keys, from 0; -1: none of them. Null equals null."""
         rows, found = np.arange(len(columns[0])), np.zeros(len(columns[0]), np.int64)
         for column, distinct, part in zip(columns, self._distinct, self._parts, strict=True):
             places = _indices(column if len(rows) == len(column) else column.take(pa.array(rows)), distinct)
@@ -69,7 +69,7 @@ class Keys:
         return numbers
 
     def places_in(self, columns: Sequence[Any]) -> npt.NDArray[np.int64]:
-        """Where in these columns there is one of the keys; null is null."""
+        """The row numbers at which these columns have one of the keys. Null equals null."""
         if len(columns) == 1:
             found = pc.is_in(columns[0], value_set=self._distinct[0])
         else:
@@ -86,9 +86,11 @@ class Keys:
         return [distinct.null_count > 0 for distinct in self._distinct]
 
     def may_be_between(self, bounds: Sequence[tuple[Any, Any] | None]) -> bool:
-        """Whether a file or row group with these smallest and largest values may hold one; None: not known.
+        """Whether a file or row group with these bounds may hold one of the keys.
 
-        Values as Iceberg's metadata has them: days, micros.
+        Args:
+            bounds: the smallest and largest value of each column as in Iceberg's metadata (days, microseconds); None:
+                not known.
         """
         if not len(self.rows):
             return False
@@ -101,18 +103,18 @@ class Keys:
 
 
 def found_by(columns: pa.Schema) -> pa.Schema:
-    """Of the rows that a scan finds, with these columns."""
+    """The schema of the rows that a scan finds, with these columns."""
     return pa.schema([*columns, pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())])
 
 
 @dataclass(frozen=True)
 class KeyScan:
-    """Finds the rows of the keys, and none that is deleted.
+    """Finds the rows of the keys that are not deleted.
 
     Attributes:
         where: the table, for errors.
-        columns: what is asked of each row beside the columns of the key, by Arrow's field with Iceberg's field id.
-        storage: its client of the file system. May hold secrets: never log it.
+        columns: other columns to read of each row: Arrow fields with Iceberg's field ids.
+        storage: the client of the table's file system. May hold secrets: never log it.
     """
 
     where: str
@@ -123,16 +125,16 @@ class KeyScan:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows that it gives."""
+        """The schema of the rows that are found."""
         return found_by(self.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """A file after the other: for a task beside others."""
+        """One file at a time: for a task that runs beside others."""
         for file in self.files:
             yield from self._scan(file)
 
     def rows(self) -> pa.Table:
-        """Several files at a time: for a task that is alone."""
+        """Several files at a time: for a task that runs alone."""
         with catalog_errors(self.where), ThreadPoolExecutor(_THREADS) as threads:
             parts = threads.map(lambda file: list(self._scan(file)), self.files)
             return pa.Table.from_batches([batch for part in parts for batch in part], self.schema)
@@ -193,7 +195,7 @@ def _indices(column: Any, values: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _names_by_id(file: pa.Schema, wanted: pa.Schema) -> dict[int, str]:
-    """The columns of a file by field id; by name where whoever wrote it knew no ids."""
+    """The names of a file's columns by field id; files without ids are matched by name."""
     if not any(f.metadata and _FIELD_ID in f.metadata for f in file):
         return {_field_id(f): f.name for f in wanted if f.name in file.names}
     return {int(f.metadata[_FIELD_ID]): f.name for f in file if f.metadata and _FIELD_ID in f.metadata}
@@ -205,7 +207,7 @@ def _field_id(field: pa.Field) -> int:
 
 
 def _column(table: pa.Table | None, name: str | None, field: pa.Field, rows: int) -> Any:
-    """A column of a file in the table's type; nulls where the file is older than the column."""
+    """A column of a file in the table's type; null if the file is older than the column."""
     if table is None or name is None:
         return pa.chunked_array([pa.nulls(rows, field.type)])
     return table[name].cast(field.type)

@@ -1,6 +1,6 @@
-"""Which of a table's data files may hold some keys, by their statistics, and how those are looked through.
+"""Which of a table's data files may hold some keys, by their statistics, and how they are scanned.
 
-It is made where the commit's base is known, and narrowed where the keys are: in a task.
+The run makes the search, since it knows the commit's base; tasks narrow it, since they know the keys.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SHARE = "__share"
 
 @dataclass(frozen=True)
 class KeySearch:
-    """What rows are looked for in; travels to Spark's workers.
+    """The files to search for rows; travels to Spark's workers.
 
     Attributes:
         where: the table, for errors.
-        columns: of the key, then what else is asked of each row, by Arrow's field with Iceberg's field id.
-        files: each with the smallest and largest value of the key's columns, as Iceberg's metadata has them.
-        storage: its client of the file system. May hold secrets: never log it.
+        columns: of the key, then others to read of each row: Arrow fields with Iceberg's field ids.
+        files: each with the bounds of the key's columns as in Iceberg's metadata.
+        storage: the client of the table's file system. May hold secrets: never log it.
     """
 
     where: str
@@ -44,11 +44,11 @@ class KeySearch:
 
     @property
     def found(self) -> pa.Schema:
-        """Of the rows that it finds."""
+        """The schema of the rows that the search finds."""
         return found_by(self.columns)
 
     def between(self, ends: Mapping[str, tuple[str, str]]) -> KeySearch:
-        """The search in the files that may hold keys between these smallest and largest values, as Spark's text."""
+        """The search in only those files that may hold keys between these bounds, which are texts from Spark."""
         wanted = [_ends(self.columns.field(name).type, *texts) for name, texts in ends.items()]
         places = [self.columns.names.index(name) for name in ends]
         files = [
@@ -59,11 +59,11 @@ class KeySearch:
         return replace(self, files=files)
 
     def in_shares(self, most: int) -> list[KeySearch]:
-        """Searches in a part of the files each, that together are this one."""
+        """Divides the files among at most `most` searches."""
         return [replace(self, files=self.files[n::most]) for n in range(min(most, len(self.files)))]
 
     def scan_for(self, keys: pa.Table) -> KeyScan:
-        """The search in the files that may hold one of these keys."""
+        """A scan of the files that may hold one of these keys."""
         own = [pa.field(name, self.columns.field(name).type) for name in keys.column_names]
         wanted = Keys(keys.cast(pa.schema(own)))
         files = [file for file, bounds in self.files if wanted.may_be_between(bounds)]
@@ -72,10 +72,10 @@ class KeySearch:
 
 @dataclass(frozen=True)
 class SearchTask:
-    """The function of a task: all keys with the number of a share in, the rows of the keys in its files out.
+    """The function of a task: all keys with the number of a share in, the rows of the keys in that share's files out.
 
     Attributes:
-        shares: of the search, by number; those of a task come one after the other.
+        shares: of the search, by number.
     """
 
     shares: Mapping[int, KeySearch]
@@ -94,18 +94,18 @@ class SearchTask:
 def with_bounds(
     data: Iterable[DataFile], base: Mapping[str, BaseFile], names: Sequence[str], schema: Schema
 ) -> list[tuple[BaseFile, Sequence[Bounds]]]:
-    """The data files with the bounds of these columns; None where they are not known."""
+    """The data files with the bounds of these columns; None for bounds that are not known."""
     fields = [schema.find_field(name) for name in names]
     return [(base[file.file_path], [bounds_of(file, one) for one in fields]) for file in data]
 
 
 def can_be_searched(key: pa.Schema) -> bool:
-    """Whether equal values of these types are equal to the search: NaN and -0.0 are not."""
+    """Whether the search compares values of these types as SQL does: not floats, because of NaN and -0.0."""
     return not any(pa.types.is_floating(f.type) or pa.types.is_nested(f.type) for f in key)
 
 
 def _ends(kind: pa.DataType, *texts: str) -> Bounds:
-    """As Iceberg's metadata has them; None where Arrow reads the text in another way."""
+    """The bounds as Iceberg's metadata has them; None if Arrow reads the text in another way than Spark wrote it."""
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
         return None
     try:

@@ -1,8 +1,8 @@
-"""Data files that Spark's tasks write themselves: where they go, what is in them, and their description.
+"""Data files that Spark's tasks write themselves: their paths, format and descriptions.
 
-A task gives back descriptions instead of rows; whoever gathers them commits the files that they name, and no others. So
-a task that runs twice doubles nothing: its files have other names each time, and what nobody names is left to the
-removal of orphans.
+A task returns descriptions of files instead of rows; the run commits the files that they name, and no others. So a
+task that runs twice doubles nothing: its files have new names each time, and files that no description names are
+orphans that maintenance removes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FORMAT = "write.format.default"
 
 
 def writes_parquet(properties: Mapping[str, str]) -> bool:
-    """Whether the data files of a table with these properties are to be Parquet."""
+    """Whether the properties make the table's data files Parquet."""
     return properties.get(_FORMAT, "parquet").lower() == "parquet"
 
 
@@ -45,8 +45,8 @@ class NewFiles:
     """Where and how new data files of a table are written, by its metadata and properties; travels to Spark's workers.
 
     Attributes:
-        storage: its client of the file system. May hold secrets: never log it.
-        sort: the columns that the rows of a file are sorted by, each with its direction and the place of its nulls.
+        storage: the client of the table's file system. May hold secrets: never log it.
+        sort: the columns by which rows of a file are sorted, each with its direction and whether nulls are first.
     """
 
     location: str
@@ -58,10 +58,10 @@ class NewFiles:
 
     @classmethod
     def of(cls, table: Table) -> NewFiles:
-        """New files of this table as it is now.
+        """How new files of this table are written, as it is now.
 
         Raises:
-            ConfigurationError: its files are not to be Parquet.
+            ConfigurationError: the table's file format is not Parquet.
         """
         metadata = table.metadata
         if not writes_parquet(metadata.properties):
@@ -85,7 +85,7 @@ class NewFiles:
         return pa.schema([_plain(f, f.nullable) for f in schema_to_pyarrow(self.schema)])
 
     def new_path(self, partition: Values, kind: str = "") -> str:
-        """A path that nobody has had before; `kind` ends its name."""
+        """A new unique path; `kind` is a suffix of its name."""
         name = f"{uuid.uuid4()}{kind}.parquet"
         place = load_location_provider(self.location, dict(self.properties))
         if not partition:
@@ -95,17 +95,17 @@ class NewFiles:
 
     @property
     def target_bytes(self) -> int:
-        """How large a data file is to become."""
+        """The target size of a data file."""
         return self.number("write.target-file-size-bytes", 512 << 20)
 
     def number(self, name: str, default: int) -> int:
-        """A property of the table that is a number."""
+        """The value of an integer table property."""
         return int(self.properties.get(name, default))
 
 
 @dataclass(frozen=True)
 class _Folders:
-    """What a location provider asks of a partition."""
+    """The part of a partition key that pyiceberg's location providers use."""
 
     path: str
 
@@ -141,7 +141,7 @@ class NewFile:
 
 
 def data_file(described: Mapping[str, Any], files: NewFiles) -> DataFile:
-    """A described file as Iceberg's manifests have it."""
+    """A described file as an entry of Iceberg's manifests."""
     kinds = _partition_types(files)
     values = [
         None if text is None else from_bytes(kind, base64.b64decode(text))
@@ -179,7 +179,7 @@ def _partition_types(files: NewFiles) -> list[PrimitiveType]:
 
 
 def _sort_columns(order: SortOrder, schema: Schema) -> tuple[tuple[str, str, str], ...]:
-    """By the columns themselves: all transforms but buckets keep their order."""
+    """The columns themselves instead of their transforms: all transforms except buckets keep the order of values."""
     return tuple(
         (
             schema.find_column_name(f.source_id) or "",
@@ -192,7 +192,7 @@ def _sort_columns(order: SortOrder, schema: Schema) -> tuple[tuple[str, str, str
 
 
 def _plain(field: pa.Field, nullable: bool = True) -> pa.Field:
-    """The field without Arrow's storage variants, field ids kept. Inside columns everything may be null."""
+    """The field without Arrow's storage variants (large, dictionary), with its field id. Nested fields are nullable."""
     return field.with_type(_plain_type(field.type)).with_nullable(nullable)
 
 

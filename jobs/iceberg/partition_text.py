@@ -15,7 +15,7 @@ _CALL = re.compile(r"(?P<name>\w+)\(\s*(?:(?P<width>[1-9]\d*)\s*,\s*)?(?P<column
 
 @dataclass(frozen=True)
 class Partition:
-    """One part of a partition.
+    """One field of a partition spec.
 
     Attributes:
         transform: ``identity``, one of `TIMES`, or one of `WIDE`, which have a width.
@@ -37,7 +37,7 @@ class Partition:
 
 
 def parse_partition(text: str) -> Partition | None:
-    """What a text says; None where it says nothing that Iceberg knows."""
+    """The parsed text; None if it is no partition transform of Iceberg."""
     text = text.strip()
     if re.fullmatch(r"\w+", text):
         return Partition(text)

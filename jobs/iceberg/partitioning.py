@@ -1,4 +1,4 @@
-"""Rows by the partition of an Iceberg table that they belong to. Pure over Arrow data."""
+"""Groups rows by their partition of an Iceberg table. Pure over Arrow data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pyiceberg.types import PrimitiveType
 Values = tuple[Any, ...]
 """Of one partition: per field of the partition spec its value as Iceberg's metadata has it (days, micros, …)."""
 
-# Python's calendar, which pyiceberg asks, ends with the year 9999; numpy's does not.
+# Python's calendar, which pyiceberg uses, ends with the year 9999; numpy's does not.
 _CALENDAR: dict[type, str] = {YearTransform: "Y", MonthTransform: "M"}
 
 
 class Partitioning(PartitionSpec):
-    """A partition spec that has a path for each value, also for a time that Python has no words for: readers take
-    partitions from metadata."""
+    """A partition spec that also makes paths for times that Python cannot represent. Any path does: readers take the
+    partition from metadata."""
 
     @classmethod
     def of(cls, spec: PartitionSpec) -> Partitioning:
@@ -40,7 +40,7 @@ class Partitioning(PartitionSpec):
 def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Values, pa.Table]]:
     """The partitions of the rows, each with its rows in their order.
 
-    Transforms are applied to distinct values, by Iceberg's own rules: so all of its transforms are known.
+    pyiceberg applies the transforms, to distinct values only: so all of Iceberg's transforms are supported.
     """
     if spec.is_unpartitioned():
         yield (), rows
@@ -54,7 +54,7 @@ def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterato
         values = _transformed(field, kind, distinct.dictionary)
         number = {value: n for n, value in enumerate(dict.fromkeys(values))}
         own = np.array([number[value] for value in values], np.int64)[distinct.indices.to_numpy(zero_copy_only=False)]
-        # Only pairs that occur are carried on, so that the numbers stay small however many fields there are.
+        # Number only the combinations that occur, so that numbers do not overflow with many fields.
         pairs, place = np.unique(place * len(number) + own, return_inverse=True)
         names = list(number)
         found = [(*found[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()]
@@ -71,7 +71,7 @@ def _transformed(field: PartitionField, kind: PrimitiveType, values: pa.Array) -
 
 
 def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """The column, or the field of a struct, of this name with dots."""
+    """The column, or the field of a struct, at this dotted path."""
     if name in rows.column_names:
         return rows[name]
     head, *parts = name.split(".")
@@ -79,7 +79,7 @@ def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def internal(values: pa.Array) -> pa.Array:
-    """Values as Iceberg's metadata has them: dates in days, timestamps in micros."""
+    """Values as Iceberg's metadata has them: dates in days, timestamps in microseconds."""
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values

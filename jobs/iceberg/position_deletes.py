@@ -1,6 +1,6 @@
-"""Position delete files: which rows of which data file are gone. One per data file, which replaces its predecessor.
+"""Position delete files: which rows of a data file are deleted. Each data file has one, which replaces its predecessor.
 
-A file that names one data file alone says so in its bounds, so readers open it with that data file and no other.
+If a delete file names a single data file, its bounds show that, so readers open it only with that data file.
 https://iceberg.apache.org/spec/#position-delete-files
 """
 
@@ -22,7 +22,7 @@ from jobs.iceberg.new_files import NewFiles
 
 # Reserved field ids of the specification.
 _PATH_ID, _POSITION_ID = 2147483546, 2147483545
-# By a dictionary, so that the writer does not hash a long path for every row (100,000 positions: 4 ms).
+# A dictionary, so that the writer does not hash a long path for every row (100,000 positions: 4 ms).
 _PATH = pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), False, {"PARQUET:field_id": str(_PATH_ID)})
 _SCHEMA = pa.schema([_PATH, pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)})])
 
@@ -31,7 +31,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BaseFile:
-    """A data file of the snapshot that a commit starts from, and the delete files that are of it alone."""
+    """A data file of a commit's base snapshot, and the delete files that are only for it."""
 
     path: str
     rows: int
@@ -40,13 +40,13 @@ class BaseFile:
 
 @dataclass(frozen=True)
 class NewDeletes:
-    """Rows of a data file that go, as a task describes them to the run.
+    """Deleted rows of a data file, as a task describes them to the run.
 
     Attributes:
-        data_file: the one whose rows are gone.
-        path: the position delete file that was written; None where no row is left, so that the data file goes itself.
-        rows: how many of its rows are gone, those included that were before.
-        replaced: the delete files whose positions are in this one.
+        data_file: the path of the file whose rows are deleted.
+        path: the position delete file that was written; None: no row is left, so the data file is removed instead.
+        rows: how many of the file's rows are deleted, including those of earlier commits.
+        replaced: the earlier delete files whose positions are in this one.
     """
 
     data_file: str
@@ -60,9 +60,9 @@ class NewDeletes:
         return cls(**{**described, "replaced": tuple(described["replaced"])})
 
     def to_file(self, spec_id: int, partition: Record) -> DataFile:
-        """As Iceberg's manifests have it; spec and partition are those of the data file."""
+        """The delete file as an entry of Iceberg's manifests; spec and partition are those of the data file."""
         assert self.path is not None, "it was written"
-        # Equal and uncut: readers take it for this data file alone.
+        # Equal, not truncated bounds tell readers that the file is for this data file only.
         bound = {_PATH_ID: self.data_file.encode()}
         found = DataFile.from_args(
             content=DataFileContent.POSITION_DELETES,
@@ -79,7 +79,7 @@ class NewDeletes:
 
 
 def write_deletes(files: NewFiles, storage: FileIO, file: BaseFile, positions: Positions) -> NewDeletes:
-    """Writes these positions and those of the data file's own delete files; nothing where no row of it is left."""
+    """Writes these positions together with those of the file's existing delete files; no file if no row is left."""
     gone = _united([positions, *(read_positions(storage, path) for path in file.deletes)])
     if len(gone) == file.rows:
         return NewDeletes(file.path, None, len(gone), 0, file.deletes)
@@ -93,7 +93,7 @@ def write_deletes(files: NewFiles, storage: FileIO, file: BaseFile, positions: P
 
 
 def _united(positions: Sequence[Positions]) -> Positions:
-    """As `numpy.unique`, which hashes and takes ten times as long."""
+    """The same result as `numpy.unique`, which hashes and takes ten times as long."""
     ordered = np.sort(np.concatenate(positions), kind="stable")
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
@@ -105,16 +105,16 @@ def read_positions(storage: FileIO, path: str) -> Positions:
 
 
 def only_data_file(deletes: DataFile) -> str | None:
-    """The data file that this delete file is of; None where it may be of several (Spark writes such too)."""
+    """The only data file that this delete file is for; None if it may be for several (Spark writes such too)."""
     if deletes.content != DataFileContent.POSITION_DELETES or deletes.file_format != FileFormat.PARQUET:
         return None
     low, high = ((bounds or {}).get(_PATH_ID) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
-    # Bounds may be cut: then they are of a path that no data file has.
+    # Truncated bounds are harmless: they match no data file's path.
     return low.decode() if low is not None and low == high else None
 
 
 def by_data_file(deletes: Iterable[DataFile]) -> dict[str, tuple[str, ...]]:
-    """Paths of the delete files that are of one data file alone, by its path."""
+    """The paths of delete files that are for a single data file, by that file's path."""
     found: dict[str, tuple[str, ...]] = {}
     for file in deletes:
         if data_file := only_data_file(file):
@@ -123,7 +123,7 @@ def by_data_file(deletes: Iterable[DataFile]) -> dict[str, tuple[str, ...]]:
 
 
 class DeleteManifestWriter(ManifestWriterV2):
-    """pyiceberg's own writer calls every manifest one of data files."""
+    """pyiceberg's own writer marks every manifest as one of data files."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES

@@ -1,4 +1,4 @@
-"""What a task needs of a table's metadata to read its files. It travels: what grows with every snapshot is left out."""
+"""The part of a table's metadata that tasks need to read its files, without what grows with every snapshot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME_MAPPING = "schema.name-mapping.default"
 
 
 def readable(metadata: TableMetadata, snapshot: int | None = None) -> TableMetadata:
-    """Metadata by which files are read, those without field ids by name; a scan needs its snapshot too."""
+    """Metadata that is enough to read files, also those without field ids (by name). Scans also need `snapshot`."""
     named = metadata.properties.get(_NAME_MAPPING) or create_mapping_from_schema(metadata.schema()).model_dump_json()
     kept = [one for one in metadata.snapshots if one.snapshot_id == snapshot]
     none: dict[str, Any] = {"snapshot_log": [], "metadata_log": [], "refs": {}, "statistics": []}

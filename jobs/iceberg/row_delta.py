@@ -1,7 +1,7 @@
-"""One try at one commit that replaces rows: new data files, and the positions of the rows that are gone.
+"""One attempt at one commit that replaces rows: new data files, and position deletes of the rows that they replace.
 
-What is gone was found at the base, so the commit is valid on that snapshot alone: on any other it is refused, and the
-changes are merged again. No branch is needed, and nothing is left of a try that dies but files that no snapshot has.
+The positions were found at the base, so the commit is valid only on that snapshot. On another one it is refused, and
+the changes are merged again. It needs no branch; an attempt that dies leaves only files that no snapshot has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from resources.iceberg_errors import catalog_errors
 def can_be_taken(table: Table) -> bool:
     """Whether rows of this table can be replaced by position deletes; other tables are merged by Spark.
 
-    Where the partition spec has changed, files of the old one have partitions that we do not write.
+    If the partition spec has changed, old files have partitions that we do not write.
     """
     metadata = table.metadata
     wanted = metadata.properties.get("write.merge.mode", "copy-on-write") == "merge-on-read"
@@ -44,7 +44,7 @@ def knows_files(format_version: int, properties: Mapping[str, str]) -> bool:
 
 
 class RowDelta(Append):
-    """Files that are added together, and rows of others that go with the same commit."""
+    """A commit that adds files and deletes rows of others."""
 
     @cached_property
     def _deletes(self) -> list[NewDeletes]:
@@ -56,14 +56,14 @@ class RowDelta(Append):
 
     @property
     def path(self) -> tuple[str, ...] | None:
-        """The base as a table of Spark SQL; None where there are no rows yet."""
+        """The base as a table of Spark SQL; None if there are no rows yet."""
         name = (self._catalog.name, *self.identifier.split("."))
         return (*name, f"snapshot_id_{self.base}") if self.base is not None else None
 
     def known_at_base(self, names: Iterable[str]) -> frozenset[str]:
-        """Which of these columns the base can be asked for: Spark reads a snapshot by the schema of its time.
+        """Which of these columns can be read at the base: Spark reads a snapshot with the schema that it was made with.
 
-        Names are the same in upper and lower case, as Spark resolves them.
+        Names are compared without case, as Spark resolves them.
         """
         metadata = self._table.metadata
         snapshot = metadata.snapshot_by_id(self.base) if self.base is not None else None
@@ -94,11 +94,11 @@ class RowDelta(Append):
         return {path: BaseFile(path, rows, own.get(path, ())) for path, rows in files}
 
     def search_by(self, keys: Sequence[str], others: Iterable[str] = ()) -> KeySearch | None:
-        """How the rows of some keys are found in the base's files; None: by Spark alone.
+        """How the rows of some keys are found in the base's files; None: only Spark SQL can find them.
 
         Args:
             keys: names of the key's columns.
-            others: columns that are asked for beside them.
+            others: other columns to read.
         """
         schema = self.files.arrow_schema
         names = [*keys, *(name for name in others if name not in keys)]
@@ -115,15 +115,16 @@ class RowDelta(Append):
 
     @property
     def _has_shared_deletes(self) -> bool:
-        """Whether some delete file of the base may be of several data files."""
+        """Whether some delete file of the base may be for several data files."""
         return any(only_data_file(deletes) is None for deletes in self._base_deletes)
 
     def remove(self, described: Iterable[Mapping[str, Any]]) -> None:
-        """Position delete files that were written (`NewDeletes`), for the commit."""
+        """Adds position delete files that were written (`NewDeletes`) to the commit."""
         self._deletes.extend(NewDeletes.from_json(file) for file in described)
 
     def fold_task(self) -> FoldTask | None:
-        """How the base's small data files become few, without the rows that go; None where they are few."""
+        """The task that folds the base's small data files, without the rows that this commit deletes; None: there are
+        too few to fold, or delete files that are for several data files."""
         if self._has_shared_deletes:
             return None
         gone = {file.data_file: file for file in self._deletes}
@@ -152,7 +153,9 @@ class RowDelta(Append):
             *(file for file in self._base_deletes if file.file_path in replaced),
         ]
         if len(removed) < len(dropped) + len(replaced):
-            raise CommitFailed("files are replaced that the base does not have", where=self.identifier)
+            raise CommitFailed(
+                "files that this commit replaces are no longer in the table's base snapshot", where=self.identifier
+            )
         kept = [file for file in self._deletes if file.path and file.data_file not in dropped]
         return Found(found.files, deletes=self._delete_files(kept), removed=removed)
 
@@ -160,5 +163,7 @@ class RowDelta(Append):
         wanted = {file.data_file for file in deletes}
         partitions = {f.file_path: (f.spec_id, f.partition) for f in self._base_data if f.file_path in wanted}
         if len(partitions) < len(wanted):
-            raise CommitFailed("rows were found in files that the base does not have", where=self.identifier)
+            raise CommitFailed(
+                "files with rows that this commit deletes are not in the table's base snapshot", where=self.identifier
+            )
         return [file.to_file(*partitions[file.data_file]) for file in deletes]

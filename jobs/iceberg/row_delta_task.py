@@ -1,4 +1,4 @@
-"""What each Spark task does with changes and the places of the rows that they replace: it writes both to files."""
+"""Spark tasks that write changes to data files, and the positions of the rows that they replace to delete files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from resources.iceberg_errors import catalog_errors
 
 
 class Gone(defaultdict[str, list[Positions]]):
-    """Places of rows that go, by data file."""
+    """Positions of the rows to delete, by data file."""
 
     def __init__(self) -> None:
         super().__init__(list)
@@ -28,11 +28,11 @@ class Gone(defaultdict[str, list[Positions]]):
 
 @dataclass(frozen=True)
 class Effect:
-    """What changes do to a table, in rows.
+    """The effect of changes on a table, in numbers.
 
     Attributes:
-        changes: how many there are.
-        duplicates: keys of which the table had more than one row.
+        changes: the number of changes.
+        duplicates: the number of keys of which the table had more than one row.
     """
 
     changes: int = 0
@@ -47,10 +47,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class RowDeltaReport:
-    """What a task, or all of them together, wrote.
+    """What one task or all tasks wrote.
 
     Attributes:
-        files, deletes: descriptions of them (`jobs.iceberg.new_files`, `jobs.iceberg.position_deletes`).
+        files, deletes: descriptions of the files (`jobs.iceberg.new_files`, `jobs.iceberg.position_deletes`).
     """
 
     effect: Effect = field(default_factory=Effect)
@@ -70,11 +70,13 @@ class RowDeltaReport:
 
 @dataclass(frozen=True)
 class RowDeltaTask:
-    """The function of a task: rows of `sql/spark/row_delta.sql.j2` in, one report out. All of a data file's are here.
+    """The function of a task: rows of `sql/spark/row_delta.sql.j2` in, one report out.
+
+    One task gets all deletes of a data file.
 
     Attributes:
         where: the table, for errors.
-        base: the data files that rows may be removed from, by path.
+        base: the data files from which rows may be deleted, by path.
     """
 
     where: str
@@ -86,7 +88,7 @@ class RowDeltaTask:
         yield report_row(replace(report, deletes=self.write_deletes(gone)).to_text())
 
     def write_rows(self, batches: Batches) -> tuple[RowDeltaReport, Gone]:
-        """Writes the new rows; returns the report of them, and the places of the rows that go."""
+        """Writes the new rows; returns their report, and the positions of the rows to delete."""
         effect, gone = Effect(), Gone()
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             for rows in batches:
@@ -96,7 +98,7 @@ class RowDeltaTask:
         return RowDeltaReport(effect, [file.to_json(self.files) for file in writer.written]), gone
 
     def write_deletes(self, gone: Gone) -> list[dict[str, Any]]:
-        """Writes those of some data files, of each all; returns the descriptions of what was written."""
+        """Writes the deletes of some data files; `gone` has all of each. Returns descriptions of what was written."""
         with catalog_errors(self.where):
             return [
                 asdict(write_deletes(self.files, self.files.storage, self.base[path], np.concatenate(positions)))

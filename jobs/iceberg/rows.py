@@ -1,4 +1,4 @@
-"""Rows of Spark in the shape that an append to an Iceberg table takes."""
+"""Rows of Spark in the shape that an append to an Iceberg table needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sql import quote
 
 
 def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
-    """The declared columns, and nulls in those of the table that are not: an append has to name them all.
+    """The declared columns, and nulls for the table's other columns: an append has to name all of them.
 
-    The rows are not asked for their columns: that would be a question to the server.
+    The column names are an argument, because asking the DataFrame for them is a request to the Spark server.
     """
-    # As Spark resolves names: upper and lower case are the same.
+    # Spark compares names without case.
     named = {name.lower() for name in declared}
     others = [f for f in table if f.name.lower() not in named]
     return rows.select(

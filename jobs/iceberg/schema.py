@@ -52,7 +52,7 @@ def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schem
 
 
 def emptied(table: Table, columns: pa.Schema) -> tuple[list[TableRequirement], list[TableUpdate]]:
-    """The commit that leaves an empty table with these columns; refused where another one has changed the columns."""
+    """The commit that empties the table and gives it these columns; refused if another commit changed the columns."""
     metadata = table.metadata
     ids = count(metadata.last_column_id + 1)
     fresh = assign_fresh_schema_ids(iceberg_schema(columns), lambda: next(ids))
@@ -73,7 +73,7 @@ def arrow_schema(table: Table) -> pa.Schema:
 def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec:
     """`["day(scheduled)", "bucket(16, id)", "origin"]` as a partition spec.
 
-    That each is understood and suits its column is a rule of pipeline files (`jobs.destinations.iceberg.rules`).
+    The rules of pipeline files (`jobs.destinations.iceberg.rules`) have checked each text and its column's type.
     """
     if not partition_by:
         return UNPARTITIONED_PARTITION_SPEC
@@ -87,7 +87,7 @@ def partition_spec(schema: Schema, partition_by: Sequence[str]) -> PartitionSpec
 
 
 def sort_order(schema: Schema, sort_by: Sequence[str]) -> SortOrder:
-    """Ascending by these columns, which have single values."""
+    """Ascending by these columns, which are not nested."""
     if not sort_by:
         return UNSORTED_SORT_ORDER
     return SortOrder(
@@ -108,12 +108,12 @@ def _transform(partition: Partition) -> tuple[str, Transform[Any, Any]]:
 
 
 def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:
-    """Changes the table's schema in one commit; nothing to do for an empty list."""
+    """Changes the table's schema in one commit; no commit for an empty list."""
     if not changes:
         return
     optional = {".".join(change.path) for change in changes if isinstance(change, RelaxRequired)}
     with catalog_errors(".".join(table.name())), table.update_schema() as update:
-        # A column that may be null is none of them.
+        # A nullable column cannot be an identifier field.
         update.set_identifier_fields(*(table.schema().identifier_field_names() - optional))
         for change in changes:
             if isinstance(change, AddColumn):

@@ -1,4 +1,4 @@
-"""Spark's writes to Iceberg tables, whose snapshots carry a summary of ours."""
+"""Spark's writes to Iceberg tables, with summary properties of ours in their snapshots."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> 
 
 @contextmanager
 def with_summary(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[None]:
-    """Statements inside make snapshots with this summary.
+    """Statements in this context make snapshots with this summary.
 
-    A MERGE takes the summary from the session's settings, so the settings are removed again whatever happens. Two
-    merges with different summaries must not share a session.
+    A MERGE takes the summary from the session's settings, so they are always removed again. Two merges with different
+    summaries must not share a session.
     """
     try:
         for key, value in summary.items():

@@ -1,8 +1,8 @@
 """A snapshot that adds and removes files: its manifests and manifest list, written and not yet committed.
 
-pyiceberg's own commit of a snapshot retries on a moved head and so drops the requirement that makes it a
-compare-and-set; so only the staging half of it is used. It has no writer for deletes at all: they are put in here, and
-files that go are marked in the manifests that name them.
+pyiceberg's own commit of a snapshot retries on a moved head, which drops the requirement that makes it a
+compare-and-set; so only its staging half is used. It cannot add delete files or remove single files: this module does,
+and marks removed files in the manifests that name them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from pyiceberg.typedef import EMPTY_DICT
 from jobs.iceberg.partitioning import Partitioning
 from jobs.iceberg.position_deletes import DeleteManifestWriter
 
-# Smaller manifests of deletes are written again with each batch, so that their number does not grow.
+# Delete manifests with fewer entries are written again as one with each batch, so that their number does not grow.
 _MANIFEST_ENTRIES = 500
-# So many manifests of about one size are merged; not those of _CROWD ** _LEVELS files.
-_CROWD, _LEVELS = 16, 3
+# Manifests of about one size (within a factor of _CROWD) are merged when there are this many ...
+_CROWD = 16
+# ... except those of _CROWD ** _LEVELS or more files.
+_LEVELS = 3
 
 
 def stage(
@@ -45,16 +47,16 @@ def stage(
     removed: Sequence[DataFile],
     summary: dict[str, str],
 ) -> tuple[list[TableUpdate], int]:
-    """Writes them on top of the target's head.
+    """Writes the manifests and the manifest list of a snapshot on the target's head.
 
     Args:
-        deletes: delete files that are added.
-        removed: data and delete files of the head that go with it.
+        deletes: delete files to add.
+        removed: data and delete files of the head to remove.
 
     Returns:
         The updates of the table's metadata, and the snapshot's id.
     """
-    # Iceberg's own writers look for new deletes in snapshots of this operation, before they commit beside them.
+    # Iceberg's own writers check snapshots with this operation for new deletes that conflict with their commit.
     operation = Operation.OVERWRITE if deletes or removed else Operation.APPEND
     producer = _Producer(operation, _Unchanged(table), table.io, snapshot_properties=summary, branch=target)
     producer.deletes, producer.removed = deletes, removed
@@ -65,10 +67,10 @@ def stage(
 
 
 def crowd(manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-    """Manifests of data that are to become one, so that their number does not grow with each batch.
+    """Data manifests to merge into one, so that their number does not grow with each batch.
 
-    Those of about one size, when there are many of them: so a file's entry is written again a few times in all, and a
-    table of n files has some log(n) times as many manifests. Large ones stay as they are.
+    They are of about one size, so a file's entry is written again only a few times in all, and the number of manifests
+    grows with the logarithm of the number of files. Large ones are not merged.
     """
     alike = defaultdict[tuple[int, int], list[ManifestFile]](list)
     for manifest in manifests:
@@ -95,7 +97,7 @@ class _Producer(_FastAppendFiles):
             else:
                 kept.append(manifest)
         for file in self.deletes:
-            # No sequence number: it is inherited from the snapshot.
+            # No sequence number: the file inherits the snapshot's.
             added = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, sequence_number=None, data_file=file)
             again[ManifestContent.DELETES, file.spec_id].append(added)
         return kept + [self._manifest(content, spec, entries) for (content, spec), entries in again.items()]
@@ -112,7 +114,8 @@ class _Producer(_FastAppendFiles):
         return wanted.lower() == "true"
 
     def _to_rewrite(self, manifest: ManifestFile, crowded: bool) -> list[ManifestEntry]:
-        """The entries of a manifest that names a removed file, of a crowd, and of a small one of deletes."""
+        """The manifest's entries, if it has to be rewritten: it names a removed file, is merged with others of its
+        size (`crowded`), or is a small one of deletes."""
         removed = self._removed_paths[manifest.content]
         of_deletes = manifest.content == ManifestContent.DELETES and bool(self.deletes or self.removed)
         if not (removed or of_deletes or crowded):
@@ -142,16 +145,16 @@ class _Producer(_FastAppendFiles):
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         gone, wanted = ({file.file_path for file in files} for files in (self._deleted_data_files, self.removed))
         assert gone == wanted, "they are live at the head"
-        # Only now, when the manifests are written: pyiceberg would take them for data files.
+        # Not before the manifests are written: pyiceberg would write delete files as data files.
         self._added_data_files = [*self._added_data_files, *self.deletes]
         return super()._summary(snapshot_properties)
 
 
 class _Unchanged(Transaction):
-    """Of a snapshot producer that stages on the table as it is.
+    """The transaction of a snapshot producer that only stages: the table's metadata does not change in it.
 
-    pyiceberg's own copies the whole metadata each time that it is asked for it, 13 times in one append: that grows with
-    every snapshot. Its summary names partitions by their paths.
+    pyiceberg's own copies the whole metadata at each access, 13 times in one append, which costs more with every
+    snapshot. Partition paths in the summary come from `Partitioning`.
     """
 
     @cached_property

@@ -1,9 +1,9 @@
-"""What is long in a committed state, in a file that belongs to the snapshot which carries the state.
+"""Long parts of a committed state, in a file that belongs to the state's snapshot.
 
 A table's metadata repeats the summaries of all its snapshots at every commit: offsets of thousands of topic-partitions
 would make it grow by some 60 KB with each batch. So they are in a Puffin file that the same commit registers as the
-snapshot's statistics file. Whoever expires the snapshot deletes it, and whoever removes orphan files leaves it alone.
-The summary says where it is, and of each property in it that it is there.
+snapshot's statistics file: expiring the snapshot deletes it, and removing orphan files does not. The summary contains
+the file's path, and a mark for each property that is in the file.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from resources.iceberg_errors import catalog_errors
 STATE_FILE = PREFIX + "state-file"
 _THERE = "in the state file"
 _BLOB = "batchmerge-state-v1"
-# Characters that a summary takes for all of them: those of some 150 topic-partitions.
+# Above this total of characters (some 150 topic-partitions) long properties go into the file.
 _MOST = 4000
-# Files that stay read: the parts of a state are asked for one by one, and many states by threads.
+# Number of cached files: the parts of a state are read one by one, and many states by threads.
 _STAY_READ = 32
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """A file that is written, and that no snapshot has yet; an orphan if that stays so.
+    """A written file that no snapshot has yet.
 
     Attributes:
         size, footer: in bytes.
@@ -46,8 +46,8 @@ class StateFile:
     footer: int
 
     def registered(self, snapshot_id: int) -> SetStatisticsUpdate:
-        """The update of the table's metadata that makes it the snapshot's."""
-        # Without the blob: pyiceberg refuses a table whose metadata names a type that it does not know.
+        """The metadata update that registers the file as the snapshot's."""
+        # Without the blob: pyiceberg cannot load a table whose metadata has a blob type that it does not know.
         statistics = StatisticsFile.model_validate(
             {
                 "snapshot-id": snapshot_id,
@@ -61,7 +61,7 @@ class StateFile:
 
 
 def put_aside(table: Table, properties: Mapping[str, str]) -> tuple[dict[str, str], StateFile | None]:
-    """The properties as a summary is to have them, and the file with what is long in them; None where that is little.
+    """The properties for a summary, and the file with their long parts; None if they are short.
 
     Raises:
         StorageError, Unavailable: the file could not be written.
@@ -77,7 +77,7 @@ def put_aside(table: Table, properties: Mapping[str, str]) -> tuple[dict[str, st
 
 
 def long_parts(properties: Mapping[str, str]) -> dict[str, str]:
-    """What is to be put aside; nothing where all of it is short."""
+    """The properties to put into the file; none if all are short."""
     long = {name: value for name, value in properties.items() if name in LONG and value != _THERE}
     return long if sum(map(len, long.values())) > _MOST else {}
 
@@ -99,7 +99,7 @@ def to_puffin(long: Mapping[str, str]) -> tuple[bytes, int]:
 
 
 class Carried(Mapping[str, str]):
-    """The properties of a summary as they were before; its file is read when one is asked for that was put aside.
+    """The complete properties of a summary; the file is read on first access to a property that is in it.
 
     Attributes:
         io: reads the file.

@@ -1,8 +1,8 @@
-"""What Iceberg's metadata says about the columns of a data file, taken from the footer of the Parquet file. Pure.
+"""Column statistics of a data file for Iceberg's metadata, from the footer of the Parquet file. Pure.
 
-As Iceberg's own writers do it: counts and bounds for columns and for the fields of structs, by the table's
-`write.metadata.metrics.*`; sizes alone for what is inside lists and maps. (pyiceberg gives no bounds for the fields of
-structs, and those are what readers of landed rows prune by: `kafka.partition`, `kafka.offset`.)
+As Iceberg's own writers make them: counts and bounds of columns and of struct fields, by the table's
+`write.metadata.metrics.*`; only sizes for what is inside lists and maps. (pyiceberg makes no bounds for struct fields,
+by which readers of landed rows prune: `kafka.partition`, `kafka.offset`.)
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Leaf:
     """One column of the Parquet file.
 
     Attributes:
-        name: in the table, with dots.
-        parts: names in the file, from the outside in.
-        repeated: it is inside a list or a map.
+        name: the dotted path in the table.
+        parts: the names in the file, outermost first.
+        repeated: whether it is inside a list or a map.
     """
 
     id: int
@@ -57,13 +57,13 @@ class Leaf:
 
     @property
     def path(self) -> str:
-        """In the file, with dots."""
+        """The dotted path in the file."""
         return ".".join(self.parts)
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """By field id, as Iceberg's data files have them; bounds in Iceberg's binary form."""
+    """Statistics by field id, as in Iceberg's manifests; bounds in Iceberg's binary form."""
 
     sizes: dict[int, int] = field(default_factory=dict)
     values: dict[int, int] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class ColumnStatistics:
 
 
 def bounds_of(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
-    """The smallest and largest value of a column of single values; None where they are not known."""
+    """The smallest and largest value of a column that is not nested; None if they are not known."""
     low, high, i, kind = file.lower_bounds or {}, file.upper_bounds or {}, column.field_id, column.field_type
     assert isinstance(kind, PrimitiveType), "a column of single values"
     return (from_bytes(kind, low[i]), from_bytes(kind, high[i])) if i in low and i in high else None
@@ -85,7 +85,8 @@ def leaves(schema: Schema) -> list[Leaf]:
 
 
 def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, MetricsMode]:
-    """By field id what is kept of a column. Of very wide tables only of the first columns, those of structs last."""
+    """The metrics mode of each column by field id. Very wide tables have metrics only for the first columns; struct
+    fields count last."""
     default = _mode(properties.get(_METRICS + "default", _USUAL)) or match_metrics_mode(_USUAL)
     most = int(properties.get(_METRICS + "max-inferred-column-defaults", "100"))
     first = sorted(columns, key=lambda column: column.name.count("."))[:most]
@@ -99,7 +100,7 @@ def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, M
 
 @cache
 def _mode(text: str) -> MetricsMode | None:
-    """None where Iceberg has no such mode: then the default is taken, as by its own writers."""
+    """The parsed mode; None if Iceberg has no such mode: then the default applies, as for its own writers."""
     try:
         return match_metrics_mode(text)
     except ValueError:
@@ -131,7 +132,7 @@ def column_statistics(
 
 
 def _keep_bounds(found: ColumnStatistics, column: Leaf, mode: MetricsMode, known: Sequence[Any]) -> None:
-    """Bounds, where every row group that has values knows its own."""
+    """Adds the column's bounds, if every row group with values has bounds."""
     with_values = [s for s in known if s.num_values]
     if not with_values or not all(s.has_min_max for s in with_values):
         return
@@ -149,7 +150,7 @@ def _keep_bounds(found: ColumnStatistics, column: Leaf, mode: MetricsMode, known
 
 def _value(column: Leaf, statistics: Any, which: str) -> Any:
     if isinstance(column.type, DateType | TimestampType | TimestamptzType):
-        # Python has no years after 9999.
+        # Python cannot represent years after 9999.
         return getattr(statistics, f"{which}_raw")
     scale = getattr(column.type, "scale", None)
     if scale is not None and statistics.physical_type != "FIXED_LEN_BYTE_ARRAY":

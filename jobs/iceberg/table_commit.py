@@ -1,7 +1,7 @@
-"""What every commit of ours to an Iceberg table has in common: the state that it continues, and one conditional commit.
+"""The base of every commit of ours to an Iceberg table: the state that it continues, and one conditional commit.
 
-The target branch moves only if it is still where we looked at it, and only if the committed state there is the one that
-the caller planned from. Whoever comes second is refused, be it another run or one that slept (`docs/internals.md`).
+The target branch moves only if it is still at the snapshot that we read, and only if the committed state there is the
+one that the caller planned from. Of two runs the second one is refused, also one that slept (`docs/internals.md`).
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ ATTEMPT = PREFIX + "attempt"
 _REBASES = 20
 
 
-# How a commit is made: at once by its catalog, or later together with those of other tables.
+# Makes a commit: at once by the table's catalog, or later together with those of other tables.
 Publish = Callable[[Table, list[TableRequirement], list[TableUpdate]], None]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is to be added, looked up before each turn of a publication.
+    """The contents of a commit, determined before each try to publish it.
 
     Attributes:
         requirements, updates: of the same commit, beside those of the target.
-        deletes: position delete files that are added.
-        removed: data and delete files that go with it.
+        deletes: position delete files to add.
+        removed: data and delete files to remove.
     """
 
     files: Sequence[DataFile]
@@ -60,15 +60,15 @@ class Found:
 
 
 class TableCommit(ABC):
-    """One try at one commit; `expected` is the committed state that it continues.
+    """One attempt at one commit; `expected` is the commit id of the committed state that it continues.
 
     With `skip_undone` (`on_rollback: skip`) that may be a state that a rollback has undone. Without it a rollback
     between plan and commit is noticed like any other commit.
 
     Attributes:
         identifier: the table.
-        id: UUID of the try; its snapshots carry it.
-        base: the target branch's snapshot that it starts from; None where there is none yet.
+        id: the attempt's UUID, which its snapshots carry.
+        base: the target branch's snapshot that it starts from; None if there is none yet.
         target: the branch to publish to.
     """
 
@@ -97,7 +97,7 @@ class TableCommit(ABC):
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns, those included that the pipeline file does not declare any more."""
+        """The table's columns, including those that the pipeline file no longer declares."""
         return arrow_schema(self._table)
 
     @property
@@ -106,38 +106,38 @@ class TableCommit(ABC):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties, as they are known so far."""
+        """The table's properties, as last loaded."""
         return self._table.metadata.properties
 
     @property
     def summary(self) -> dict[str, str]:
-        """What every snapshot of this try must carry, so that it is known as ours."""
+        """Summary properties that mark the snapshots of this attempt."""
         return {ATTEMPT: self.id}
 
     def carried(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """These properties as the snapshot's summary is to have them (`jobs.iceberg.state_file`)."""
+        """These properties in the form for the snapshot's summary (`jobs.iceberg.state_file`)."""
         summary, file = put_aside(self._table, properties)
         self._state_file = file or self._state_file
         return summary
 
     @abstractmethod
     def _begin(self) -> int | None:
-        """Checks that the try may begin, and prepares it; returns the base."""
+        """Checks that the attempt may begin, and prepares it; returns the base."""
 
     @abstractmethod
     def _found(self) -> Found:
-        """Looks at the table again, and at what is to be appended to it."""
+        """Loads the table again, and determines the contents of the commit."""
 
     def publish_append(self, properties: Mapping[str, str], mirrored: dict[str, str], rebase: bool = True) -> int:
         """Adds the written files to the target's head as one snapshot with these summary properties.
 
-        The files are taken over as they are (metadata only), so a target that has moved meanwhile is no reason to
-        write them again, as long as the committed state is still the expected one.
+        Only metadata is written, so if the target has moved meanwhile the same files are published on its new head, as
+        long as the committed state is still the expected one.
 
         Args:
             mirrored: table properties of the same commit; none for a snapshot that is no batch.
-            rebase: publish on the target's head, wherever it is. False where the rows were computed from the base, as
-                in a replay: then only on the base.
+            rebase: publish on the target's current head. False: only on the base, because the rows were computed from
+                it, as in a replay.
 
         Returns:
             The published snapshot's id.
@@ -159,7 +159,7 @@ class TableCommit(ABC):
             try:
                 self._publish(snapshot_id, added, mirrored, found)
             except CommitFailed:
-                # Somebody was faster in these milliseconds: on top of that one then, if the lineage allows it.
+                # Another commit was faster: try again on top of it, if the lineage allows.
                 if turn == _REBASES or not rebase:
                     raise
             else:
@@ -167,7 +167,8 @@ class TableCommit(ABC):
         raise AssertionError("the last turn returns or raises")
 
     def _check_lineage(self) -> None:
-        """The committed state must still be the one that the caller planned from, and the table this pipeline's."""
+        """Requires that the committed state is still the one that the caller planned from, and that no other pipeline
+        writes the table."""
         others = other_writers(self.properties, self._pipeline, self.target)
         require_only_writer(self._pipeline, others, self.identifier)
         history = read_history(self._table, self._pipeline, self.target)
@@ -175,7 +176,9 @@ class TableCommit(ABC):
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
         if self._expected != found:
-            raise CommitFailed(f"another run has committed {found or 'a rollback'} meanwhile", where=self.identifier)
+            commits = f"{found or 'none'} instead of {self._expected or 'none'}"
+            what = f"the table's committed state has changed: commit {commits}"
+            raise CommitFailed(what, where=self.identifier)
 
     def _check_base(self, metadata: TableMetadata) -> None:
         if _head(metadata, self.target) != self.base:
@@ -188,7 +191,7 @@ class TableCommit(ABC):
             raise TableReplaced("the table was dropped and recreated while a batch was written", where=self.identifier)
 
     def _branch_from_main(self, main: SnapshotRef) -> None:
-        """The target's first snapshot is where main is."""
+        """Creates the target branch at main's snapshot."""
         missing = AssertRefSnapshotId(ref=self.target, snapshot_id=None)
         self._catalog.commit(self._table, [missing], [point(self.target, main.snapshot_id)])
         self._table = self._catalog.require(self.identifier)
@@ -219,7 +222,7 @@ class TableCommit(ABC):
                 raise
 
     def _is_published(self, snapshot_id: int) -> bool:
-        """Looks whether a commit whose answer was lost has happened."""
+        """Whether a commit whose response was lost has happened."""
         table = self._catalog.load(self.identifier)
         return table is not None and any(s.snapshot_id == snapshot_id for s in ancestors(table.metadata, self.target))
 
@@ -232,7 +235,7 @@ def _head(metadata: TableMetadata, branch: str) -> int | None:
 def point(
     name: str, snapshot_id: int, kind: SnapshotRefType = SnapshotRefType.BRANCH, like: SnapshotRef | None = None
 ) -> SetSnapshotRefUpdate:
-    """Points a branch or tag to a snapshot; `like` is the branch as it is, whose retention settings stay."""
+    """Points a branch or tag to a snapshot; `like` is the existing branch, whose retention settings are kept."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=kind,

@@ -87,7 +87,7 @@ def test_run_that_wakes_up_late_is_refused(
         code, output = flow.run(stack)
         assert code == 0, output
     _, output = end_of(sleeper)
-    assert "swept this attempt away" in output or "has committed" in output, output
+    assert "removed this attempt's branch" in output or "committed state has changed" in output, output
     for mode in MODES:
         assert rows(connections, flow.table(mode)) == model.expected(records, mode)
 

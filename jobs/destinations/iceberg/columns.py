@@ -1,4 +1,4 @@
-"""The columns of an Iceberg table's rows: as they are declared, but for names of Iceberg's own."""
+"""The columns of an Iceberg table's rows: as declared, except for names that Iceberg reserves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from jobs.spec.pipeline import PipelineSpec
 
 
 def table_columns(spec: PipelineSpec, table: IcebergTable) -> list[RowColumn]:
-    """The row's columns. `_partition` is Iceberg's own, so ours is `__partition`."""
+    """The row's columns. Iceberg reserves `_partition`, so ours is `__partition`."""
     columns = row_columns(spec, table.metadata_columns)
     return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in columns]

@@ -1,7 +1,7 @@
-"""Files that an Iceberg sink has written and not committed yet: without them a pipeline would lose data.
+"""Files that an Iceberg sink has written and not committed yet: a pipeline that continued from there would lose them.
 
-The sinks announce files in their control topic, and commit them to the tables later. A snapshot says up to which
-offsets of the control topic it has them (`kafka.connect.offsets.<control topic>.<group>`).
+The sinks announce files in their control topic, and commit them to the tables later. A snapshot's property
+`kafka.connect.offsets.<control topic>.<group>` has the offsets of the control topic up to which files are committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READING_LIMIT = 300.0
 
 @dataclass(frozen=True)
 class Written:
-    """Files that a worker of an Iceberg sink has announced: where in the control topic, and for which table."""
+    """Files that a sink's worker has announced: the event's position in the control topic, and the table."""
 
     partition: int
     offset: int
@@ -37,10 +37,10 @@ class Written:
 
 
 def uncommitted(written: Iterable[Written], committed_to: Mapping[str, Mapping[int, int]]) -> list[Written]:
-    """Announced files that their table's snapshots do not know of.
+    """Announced files that are in no snapshot of their table.
 
     Args:
-        committed_to: per table the control topic's next offset per partition; empty for a table without a commit.
+        committed_to: for each table the control topic's next offset per partition; empty for a table without a commit.
     """
     return [w for w in written if w.offset >= committed_to.get(w.table, {}).get(w.partition, 0)]
 
@@ -48,15 +48,15 @@ def uncommitted(written: Iterable[Written], committed_to: Mapping[str, Mapping[i
 def check_all_in_tables(
     cluster: KafkaCluster, catalog: IcebergCatalog, topic: str, group: str, branch_of: Callable[[str], str]
 ) -> None:
-    """Everything that a sink has written is in a snapshot of its table.
+    """Requires that everything that a sink has written is in a snapshot of its table.
 
     Args:
         topic: the control topic.
-        group: the consumer group that the sink goes by.
+        group: the consumer group of the sink's offsets.
         branch_of: the branch of a table.
 
     Raises:
-        SourceError: it is not; beginning at the group's offsets would lose it.
+        SourceError: something is not; a pipeline that starts at the group's offsets would lose it.
     """
     try:
         events = read_to_end(cluster, topic, _READING_LIMIT)
@@ -76,7 +76,7 @@ def check_all_in_tables(
 
 
 def snapshot_offsets(catalog: IcebergCatalog, table: str, branch: str, topic: str, group: str) -> dict[int, int]:
-    """The control topic's offsets in the newest snapshot that has them."""
+    """The control topic's offsets, from the newest snapshot that has them."""
     found = catalog.load(table)
     name = f"kafka.connect.offsets.{topic}.{group}"
     for snapshot in ancestors(found.metadata, branch) if found else ():
@@ -87,7 +87,7 @@ def snapshot_offsets(catalog: IcebergCatalog, table: str, branch: str, topic: st
 
 
 def announced(message: bytes, partition: int, offset: int, group: str) -> Iterator[Written]:
-    """The files that this event of the sink tells of, if it is this group's and does; both sinks' formats."""
+    """The files that this event announces, if it is of this group and announces any; in both sinks' formats."""
     event = _decode(message)
     if event is None or event.get("type") != _DATA_WRITTEN or event.get("group_id") != group:
         return
@@ -99,7 +99,7 @@ def announced(message: bytes, partition: int, offset: int, group: str) -> Iterat
 
 
 def _decode(message: bytes) -> dict[str, Any] | None:
-    """An event as Iceberg's `AvroEncoderUtil` writes it: mark, length of the schema, schema, record."""
+    """Decodes an event of Iceberg's `AvroEncoderUtil`: magic bytes, length of the schema, schema, record."""
     if message[:4] != _MAGIC:
         return None
     (length,) = struct.unpack(">i", message[4:8])

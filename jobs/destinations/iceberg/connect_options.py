@@ -1,4 +1,4 @@
-"""Options of the Iceberg sinks, Tabular's and Apache's, and what becomes of each."""
+"""Options of the Iceberg sinks, Tabular's and Apache's, and what the import makes of each."""
 
 from __future__ import annotations
 

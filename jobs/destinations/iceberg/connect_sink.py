@@ -1,7 +1,6 @@
-"""The Iceberg sinks: Tabular's (`io.tabular.iceberg.connect`) and Apache's, which has come out of it.
+"""The Iceberg sinks: Tabular's (`io.tabular.iceberg.connect`) and Apache's, its successor.
 
-Sources: their `IcebergSinkConfig` and documentation (`peer-features`, section 21). The Apache sink only appends; its
-`id-columns` do nothing.
+Sources: their `IcebergSinkConfig` and documentation. The Apache sink only appends; its `id-columns` have no effect.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TYPES = {
     "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
     "org.apache.iceberg.jdbc.JdbcCatalog": "sql",
 }
-# The whole name of a table is in the records' field.
+# The records' field contains the table's whole name.
 _NAMED = "{route_by[0]}.{route_by[1]}"
 # Tabular's Operation: the first letter of the field's value, whatever its case; c and r insert.
 _OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
@@ -58,11 +57,11 @@ class IcebergSink(Sink):
     def place(self, configuration: Configuration, named: list[str]) -> Placing:
         """The tables of the connector.
 
-        Tabular's transform for Debezium names a table by each record's source: as Debezium's topics are named.
+        Tabular's transform for Debezium takes the table's name from each record's source, like Debezium's topic names.
 
         Args:
-            named: those of the connector's tables that are to be imported; of one that takes their names from the
-                records, all that it is to have. None: all.
+            named: the tables to import. For a connector that takes the names from records: all tables that it has.
+                None: all that are configured.
 
         Raises:
             ConfigurationError: the connector does not have such a table.
@@ -89,7 +88,7 @@ class IcebergSink(Sink):
     def tables(
         self, configuration: Configuration, placed: Placing, is_known: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """The `tables` part; what a person has to look at.
+        """The `tables` part; and notes for the user.
 
         Raises:
             ConfigurationError: no table is named.
@@ -102,7 +101,7 @@ class IcebergSink(Sink):
             )
         routed = bool(configuration.text("iceberg.tables.route-field"))
         if routed and not _dynamic(configuration):
-            # Tables without an expression get no record from the sink.
+            # The sink sends no record to tables without an expression.
             taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
             todo = [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
             return [_table(configuration, n) for n in taken or names], todo
@@ -119,7 +118,7 @@ class IcebergSink(Sink):
     def changes(
         self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
     ) -> tuple[dict[str, Any], dict[str, str] | None]:
-        """Tabular's goes by the tables' own identifier fields; with Debezium these are the record's key."""
+        """Tabular's sink uses the tables' identifier fields as keys; with Debezium these are the record's key."""
         del key, chain
         left = placed.each and mode(configuration) != "append"
         return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
@@ -169,9 +168,9 @@ class IcebergSink(Sink):
         return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
 
     def group(self, configuration: Configuration) -> str:
-        """The consumer group that the sink itself goes by, for source offsets, events and snapshots.
+        """The consumer group that the sink itself uses, for source offsets, events and snapshots.
 
-        Tabular's keeps one of its own, and commits Connect's besides; Apache's has Connect's alone.
+        Tabular's sink has one of its own and also commits Connect's; Apache's has only Connect's.
         """
         if configuration.text("connector.class") != TABULAR:
             return connect.group(configuration)
@@ -179,7 +178,7 @@ class IcebergSink(Sink):
 
 
 def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
-    """What routes records by their fields, and what makes changes of them."""
+    """The parts of the pipeline file for routing by fields, and for changes."""
     found: dict[str, Any] = {}
     if _dynamic(configuration) and not placed.each:
         found["route_by"] = configuration.text("iceberg.tables.route-field")
@@ -187,7 +186,7 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
         found["new_tables"] = {"allow": r"\w+\.\w+"}
     keys = key_columns(configuration, list(placed.tables))
     if not keys and mode(configuration) != "append":
-        keys = going_on.key  # the sink goes by the tables' identifier fields
+        keys = going_on.key  # the tables' identifier fields, as the sink uses them
     if keys:
         found["changes"] = {"key": {"columns": keys, "source": "value"}, "order_by": "arrival"}
         if field := configuration.text("iceberg.tables.cdc-field"):
@@ -203,7 +202,7 @@ def _catalog(connections: Connections) -> IcebergCatalog:
 
 
 def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str]:
-    """The columns that identify a row; none where the sink only appends, or goes by the tables' identifier fields.
+    """The columns that identify a row; none if the sink only appends, or uses the tables' identifier fields.
 
     Raises:
         ConfigurationError: the tables have keys of their own that differ.
@@ -216,7 +215,7 @@ def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str
         for name in configuration.options
         if (match := re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", name))
     }
-    # Of tables that the records name, any may be one with a key of its own.
+    # If records name the tables, any table with a key of its own may be among them.
     keys = {t: own.get(t, usual) for t in ([*own, *tables] if _NAMED in tables else tables)}
     if len({tuple(key) for key in keys.values()}) > 1:
         listed = "; ".join(f"{table}: {', '.join(key) or 'its identifier fields'}" for table, key in keys.items())
@@ -275,7 +274,7 @@ def _table(configuration: Configuration, name: str) -> dict[str, Any]:
 
 
 def _partition(text: str) -> str:
-    """`bucket(column, 16)` of the sink is `bucket(16, column)` here; times are in the singular."""
+    """Translates a partition: the sink's `bucket(column, 16)` is `bucket(16, column)`; times are in the singular."""
     match = re.fullmatch(r"(\w+)\((.+)\)", text)
     if not match:
         return text

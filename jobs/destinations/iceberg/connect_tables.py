@@ -1,4 +1,4 @@
-"""A table of the Iceberg sinks, as it goes on."""
+"""Existing tables of the Iceberg sinks, which a pipeline continues."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class IcebergDestination(ReducedDestination):
         return write(step, changes, mirrored)
 
     def _recreated_by(self, step: Step) -> dict[str, str]:
-        """What the table's properties say of topics, where one was recreated since the state of before."""
+        """The table property about recreated topics, if one was recreated since the previous state."""
         states = [*([step.before] if step.before else []), *map(CommittedState.after, step.batches)]
         recreated = recreated_topics(states)
         if not recreated:
@@ -113,10 +113,10 @@ class IcebergDestination(ReducedDestination):
             self._recreated()
 
     def _recreated(self) -> dict[str, list[int]]:
-        """Topics that were recreated since the table has rows.
+        """Topics that were recreated since the table's first rows.
 
         Raises:
-            ConfigurationError: the rows do not say which topic of that name they are from.
+            ConfigurationError: the rows lack the column that tells which topic of that name they are from.
         """
         found = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
         require_batch_column(found, self.table, self.name)
@@ -191,8 +191,8 @@ class IcebergDestination(ReducedDestination):
         return Merged(counts, str(snapshot), clock.seconds, duplicates)
 
     def _with_present_columns(self, table: Table, before: CommittedState | None) -> Table:
-        """Rows are looked up in a snapshot, which Spark reads by the schema of its time: without columns that the table
-        has got since. So there has to be a newer one."""
+        """The table with a snapshot that has its present columns. Spark reads a snapshot with the schema that it was
+        made with; if columns were added since, an empty commit makes a newer one."""
         head = table.snapshot_by_name(self.table.branch)
         if head is None or head.schema_id == table.metadata.current_schema_id:
             return table

@@ -1,4 +1,4 @@
-"""Which merges a few Spark tasks can do, each for its share of the keys."""
+"""Decides which merges a few Spark tasks can make without Spark SQL, each for its share of the keys."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 
-# So many landed rows at most for a share, in so many bytes of files. A task may read all files: so shares are few.
-_SHARE_CHANGES, _SHARE_BYTES, _MOST_SHARES = 250_000, 32 << 20, 8
+# The most landed rows of a share.
+_SHARE_CHANGES = 250_000
+# The most bytes of landed files of a share.
+_SHARE_BYTES = 32 << 20
+# The most shares: few, since each may read all landed files.
+_MOST_SHARES = 8
 
-# So many files are opened for each share: to decode them again costs less than to send their rows.
+# Up to this many files each share reads all of them, which costs less than sending rows. Above it, separate readers
+# read each file once and send its rows to the shares.
 _OPENED_BY_EACH = 100
 
 
 def few_changes(
     landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch], leaves_unchanged: bool
 ) -> LastChanges | None:
-    """What tasks can read of these batches; None where it is too much, or needs other landed rows beside it."""
+    """The changes of these batches for tasks to read; None if they are too many, or need other landed rows too."""
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
     again = wanted.revised or wanted.touched
     count = sum(b.counts.landed for b in batches)
@@ -36,7 +41,8 @@ def few_changes(
     if files.bytes is None:
         return None
     shares = max(1, ceil(count / _SHARE_CHANGES), ceil(files.bytes / _SHARE_BYTES))
-    # Whether changes keep columns is known when a task has read them: one that is alone has written nothing by then.
+    # Only reading shows whether changes omit columns. Then this path has to give up, which only a single task can: it
+    # has written nothing yet.
     if shares > (1 if leaves_unchanged else _MOST_SHARES):
         return None
     readers = files.most_shares if len(files.files or ()) > _OPENED_BY_EACH else 0

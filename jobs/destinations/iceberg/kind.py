@@ -59,7 +59,7 @@ class IcebergKind(Kind[IcebergTable]):
         return table_columns(spec, table)
 
     def kept_deletes(self, spec: PipelineSpec, table: IcebergTable) -> str | None:
-        """Each branch has its own: what is deleted on one of them may stand on the other."""
+        """Each branch has its own table of kept deletes: a key that is deleted on one may exist on another."""
         name = super().kept_deletes(spec, table)
         branch = re.sub(r"[^A-Za-z0-9_-]", lambda sign: f"_{ord(sign[0]):x}", table.branch)
         return name if name is None or branch == "main" else f"{name}__{branch}"
@@ -70,7 +70,7 @@ class IcebergKind(Kind[IcebergTable]):
         return mistakes(spec, table)
 
     def statement(self, spec: PipelineSpec, table: IcebergTable) -> str:
-        """Empty for mode append: such a table gets data files."""
+        """The merge statement; empty for mode append, where data files are appended."""
         key = spec.changes.key
         if table.mode == "append" or key is None:
             return ""

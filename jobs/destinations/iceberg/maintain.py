@@ -1,4 +1,4 @@
-"""Upkeep of an Iceberg destination: the table, and the one that remembers the order of deletes where there is one."""
+"""Maintenance of an Iceberg destination: its table, and the table of kept deletes if it has one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def maintain(
     options: Maintenance,
     session: Callable[[], SparkSession],
 ) -> Iterator[Done]:
-    """The tasks of `jobs.maintenance` on both; nothing on a table without a batch."""
+    """The tasks of `jobs.maintenance` on both tables; nothing on a table without a batch."""
     for identifier, branch in ((table.table, table.branch), (kept_deletes, "main")):
         if identifier is None:
             continue

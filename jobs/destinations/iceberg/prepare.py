@@ -1,4 +1,4 @@
-"""Getting an Iceberg destination ready: the table, the one that keeps the order of deletes, and their schemas."""
+"""Prepares an Iceberg destination: creates or alters the table, and the table of kept deletes."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "50",
     "write.parquet.compression-codec": "zstd",
 }
-# A copy-on-write merge and maintenance write whole files again, sorted by key: so many bytes for a cluster of keys,
-# however large the table is. (Measured by tests/benchmarks/upsert.py. The second is of rows in memory, before they are
-# compressed.)
+# A copy-on-write merge and maintenance rewrite whole files, sorted by key. With small files, changes to neighbouring
+# keys rewrite little, however large the table is. (Measured by tests/benchmarks/upsert.py. The second size is of rows
+# in memory, before compression.)
 _SMALL_FILES = {
     "write.target-file-size-bytes": str(64 * 1024 * 1024),
     "write.spark.advisory-partition-size-bytes": str(32 * 1024 * 1024),
 }
-# A property of the table of kept deletes: the id of the table whose deletes they are.
+# A property of the table of kept deletes: the id of the table whose deletes it has.
 _OF_TABLE = PREFIX + "of-table"
-# For which key and order, and after which batch, they began empty.
+# A property of the table of kept deletes: for which key and order, and after which commit, it was last emptied.
 _RENEWED = PREFIX + "renewed"
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Makes what a merge needs, or brings it up to date. Safe to run at any time."""
+    """Creates or alters the tables that a merge needs. Safe to run at any time."""
 
     catalog: IcebergCatalog
     table: IcebergTable
@@ -53,7 +53,7 @@ class Preparation:
         return self.destination.name
 
     def run(self, dry_run: bool) -> list[str]:
-        """What was done, or with `dry_run` would be done, for people.
+        """Returns what was done, or with `dry_run` would be done, as texts for people.
 
         Raises:
             SchemaRefused, ConfigurationError: before anything is written.
@@ -97,7 +97,7 @@ class Preparation:
         return list(key.columns) if key and self.table.needs_key else []
 
     def _check_format(self, version: str) -> None:
-        """Tables of version 3 can be read, but not committed, by pyiceberg (tried with 0.12)."""
+        """Rejects format version 3: pyiceberg can read but not commit such tables (tried with 0.12)."""
         if version not in ("1", "2"):
             raise ConfigurationError(
                 f"the table's format version is {version}, which cannot be committed yet",
@@ -106,9 +106,10 @@ class Preparation:
             )
 
     def _prepare_kept_deletes(self, table: Table | None, dry_run: bool) -> list[str]:
-        """
+        """Creates or alters the table of kept deletes.
+
         Args:
-            table: the one whose deletes they are; None: it is not there yet.
+            table: the destination table; None: it does not exist yet.
         """
         name, spec = self.destination.kept_deletes, self.destination.spec
         if not name:
@@ -116,14 +117,14 @@ class Preparation:
         uuid = str(table.metadata.table_uuid) if table else ""
         found = self.catalog.load(name)
         if found is not None and found.properties.get(_OF_TABLE, uuid) != uuid:
-            # The table was dropped and made again: they would hide keys that it has to get once more.
+            # The destination table was recreated: its old deletes would hide keys that it has to get again.
             if not dry_run:
                 self.catalog.drop(name)
             found = None
         if found is not None:
             committed = committed_state(table, self.destination.pipeline, self.table)
             if committed and committed.orders_otherwise(spec.meaning_hash, spec.order_hash):
-                # The merge that accepts the change makes other ones.
+                # The next merge accepts the changed key or order, and renews the kept deletes.
                 return []
             changes = plan_evolution(
                 name, arrow_schema(found), self.destination.kept_deletes_schema, self.table.evolve, spec.ignore_case
@@ -136,20 +137,21 @@ class Preparation:
         return [f"create {name} for the order of deletes"]
 
     def renew_kept_deletes(self, before: CommittedState, check_lineage: Callable[[], object]) -> None:
-        """Forgets the deletes of before, which had another key or order. What a run has kept since, no other forgets.
+        """Removes the kept deletes of an earlier key or order; once only, so that newer ones are not lost.
 
         Args:
-            before: the state after which they are other ones.
-            check_lineage: raises CommitFailed where the table is not at that state any more.
+            before: the last state with the earlier key or order.
+            check_lineage: raises CommitFailed if the table is no longer at that state.
 
         Raises:
-            CommitFailed: also where another run forgets them at this very moment.
+            CommitFailed: also if another run removes them at the same time.
         """
         name = self.destination.kept_deletes
         if not name:
             return
         found, renewal = self.catalog.require(name), f"{self.destination.spec.order_hash} after {before.commit_id}"
-        # After the look at them: a run that goes on meanwhile changes the state, or them, and this commit is refused.
+        # After loading the table: another run that continues meanwhile changes the state or this table, so that either
+        # this check or the commit below fails.
         check_lineage()
         if found.properties.get(_RENEWED) != renewal:
             requirements, updates = emptied(found, self.destination.kept_deletes_schema)

@@ -19,7 +19,7 @@ _SUITS = "use year, month, day or hour on dates and timestamps, bucket or trunca
 
 
 def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
-    """Each with its path from the table's entry on."""
+    """The mistakes, each with its path below the table's entry."""
     types = {column.name: column.type for column in table_columns(spec, table)}
     for name in types:
         if name.lower() in _RESERVED:

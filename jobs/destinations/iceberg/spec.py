@@ -57,5 +57,5 @@ class IcebergTable(Table):
         yield from ((("sort_by", number), name) for number, name in enumerate(self.sort_by or ()))
 
     def has_column(self, name: str, declared: Sequence[str]) -> bool:
-        # `_partition` is Iceberg's own, so ours is `__partition`.
+        # Iceberg reserves `_partition`, so ours is `__partition`.
         return name in declared or (name == "__partition" and "_partition" in declared)

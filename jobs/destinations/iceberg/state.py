@@ -1,4 +1,4 @@
-"""The committed state of an Iceberg table, which its own snapshots carry (`jobs.iceberg.history`)."""
+"""The committed state of an Iceberg table, from its snapshots (`jobs.iceberg.history`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from resources.errors import TableReplaced
 
 
 def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> CommittedState | None:
-    """What the branch carries; after a rollback, what `on_rollback` makes of it.
+    """The branch's committed state; after a rollback, as `on_rollback` says.
 
     Raises:
-        TableReplaced: it was rolled back, under `on_rollback: hold`.
+        TableReplaced: the table was rolled back, and `on_rollback` is `hold`.
     """
     if found is None:
         return None
@@ -41,7 +41,7 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
 
 
 def commit_reference(found: Table | None, pipeline: str, branch: str, batch_number: int) -> str | None:
-    """The snapshot that brought a batch; None where it has expired."""
+    """The id of the snapshot that added a batch; None if it has expired."""
     if found is None:
         return None
     brought, oldest = None, None
@@ -53,5 +53,5 @@ def commit_reference(found: Table | None, pipeline: str, branch: str, batch_numb
         if int(summary[PREFIX + "batch"]) < batch_number:
             return brought
         brought = str(snapshot.snapshot_id)
-    # The walk ended at the table's first snapshot, or where older ones have expired: then this may not be the one.
+    # If the walk did not end at the table's first snapshot, an expired one may have added the batch.
     return brought if oldest and oldest.parent_snapshot_id is None else None

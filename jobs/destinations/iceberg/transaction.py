@@ -1,4 +1,4 @@
-"""The commits of several tables of one catalog, made as one."""
+"""The commits of several tables of one catalog as one commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from resources.iceberg_transaction import TableChange
 
 @dataclass(frozen=True)
 class CatalogTransaction:
-    """Collects what each table's commit requires and changes.
+    """Collects the requirements and updates of each table's commit.
 
     Raises:
         ConfigurationError: the catalog cannot commit several tables at once.
@@ -26,10 +26,10 @@ class CatalogTransaction:
         self.catalog.require_transactions()
 
     def add(self, table: Table, requirements: list[TableRequirement], updates: list[TableUpdate]) -> None:
-        """Takes a table's commit (`jobs.iceberg.table_commit.Publish`)."""
+        """Adds a table's commit (`jobs.iceberg.table_commit.Publish`)."""
         self._changes.append(TableChange(table, tuple(requirements), tuple(updates)))
 
     def commit(self) -> None:
-        """Every table's compare-and-set is a requirement of the same commit."""
+        """Commits all tables at once, with the requirements of every table's compare-and-set."""
         if self._changes:
             self.catalog.commit_together(self._changes)

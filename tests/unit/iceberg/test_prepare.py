@@ -169,7 +169,7 @@ def test_deletes_are_forgotten_once_with_another_order(lake: IcebergCatalog) -> 
     forget()
     assert kept(lake) == [2], "both continue the state of before"
     move(lake, one, two)
-    with pytest.raises(CommitFailed, match="another run has committed"):
+    with pytest.raises(CommitFailed, match="committed state has changed"):
         forget()
     assert kept(lake) == [2]
 
