@@ -1,7 +1,7 @@
 """What a system can hold of the values of a declared type, and the values that it cannot. Pure, in Arrow.
 
-Such a value would be stored as another one, or stop the whole statement: a null array as an empty one, a time after
-2299 as another time. So it is found before anything is sent, however deep it is nested.
+Such a value would be stored as another one (a null array as an empty one, a time after 2299 as another time), or fail
+the whole statement. So it is found before anything is sent, also inside nested values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mask = np.ndarray  # of bool, one per row
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest value, both included; None: no bound. Dates count days, times microseconds."""
+    """The smallest and the largest value, both included; None: no bound. Dates in days, times in microseconds."""
 
     low: int | Decimal | None
     high: int | Decimal | None
@@ -33,15 +33,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Held:
-    """What a column holds.
+    """The values that a column can hold.
 
     Attributes:
-        ranges: by `family` of the declared type, also of nested ones; a family that is missing has no bounds.
+        ranges: by `family` of the declared type, also of nested types; families that are missing have no bounds.
         collections: arrays, maps and structs may be null.
         elements: elements of arrays may be null.
-        remedy: what lets it hold such nulls.
-        outside: what is wrong with a value outside of its range.
-        unreadable: finds values of the column itself that its type does not read; None: it reads all.
+        remedy: how to let the column hold such nulls.
+        outside: the problem of a value outside its range, for messages.
+        unreadable: finds values of the column itself that its type cannot parse; None: it can parse all.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Held:
 
 
 def family(kind: pa.DataType) -> str | None:
-    """What values of this type are compared as; None: nothing bounds them."""
+    """The family whose range bounds values of this type; None: nothing bounds them."""
     if pa.types.is_date(kind):
         return "date"
     if pa.types.is_timestamp(kind):
@@ -67,7 +67,7 @@ def family(kind: pa.DataType) -> str | None:
 
 
 def null_collections(array: pa.Array, held: Held) -> Mask | None:
-    """Rows with a null where the column has none; None where there are none."""
+    """Rows with a null that the column cannot hold; None if there are none."""
     kind = array.type
     if not pa.types.is_nested(kind):
         return None
@@ -81,7 +81,7 @@ def null_collections(array: pa.Array, held: Held) -> Mask | None:
 
 
 def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
-    """Whether the declared type has nulls that the column has not; `nullable`: of the value itself."""
+    """Whether the declared type allows nulls that the column cannot hold; `nullable`: the value itself may be null."""
     if not pa.types.is_nested(kind):
         return False
     if nullable and not held.collections:
@@ -92,14 +92,14 @@ def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
-    """What is inside an array, a map or a struct."""
+    """The fields inside an array, a map or a struct."""
     if pa.types.is_map(kind):
         return [kind.key_field, kind.item_field]
     return [kind.value_field] if pa.types.is_list(kind) else [kind.field(n) for n in range(kind.num_fields)]
 
 
 def out_of_range(array: pa.Array, held: Held) -> Mask | None:
-    """Rows with a value outside of its range; None where there are none."""
+    """Rows with a value outside its range; None if there are none."""
     if bounds := held.range_of(array.type):
         return _outside(array, bounds)
     found: Mask | None = None
@@ -110,11 +110,11 @@ def out_of_range(array: pa.Array, held: Held) -> Mask | None:
 
 
 def brought_in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
-    """The same with the nearest value that the column holds, or null, in place of each outside of its range.
+    """Replaces each value outside its range by the nearest value that the column can hold, or by null.
 
-    Null only where the declared type allows it (`nullable`: of the value itself): what it does not stays as it is.
+    By null only if the declared type allows it (`nullable`: the value itself may be null); else it is not replaced.
     """
-    # A copy of its own has no offset into buffers that others share, which the parts of a nested array need.
+    # A copy, which has no offset into shared buffers: the parts of a nested array need that.
     return _in_range(array.take(pa.array(np.arange(len(array)))), held, how, nullable)
 
 
@@ -162,19 +162,19 @@ def _outside(array: pa.Array, bounds: Range) -> Mask | None:
 
 
 def _is_below(low: int | Decimal | None, high: int | Decimal | None) -> bool:
-    """At most; no bound is beyond all values."""
+    """Whether `low` is at most `high`; None is beyond all values."""
     return low is None or high is None or low <= high
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """Dates and times as the numbers that they are: a time can be one that has no text."""
+    """Dates and times as integers: some times cannot be formatted as text."""
     if pa.types.is_date(array.type):
         return array.cast(pa.int32())
     return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
 
 
 def _scalar(bound: int | Decimal | None, kind: pa.DataType) -> pa.Scalar | None:
-    """A bound as values of this type are compared; None where all of them are within it."""
+    """A bound as a scalar of the type by which values are compared; None if all values of the type are within it."""
     if bound is None:
         return None
     as_number = {"date": pa.int32(), "timestamp": pa.int64()}.get(family(kind) or "", kind)
@@ -185,10 +185,10 @@ def _scalar(bound: int | Decimal | None, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _children(array: pa.Array) -> list[tuple[Mask | None, pa.Array]]:
-    """The arrays inside, each with the row of `array` that each of its values belongs to (None: the same row)."""
+    """The arrays inside, each with the row numbers of `array` to which its values belong (None: the same rows)."""
     kind = array.type
     if pa.types.is_struct(kind):
-        # Of a null struct the fields are no problem of their own.
+        # Ignore the fields of a null struct.
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(valid)
         whole = array.drop_null() if array.null_count else array
@@ -201,7 +201,7 @@ def _children(array: pa.Array) -> list[tuple[Mask | None, pa.Array]]:
 
 
 def _raised(mask: Mask | None, rows: Mask | None, count: int) -> Mask | None:
-    """A mask of inner values as one of the rows that they belong to."""
+    """A mask of inner values as a mask of the rows that contain them."""
     if mask is None or rows is None:
         return mask
     raised = np.zeros(count, dtype=bool)

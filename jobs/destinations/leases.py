@@ -1,4 +1,4 @@
-"""What a system says of the run that writes to a table: who holds it, and which batch is under way."""
+"""A table's lease as its system has it: which run holds it, and the batch that it writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.batch import CommittedState
 
 @dataclass(frozen=True)
 class PartitionState:
-    """One topic-partition: offsets `first` to `last` (both included) were begun (BEFORE) or done (AFTER)."""
+    """A topic-partition: the insert of offsets `first` to `last` (both included) was begun (BEFORE) or done (AFTER)."""
 
     topic: str
     partition: int
@@ -25,13 +25,13 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class LeaseState:
-    """One lease: of a table on one endpoint.
+    """The lease of a table on one endpoint.
 
     Attributes:
         shard: number of the endpoint, from 1.
-        owner: token of the run that holds the lease; empty where nobody does.
-        batch: under way; 0 for none.
-        committed: the state that the table has; None before its first batch.
+        owner: token of the run that holds the lease; empty if no run does.
+        batch: the batch that was begun and not committed; 0 for none.
+        committed: the table's committed state; None before its first batch.
         changed_at: when the lease last changed.
     """
 
@@ -49,7 +49,7 @@ class LeaseState:
 
     @property
     def left_behind(self) -> bool:
-        """A batch was begun and is not committed: its run is at work, or it is dead and another one must finish."""
+        """Whether a batch was begun and not committed: its run is still writing, or is dead and another must finish."""
         return self.batch > 0
 
     @property

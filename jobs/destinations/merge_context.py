@@ -1,4 +1,4 @@
-"""What a merge or a replay of a destination table is given, and what it says of itself."""
+"""The context and the result of a merge or a replay of a destination table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Merged:
     """What a merge or a replay did.
 
     Attributes:
-        reference: what the system calls the commit (snapshot id, job id, query id).
+        reference: the system's id of the commit (snapshot id, job id, query id).
         seconds: per stage.
-        duplicates: keys of which the merge has found more than one row; None: it did not count them.
+        duplicates: the number of keys of which the merge found more than one row; None: it did not count them.
     """
 
     counts: MergeCounts
@@ -32,28 +32,29 @@ class Merged:
 
 
 class Transaction(Protocol):
-    """The commits of several tables on their way to becoming one."""
+    """Collects the commits of several tables, to make them at once."""
 
     def commit(self) -> None:
-        """Makes all that was written under it visible at once; nothing where nothing was written.
+        """Makes everything visible at once that was written in this transaction; does nothing if nothing was.
 
         Raises:
-            CommitFailed: one of the tables has moved on. CommitStateUnknown: look before you try again.
+            CommitFailed: the state of one of the tables has changed.
+            CommitStateUnknown: read the states before you try again.
         """
 
 
 @dataclass(frozen=True)
 class MergeContext:
-    """What a destination needs to do its part, beside its own connection.
+    """What a destination needs for a merge besides its own connection.
 
     Attributes:
         pipeline: the pipeline's name.
-        session: opens `spark`, where that is not done yet.
+        session: opens `spark`, if it is not open yet.
         intermediate: landed batches and their rows.
-        run_id: who does it; goes into summaries, labels and comments.
-        one_task: does what takes one task of Spark; where many tables are merged side by side, in a job for all.
-        transaction: from `Destination.transaction`; takes the commit, to make it with others. None: commit at once.
-        due: whatever the table's own triggers say: a batch that revises these follows.
+        run_id: the run's id, for summaries, labels and comments.
+        one_task: runs work that needs a single Spark task; if many tables are merged side by side, in one job for all.
+        transaction: from `Destination.transaction`; makes the commit together with others. None: commit at once.
+        due: merge now, whatever the table's own triggers say, because a batch that revises these follows.
     """
 
     pipeline: str
@@ -67,7 +68,7 @@ class MergeContext:
 
     @property
     def spark(self) -> SparkSession:
-        """A session that is this table's alone now, and knows the intermediate table's catalog.
+        """A session that only this table uses now, and that has the intermediate table's catalog.
 
         It may be another one after `one_task`.
         """

@@ -1,7 +1,7 @@
-"""Outdated dead letters: those of records that a replay, or a batch that revises others, judges again.
+"""Outdated dead letters: those of records that a replay, or a batch that revises others, checks again.
 
 Records are identified by their coordinates, never by the number of the batch that reads them again. A record keeps
-its place, but where retention has removed its batch.
+its batch number and `i`, unless retention has removed its batch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from jobs.destinations.side_table import WRITTEN, SideTable
 from jobs.groups import groups
 from resources.spark import spark_errors
 
-# Of one statement: a parameter of ClickHouse's takes 128 KB.
+# The most characters of parameters in one statement: ClickHouse accepts 128 KB.
 _CHARACTERS = 60_000
 
 
 @dataclass(frozen=True)
 class OutdatedDeadLetters:
-    """The dead letters that exist before anything is judged; those of later runs stay, should this one sleep.
+    """The dead letters that exist before anything is checked again. Those of later runs are kept if this run sleeps.
 
     Attributes:
-        wanted: what is read again.
-        batches: those that are landed, by number: they distinguish topics of one name.
-        known: who has written dead letters so far.
+        wanted: the changes that are read again.
+        batches: the landed batches by number, which distinguish topics of one name.
+        known: the attempts that have written dead letters so far.
     """
 
     spark: SparkSession
@@ -45,7 +45,7 @@ class OutdatedDeadLetters:
         return cls(context.spark, wanted, side, batches, frozenset(side.attempts()))
 
     def forget(self, by: str) -> None:
-        """Takes the dead letters away that others than this attempt have written of the records that it has judged."""
+        """Deletes dead letters of records that attempt `by` has checked, if other attempts wrote them."""
         others = self.known - {by}
         if not others:
             return
@@ -61,7 +61,7 @@ class OutdatedDeadLetters:
                 self.side.forget_places(places, attempts, newest_by)
 
     def _is_of(self, row: Row) -> bool:
-        """Whether a dead letter is of the record that was judged, not of one of another topic of that name."""
+        """Whether a dead letter is of the record that was checked, not of one of another topic of that name."""
         if row["batch"] == row["stands_in"]:
             return True
         batch = self.batches.get(row["stands_in"])

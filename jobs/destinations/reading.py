@@ -1,4 +1,4 @@
-"""A destination table's rows as its own system gives them: counted, or read by Spark's tasks to be compared."""
+"""Reads a destination table's rows by its own system: to count them, or for Spark's tasks to compare them."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 class TableReader(ABC):
     """Reads a table for `verify` and for checks after a merge.
 
-    A system with SQL gives `answers`, `present` and these templates in its dialect; the rest follows. A system that
-    Spark's workers reach gives `rows` besides.
+    A system with SQL implements `answers`, `present` and these templates in its dialect; the rest follows. A system
+    that Spark's workers can reach also implements `rows`.
 
         ===================  =======================================================  =================================
-        template             arguments, beside ``table`` and what the kind adds       answer
+        template             arguments, beside ``table`` and what the kind adds       result
         ===================  =======================================================  =================================
         ``count_rows``                                                                ``rows``
         ``duplicate_keys``   ``keys``: names of the key columns                       ``duplicates``: keys with more
                                                                                       than one row; null equals null
-        ``some_rows``        ``columns``: names; ``limit``: so many rows at random,   these columns
+        ``some_rows``        ``columns``: names; ``limit``: number of random rows,    these columns
                              0 for all
         ===================  =======================================================  =================================
 
     Attributes:
-        values: the columns of its rows, and how they are compared.
+        values: the columns of the rows, and how they are compared.
     """
 
     def __init__(self, values: RowValues, dialect: Dialect, table: Sequence[str], **arguments: object) -> None:
         """
         Args:
-            table: its path. arguments: what templates get besides.
+            table: its path. arguments: further arguments of the templates.
         """
         self.values = values
         self._dialect, self._arguments = dialect, {"table": table, **arguments}
 
     @abstractmethod
     def answers(self, text: str) -> list[pa.Table]:
-        """What a query of the table gives, one of each server that has a part of it."""
+        """The results of a query, one from each server that has a part of the table."""
 
     def text(self, template: str, **arguments: object) -> str:
         return render(self._dialect, template, **self._arguments, **arguments)
@@ -56,29 +56,29 @@ class TableReader(ABC):
 
     @abstractmethod
     def present(self) -> list[str]:
-        """Names of the columns that the table really has, but those that the kind adds for itself."""
+        """Names of the columns that the table really has, except those that the kind adds for itself."""
 
     def count(self) -> int:
         return int(sum(table["rows"][0].as_py() for table in self.ask("count_rows")))
 
     def known_count(self) -> int | str | None:
-        """Rows, where that costs next to nothing: as the system's metadata has them, or counted.
+        """The number of rows, if it costs next to nothing: from the system's metadata, or counted.
 
         Returns:
-            A sentence where the table is too large to be counted at every merge; None where nothing is known.
+            A sentence if the table is too large to be counted at every merge; None if nothing is known.
         """
         return self.count()
 
     def duplicate_keys(self) -> int | None:
-        """Keys with more than one row; None where every merge asks for those that it touched."""
+        """The number of keys with more than one row; None if every merge checks the keys that it touched."""
         keys = [c.name for c in self.values.columns if c.is_key]
         return int(sum(table["duplicates"][0].as_py() for table in self.ask("duplicate_keys", keys=keys)))
 
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
-        """All rows, or about `limit` picked at random, as `RowValues.as_read` shapes them; good inside of the block.
+        """All rows, or about `limit` random ones, in the form of `RowValues.as_read`; valid inside the `with` block.
 
-        Here this process reads them, and holds them in its memory. Where Spark's workers reach the system they do
+        This default reads them into this process's memory. If Spark's workers can reach the system, they read instead
         (`jobs.destinations.shares`).
         """
         names = [c.name for c in self.values.columns]
@@ -88,15 +88,15 @@ class TableReader(ABC):
     def rows_of(
         self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: Sequence[int], least: int
     ) -> tuple[DataFrame, int] | None:
-        """The rows of a few keys, as the table had them; only of kinds that find them (`Capabilities.finds_rows`).
+        """The rows of a few keys in an earlier state of the table; only of kinds that can (`Capabilities.finds_rows`).
 
         Args:
-            keys: the key columns, by their names in the table. columns: what is wanted besides the key; one that the
-                table had not got then is null.
-            before: batches, of one of which the rows have nothing: the first of them for which there are such rows.
-            least: the batch that they have at least.
+            keys: the key columns, by their names in the table.
+            columns: further columns to read; null if the table did not have them then.
+            before: batch numbers; the table is read as it was before the first of them for which such a state is known.
+            least: the state must have merged this batch.
 
         Returns:
-            The rows, and the newest batch that they have; None where the table has no such state any more.
+            The rows, and the newest batch that the state has merged; None if no such state is known any more.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Destinations that take landed changes as Spark reduces them, one change per key, in one commit with the state."""
+"""Destinations that write the changes that Spark reduced, one change per key, in one commit with the state."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jobs.evolution import SchemaChange, plan_evolution
 
 @dataclass(frozen=True)
 class Step:
-    """One commit of a table: from a state to the next one, or a replay, which leaves the state as it is.
+    """One commit of a table: from a state to the next one, or a replay, which does not move the state.
 
     Attributes:
         destination: the table.
-        batches: landed batches whose changes it brings.
+        batches: landed batches whose changes are written.
         wanted: these changes, as Spark reduces them.
-        again: the table may have rows of these records: an append table gets those that it lacks.
+        again: the table may already have rows of these records, so an append table gets only those that it lacks.
     """
 
     destination: Destination
@@ -39,16 +39,16 @@ class Step:
 
     @property
     def truncated_below(self) -> int | None:
-        """Rows of a smaller order have to go; None: no row has to."""
+        """Rows with a smaller `order_by` value have to be deleted; None: no rows."""
         return self.after.truncates(self.before) if self.destination.table.loses_rows else None
 
     @property
     def means_other(self) -> bool:
-        """Its changes have another key or order than those before: the order of their deletes says nothing here."""
+        """Whether the changes have another key or order than earlier ones, so that the kept deletes are void."""
         return self.before is not None and self.before.orders_otherwise(self.after.meaning_hash, self.after.order)
 
     def changes(self) -> pa.Table:
-        """The changes in this process's memory: the table's columns, and ``__op, __order, __kafka`` beside them."""
+        """The changes, read into this process's memory: the table's columns, and ``__op, __order, __kafka``."""
         from resources.spark import spark_errors
 
         with spark_errors(self.destination.name):
@@ -57,19 +57,19 @@ class Step:
 
 @dataclass(frozen=True)
 class ReducedDestination(Destination):
-    """Has to say which columns its table has, and how it applies a step; merges and replays follow from that."""
+    """Subclasses say which columns the table has, and how they apply a step; merges and replays follow from that."""
 
     @abstractmethod
     def apply(self, step: Step) -> Merged:
-        """Brings the changes into the table and moves the state, both or neither.
+        """Writes the changes to the table and moves the state, both or neither.
 
         Raises:
-            CommitFailed: the table is not at `step.before` any more. CommitStateUnknown: the answer was lost.
+            CommitFailed: the table is no longer at `step.before`. CommitStateUnknown: the response was lost.
         """
 
     @abstractmethod
     def present_schema(self) -> pa.Schema | None:
-        """The table's columns; None where there is no table."""
+        """The table's columns; None if it does not exist."""
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         newest = batches[-1]
@@ -101,10 +101,10 @@ class ReducedDestination(Destination):
         return pa.schema([*keys, ("__order", order.type)])
 
     def evolution(self, present: pa.Schema | None) -> list[SchemaChange]:
-        """What a table with these columns needs, so that the rows fit; nothing where one has to be made.
+        """The schema changes after which the rows fit into a table with these columns (None: there is no table).
 
         Raises:
-            SchemaRefused: a change that no rule allows. ConfigurationError: the table may not be made.
+            SchemaRefused: a change that no rule allows. ConfigurationError: the table may not be created.
         """
         if present is None:
             require_create(self.table, self.name)

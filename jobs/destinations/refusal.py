@@ -1,12 +1,12 @@
-"""Rows that a table's system cannot hold: found before they are sent, adjusted where the file says so, else refused.
+"""Rows that a table's system cannot hold: found before they are sent, adjusted if the file says so, else refused.
 
-One policy for every kind: a refused row is left out, whatever the mode, before changes are reduced to one per key. So
-it never depends on how the log was cut. It becomes a dead letter in the table's side table (`on_bad_record:
+One policy for every kind: a refused row is left out, in every mode, before changes are reduced to one per key. So the
+result does not depend on how the log was cut. The row becomes a dead letter in the table's side table (`on_bad_record:
 quarantine`), is only counted (`skip`), or stops the merge (`fail`, and the limits of `dead_letters`).
 
-A kind says what its columns hold (`HeldColumn`), sends what `Refusal.fit` leaves, and keeps the dead letters beside the
-table: `<table>__dead_letters`, one row a dead letter. Each attempt writes its dead letters under a name of its own. An
-attempt that has judged again what others had judged (a retry, a replay) removes their dead letters of it at its end.
+A kind says what its columns can hold (`HeldColumn`), sends the rows that `Refusal.fit` returns, and keeps the dead
+letters in the table `<table>__dead_letters`, one row each, marked with the attempt that wrote it. An attempt that
+checks records again (a retry, a replay) at its end deletes the dead letters of these records by other attempts.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
 
-# Columns of the rows that are judged, beside the table's own.
+# Columns of the rows to check, besides the table's own.
 TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__topic", "__partition", "__offset", "__batch", "__deleted"
-# Where in a landed row (`LandedSlice.at`) the first four are.
+# The paths of the first four in a landed row (`LandedSlice.at`).
 LANDED_AT: Mapping[str, tuple[str, ...]] = {
     TOPIC: ("kafka", "topic"),
     PARTITION: ("kafka", "partition"),
@@ -46,7 +46,7 @@ LANDED_AT: Mapping[str, tuple[str, ...]] = {
     BATCH: ("batchNumber",),
 }
 
-# Of the side table. `key` and `row` are JSON text, `attempt` is who wrote the dead letter.
+# Columns of the side table. `key` and `row` are JSON text, `attempt` is the attempt that wrote the dead letter.
 DEAD_LETTER_ROW = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -65,12 +65,12 @@ _PLACE = {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET, "batch": BAT
 
 @dataclass(frozen=True)
 class HeldColumn:
-    """A column of the rows, and what the table's column holds of it.
+    """A column of the rows, and which of its values the table's column can hold.
 
     Attributes:
         name: in the rows. label: in the table, for people.
         type: of the table's column, in the words of its system.
-        fixed: an adjusted value would be another key, or another place in the order.
+        fixed: the column must not be adjusted, because it is part of the key or orders changes.
     """
 
     name: str
@@ -84,22 +84,22 @@ class HeldColumn:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether there are values of the declared type that the column does not hold, as far as the file says."""
+        """Whether the declared type has values that the column cannot hold, as far as the pipeline file shows."""
         return self.held.unreadable is not None or _has_limits(self.declared, self.held)
 
     @property
     def may_be_adjusted(self) -> bool:
-        """Values outside of its range may be clamped or nulled, where the file says so."""
+        """Whether values outside its range may be clamped or set to null, if the file says so."""
         return not self.is_key and not self.fixed and _has_ranges(self.declared, self.held)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What became of rows.
+    """The result of checking rows.
 
     Attributes:
-        rows: those that the table holds, in their order.
-        dead_letters: one of each of the others.
+        rows: those that the table can hold, in their order.
+        dead_letters: one for each of the others.
         adjusted: which of `rows` have a value that was clamped or set to null.
     """
 
@@ -114,12 +114,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class Refusal:
-    """How rows of one table are judged; travels to the workers.
+    """Checks rows of one table; travels to the workers.
 
     Attributes:
         where: the table, for errors.
         on_bad_record: of the pipeline.
-        attempt: who writes the dead letters.
+        attempt: the attempt that writes the dead letters.
         topic_ids: by topic.
     """
 
@@ -135,10 +135,10 @@ class Refusal:
         return self.on_bad_record == "quarantine"
 
     def fit(self, rows: pa.Table) -> Fit:
-        """Judges rows with all columns and `TOPIC, PARTITION, OFFSET, BATCH`; `DELETED` where they may be deletes.
+        """Checks rows with all columns and `TOPIC, PARTITION, OFFSET, BATCH`, and `DELETED` if they may be deletes.
 
         Raises:
-            BadRecords: one is refused, under the policy `fail`.
+            BadRecords: a row is refused, and the policy is `fail`.
         """
         dead_letters, changed = DEAD_LETTER_ROW.empty_table(), np.zeros(rows.num_rows, dtype=bool)
         for column in self.columns:
@@ -153,10 +153,10 @@ class Refusal:
         return Fit(rows, dead_letters, changed)
 
     def parted(self, rows: pa.Table, flawed: Mask, column: HeldColumn, reason: str) -> tuple[pa.Table, pa.Table]:
-        """Rows without those that are flawed in this column, and the dead letters of those.
+        """Separates the rows that are flawed in this column: returns the other rows, and dead letters of the flawed.
 
         Raises:
-            BadRecords: there are some, under the policy `fail`.
+            BadRecords: some are flawed, and the policy is `fail`.
         """
         if not flawed.any():
             return rows, DEAD_LETTER_ROW.empty_table()
@@ -171,7 +171,7 @@ class Refusal:
         return rows.filter(pa.array(~flawed)), self._dead_letters(bad, column, reason)
 
     def _adjusted_values(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
-        """The rows with values of this column brought into its range, and which rows that has changed."""
+        """The rows with values of this column brought into its range, and a mask of the rows that this changed."""
         unchanged = np.zeros(rows.num_rows, dtype=bool)
         if self.out_of_range == "refuse" or not column.may_be_adjusted:
             return rows, unchanged
@@ -220,7 +220,7 @@ class Refusal:
 
 
 def certain(columns: Sequence[HeldColumn]) -> Iterator[str]:
-    """Columns whose declared type has nulls that the table refuses, in sentences for `check` and `plan`."""
+    """Columns whose declared type allows nulls that the table refuses, as sentences for `check` and `plan`."""
     for column in columns:
         if refuses_nulls(column.declared, column.held, column.nullable):
             what = "elements of" if column.held.collections else "values of, or in,"
@@ -229,10 +229,10 @@ def certain(columns: Sequence[HeldColumn]) -> Iterator[str]:
 
 
 def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, batches: int) -> None:
-    """Stops a merge of so many batches before it is committed, where it refuses more than `dead_letters` allows.
+    """Stops a merge before it is committed, if it refuses more rows than `dead_letters` allows.
 
     Raises:
-        BadRecords: the same rows give the same answer, until the file is corrected.
+        BadRecords: a retry gives the same result, until the file is corrected.
     """
     limit = spec.dead_letters.refused(refused, changes, batches)
     if refused and limit:
@@ -245,7 +245,7 @@ def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, bat
 
 
 def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
-    """The flawed rows of these; rows of deletes have only their key."""
+    """Which rows are flawed in this column. Deletes are checked in key columns only, since they have no others."""
     if mask is None:
         return np.zeros(rows.num_rows, dtype=bool)
     if column.is_key or DELETED not in rows.column_names:
@@ -272,7 +272,7 @@ def _plain(column: pa.ChunkedArray) -> list[object]:
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        # A date or time that Python has not.
+        # Python cannot represent this date or time.
         return list(column.cast(pa.string()).to_pylist())
 
 

@@ -15,7 +15,7 @@ KIND = "refused"
 
 
 def with_refused(counts: MergeCounts, spec: PipelineSpec, refused: int, out_of_range: int) -> MergeCounts:
-    """The same with what was refused, as the policy names it, and what was adjusted."""
+    """The counts with refused rows, under the policy's name (quarantined or skipped), and adjusted rows."""
     skips = spec.on_bad_record == "skip"
     return replace(counts, out_of_range=out_of_range, **{"skipped" if skips else "refused": refused})
 
@@ -31,17 +31,17 @@ def log_refused(pipeline: str, where: str, counts: MergeCounts) -> None:
 
 
 def list_command(pipeline: str) -> str:
-    """Shows refused rows, and what is wrong with them."""
+    """The command that shows refused rows and their problems."""
     return f"batchmerge dead-letters list {pipeline}"
 
 
 def retry_command(pipeline: str) -> str:
-    """Brings refused rows in once the table's options are corrected."""
+    """The command that writes refused rows once the table's options are corrected."""
     return f"batchmerge dead-letters retry {pipeline}"
 
 
 def as_letter(row: Mapping[str, object], table: str, stage: str) -> DeadLetter:
-    """A row of a side table; `stage` is the destination's name."""
+    """A row of a side table as a dead letter; `stage` is the destination's name."""
     wanted = f" ({row['declared']} to {row['wanted']})" if row["wanted"] else ""
     value, key = row.get("row"), row.get("key")
     return DeadLetter(
@@ -61,7 +61,7 @@ def as_letter(row: Mapping[str, object], table: str, stage: str) -> DeadLetter:
 
 
 def as_group(row: Mapping[str, object], table: str, stage: str) -> DeadLetterGroup:
-    """Letters of a side table with the same column and reason."""
+    """Dead letters of a side table with the same column and reason."""
     return DeadLetterGroup(table, stage, KIND, int(str(row["records"])), str(row["first"]), _of_column(row))
 
 

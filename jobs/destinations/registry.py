@@ -1,4 +1,4 @@
-"""Which kinds of destination there are: those whose packages are installed, found by their entry points.
+"""The available kinds of destination: those whose packages are installed, found by their entry points.
 
 A kind is loaded when the first pipeline file is read, its client libraries only when a pipeline uses it (`Kind.open`).
 """
@@ -33,7 +33,7 @@ def kinds() -> Mapping[str, Kind[Any]]:
 
 
 def own_kinds() -> Mapping[str, Kind[Any]]:
-    """Only those that come with Batchmerge itself: what its documentation lists."""
+    """The kinds that come with Batchmerge itself, which its documentation lists."""
     return MappingProxyType({name: kind for name, (kind, package) in _installed().items() if package == _OWN})
 
 
@@ -44,7 +44,7 @@ def kind_of(table: Table) -> Kind[Any]:
 
 @cache
 def _installed() -> dict[str, tuple[Kind[Any], str]]:
-    """Kinds with the packages that they are from."""
+    """Kinds by name, each with the package that provides it."""
     found: dict[str, tuple[Kind[Any], str]] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         package = point.dist.name if point.dist else "an unnamed package"
@@ -69,7 +69,7 @@ def _load(point: EntryPoint, package: str) -> Kind[Any]:
     try:
         kind = point.load()
     except Exception as problem:
-        # Whatever a foreign module raises when it is imported: without its name nobody would know whom to ask.
+        # A foreign module may raise anything when it is imported: name it.
         raise ConfigurationError(
             f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}",
             where=where,
@@ -82,7 +82,7 @@ def _load(point: EntryPoint, package: str) -> Kind[Any]:
 
 
 def _problems(name: str, kind: object) -> list[str]:
-    """What does not fit the entry point of this name."""
+    """The problems of an object that the entry point of this name names."""
     if not isinstance(kind, Kind):
         return [f"the entry point gives a {type(kind).__name__}, not a `jobs.destinations.kind.Kind`"]
     models = {"table": kind.table, "connection": kind.connection}

@@ -1,4 +1,4 @@
-"""What must hold before a table is made or written, its rows are replayed or its state is dropped: in any system."""
+"""Checks before a table is created or written, its rows are replayed or its state is dropped, for all systems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def require_create(table: Table, where: str) -> None:
-    """For a table that does not exist. Raises ConfigurationError where it may not be made."""
+    """For a table that does not exist: raises ConfigurationError if it may not be created."""
     if not table.create:
         raise ConfigurationError(
             "the table does not exist and `create` is false", where=where, remedy="create it, or allow it here"
@@ -21,11 +21,10 @@ def require_create(table: Table, where: str) -> None:
 
 
 def require_same_table(committed: CommittedState, known: str, present: str | None, where: str) -> None:
-    """A table that has batches must be the one that they were merged into.
+    """Requires that the present table is the one into which the committed batches were merged.
 
     Args:
-        known: what distinguished it from others of its name. present: what distinguishes the one there is; None: there
-            is none.
+        known: the id of that table. present: the id of the present one; None: there is no table.
 
     Raises:
         TableReplaced: it was dropped, created again or restored since.
@@ -41,12 +40,12 @@ def require_same_table(committed: CommittedState, known: str, present: str | Non
 
 
 def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "bring the row back") -> None:
-    """For a table that had a row of state, in the table `batchmerge_state`, and has none: nobody knows what it holds.
+    """For a table with rows whose row in `batchmerge_state` is gone, so that nobody knows which batches it has.
 
-    Merging everything again leaves a row a key; other rows would come twice.
+    It is merged again from the start, which is harmless with a unique key; without one, rows would be doubled.
 
     Raises:
-        InvariantBroken: they would.
+        InvariantBroken: rows would be doubled.
     """
     if not rows:
         return
@@ -62,13 +61,13 @@ def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "b
 
 
 def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -> None:
-    """For replays of tables without a unique key, whose rows say a topic's name and not its id.
+    """For replays of tables without a unique key, whose rows have a topic's name but not its id.
 
     Args:
-        recreated: since the table has rows.
+        recreated: the topics that were recreated since the table's first rows.
 
     Raises:
-        ConfigurationError: the rows do not say which topic of a name they are from.
+        ConfigurationError: the rows lack the column that tells which topic of a name they are from.
     """
     if recreated and "batch" not in table.metadata_columns:
         raise ConfigurationError(
@@ -80,10 +79,10 @@ def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -
 
 
 def require_empty(rows: int | None, where: str) -> None:
-    """For `Destination.drop_state`: refuses a table with rows; None where it is gone.
+    """For `Destination.drop_state`: refuses a table with rows; `rows` is None if the table is gone.
 
     Raises:
-        ConfigurationError: it has rows.
+        ConfigurationError: the table has rows.
     """
     if rows:
         raise ConfigurationError(
@@ -98,10 +97,10 @@ def require_planned(found: CommittedState | None, planned: CommittedState | None
 
     Args:
         found: the table's state, which the hand-over compares and sets.
-        planned: where the other pipeline goes on; None: at its start.
+        planned: the state from which the other pipeline continues; None: it begins at its start.
 
     Raises:
-        CommitFailed: what was committed since would come twice.
+        CommitFailed: the other pipeline would write again what was committed since.
     """
     if found and (planned is None or found.commit_id != planned.commit_id):
         raise CommitFailed(

@@ -1,4 +1,4 @@
-"""Values of a destination table's rows, as its system gives them and as landed changes say: when are they the same?"""
+"""Compares values of a destination table's rows, as its system returns them, with those of landed changes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from jobs.spec.tables import OutOfRange
 class RowValues:
     """How the values of a table's rows are compared; travels to Spark's tasks.
 
-    Most columns are compared by Spark, in their declared types. Those that are `compared_in_python` become texts that
-    are the same where two values mean the same (`comparable`).
+    Spark compares most columns, in their declared types. Columns that are `compared_in_python` become texts that are
+    equal if the values mean the same (`comparable`).
 
     Attributes:
-        columns: of the table's rows, under their names there (`Kind.columns`).
+        columns: of the table's rows, with their names in the table (`Kind.columns`).
         named_types: columns whose type in the table the pipeline file names, as they are declared.
-        held: what the columns hold, where values may be adjusted (`out_of_range`).
+        held: what the columns can hold, if values may be adjusted (`out_of_range`).
         empty_is_null: the system does not distinguish an empty array from a null one.
     """
 
@@ -42,22 +42,19 @@ class RowValues:
 
     @property
     def compared_in_python(self) -> list[RowColumn]:
-        """Nested columns, those of `named_types`, and adjusted ones.
-
-        Keys and coordinates are never among these: by them rows are looked up.
-        """
+        """Nested columns, those of `named_types`, and adjusted ones; never keys or coordinates, which identify rows."""
         values = [c for c in self.columns if c.path[0] == "value"]
         named = (*self.named_types, *self._fitted)
         return [c for c in values if pa.types.is_nested(c.type) or c.path[-1] in named or c.name in named]
 
     @property
     def schema(self) -> pa.Schema:
-        """Of rows that were read (`as_read`)."""
+        """The schema of rows that were read (`as_read`)."""
         compared_in_python = {c.name for c in self.compared_in_python}
         return pa.schema([(c.name, pa.string() if c.name in compared_in_python else c.type) for c in self.columns])
 
     def as_read(self, rows: pa.Table) -> pa.Table:
-        """Rows as the system gives them, in `schema`."""
+        """Rows as the system returns them, converted to `schema`."""
         compared_in_python = {c.name for c in self.compared_in_python}
         made = [
             self._texts(rows[c.name].to_pylist()) if c.name in compared_in_python else rows[c.name].cast(c.type)
@@ -66,7 +63,7 @@ class RowValues:
         return pa.table(made, schema=self.schema)
 
     def differ(self, column: RowColumn, expected: pa.Array, found: pa.Array) -> Mask:
-        """Which values of a column that is `compared_in_python` are not the ones that the landed changes make of them.
+        """In which rows a column that is `compared_in_python` has another value than the landed changes make.
 
         Args:
             expected: in the declared type. found: texts of `as_read`, of the same rows.
@@ -78,12 +75,12 @@ class RowValues:
         return np.fromiter((one != other for one, other in pairs), bool, len(expected))
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
-        """These values of a column that is `compared_in_python`, as its system gives them when a table holds them."""
+        """These values of a column that is `compared_in_python`, as the system returns them from a table."""
         del column
         return list(values.to_pylist())
 
     def _adjusted_values(self, column: RowColumn, values: pa.Array) -> pa.Array:
-        """As a merge has set them (`out_of_range`)."""
+        """The values as a merge has adjusted them (`out_of_range`)."""
         held = self._fitted.get(column.name)
         if held is None or self.out_of_range == "refuse":
             return values
@@ -98,14 +95,14 @@ class RowValues:
 
 
 def comparable(value: object, empty_is_null: bool = False) -> str | None:
-    """A text that two values share where they mean the same: NaN is NaN, 1.0 is 1, maps have no order. None is None."""
+    """A text that is equal for values that mean the same: NaN is NaN, 1.0 is 1, maps have no order. None is None."""
     if value is None or (empty_is_null and isinstance(value, list) and not value):
         return None
     if isinstance(value, dict):
         return _braced(sorted(f"{name.lower()!r}: {comparable(part, empty_is_null)}" for name, part in value.items()))
     if isinstance(value, list | tuple):
         parts = [str(comparable(part, empty_is_null)) for part in value]
-        # Arrow gives a map as its pairs.
+        # Arrow returns a map as its pairs.
         return _braced(sorted(parts) if value and isinstance(value[0], tuple) else parts)
     return _scalar(value)
 

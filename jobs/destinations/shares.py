@@ -1,4 +1,4 @@
-"""What a system answers, read share by share in Spark's tasks: its rows never pass through the run."""
+"""Reads query results share by share in Spark's tasks, so that rows never pass through the run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from jobs.destinations.row_values import RowValues
 from jobs.spark_tasks import Batches, in_tasks, numbered, numbers
 from resources.spark import parallelism
 
-# Called in a task; travels there, so it holds no client and no session.
+# Called in a task. It is pickled, so it must not contain a client or a session.
 Share = Callable[[], Iterable[pa.Table]]
 
-# A share of fewer rows would be read before its task is worth its start.
+# Fewer rows are read faster than a task starts.
 WORTH_A_TASK = 250_000
-# Each core gets its part in pieces, so that none waits long for the last one.
+# Shares per core, so that no core waits long for the last one.
 _PIECES = 2
 
 
 @dataclass(frozen=True)
 class ReadShare:
-    """A share that a client reads (`batches`), its values as they are compared."""
+    """A share that a client reads (`batches`), with its values in comparable form."""
 
     batches: Callable[[], Iterable[pa.RecordBatch]]
     values: RowValues
@@ -34,7 +34,7 @@ class ReadShare:
 
 
 def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> DataFrame:
-    """The rows that these give together, each share in a task of its own; of no order."""
+    """The rows of all shares, each read in a task of its own; in no order."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
@@ -47,7 +47,7 @@ def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> 
 
 
 def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> DataFrame:
-    """What Spark has, as `shape` makes it of each of its record batches."""
+    """Spark rows, each record batch converted by `shape`."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -57,6 +57,6 @@ def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.
 
 
 def share_count(spark: SparkSession, rows: int) -> int:
-    """Into how many shares so many rows are worth being cut."""
+    """Into how many shares this number of rows is divided."""
     wanted = 1 + rows // WORTH_A_TASK
     return min(wanted, _PIECES * parallelism(spark)) if wanted > 1 else 1

@@ -1,7 +1,7 @@
-"""The side table of a destination table: landed rows that it refuses (`refusal`), as whoever asks for them sees them.
+"""The side table of a destination table, with the landed rows that it refused (`refusal`).
 
-`<table>__dead_letters` has one row a dead letter (`refusal.DEAD_LETTER_ROW`) and is made with the first of them. How
-they get into it each kind decides: they have to be there before their batch is committed.
+`<table>__dead_letters` has one row for each dead letter (`refusal.DEAD_LETTER_ROW`) and is created with the first one.
+Each kind writes it in its own way; dead letters have to be there before their batch is committed.
 """
 
 from __future__ import annotations
@@ -22,31 +22,28 @@ WRITTEN = pa.schema([*PLACES, DEAD_LETTER_ROW.field("topic_id"), DEAD_LETTER_ROW
 
 
 class SideTable(ABC):
-    """Reads and tidies the dead letters of one table; of a table on several endpoints those of one of them.
-
-    It travels to Spark's tasks, which read the rows.
-    """
+    """Reads and deletes the dead letters of one table on one endpoint. Travels to Spark's tasks, which read rows."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The side table's, for people."""
+        """The side table's name, for people."""
 
     @property
     @abstractmethod
     def stage(self) -> str:
-        """The destination's name, which its dead letters have as their stage."""
+        """The destination's name, which is the stage of its dead letters."""
 
     @abstractmethod
     def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
-        """The rows of a SELECT on the side table (a template of the dialect); none where there is no such table."""
+        """The rows of a SELECT on the side table (a template of the dialect); none if the table does not exist."""
 
     @abstractmethod
     def change(self, template: str, given: Parameters, **said: object) -> None:
         """Runs a statement on the side table."""
 
     def dead_letters(self, most: int, values: bool, batches: tuple[int, int] | None = None) -> Iterator[DeadLetter]:
-        """At most so many of these batches (the first, the last), in their order."""
+        """At most `most` dead letters of these batches (first, last; both included), in their order."""
         first, last = batches or _ALL
         for row in self.rows("side_table_rows", {"most": most, "first": first, "last": last}, values=values):
             yield as_letter(row, self.name, self.stage)
@@ -56,38 +53,38 @@ class SideTable(ABC):
             yield as_group(row, self.name, self.stage)
 
     def by_batch(self) -> Mapping[int, int]:
-        """How many rows are refused, by batch."""
+        """The number of refused rows by batch."""
         return {int(str(row["batch"])): int(str(row["records"])) for row in self.rows("side_table_batches", {})}
 
     def places(self) -> Iterator[pa.Table]:
-        """`PLACES`: where the rows come from that are refused; one twice that two attempts have written."""
+        """`PLACES` of the refused rows; twice if two attempts have written the row."""
         yield from (table.select(PLACES.names) for table in self.written())
 
     def written(self) -> Iterator[pa.Table]:
-        """`WRITTEN`: which attempt has a dead letter of which record."""
+        """`WRITTEN`: which attempt has written a dead letter of which record."""
         found = [dict(row) for row in self.rows("side_table_written", {})]
         yield pa.Table.from_pylist(found, schema=WRITTEN)
 
     def attempts(self, first: int = _ALL[0], last: int = _ALL[1]) -> Sequence[str]:
-        """Who has written dead letters of these batches so far."""
+        """The attempts that have written dead letters of these batches so far."""
         return [str(row["attempt"]) for row in self.rows("side_table_attempts", {"first": first, "last": last})]
 
     def forget(self, attempts: Sequence[str], first: int = _ALL[0], last: int = _ALL[1]) -> None:
-        """Takes away what these attempts have written of these batches: all of it was judged by others."""
+        """Deletes these attempts' dead letters of these batches: another attempt has checked all rows again."""
         if attempts:
             given: Parameters = {"first": first, "last": last, "attempts": attempts}
             self.change("side_table_forget", given, by_place=False)
 
     def forget_places(self, places: Sequence[str], attempts: Sequence[str], newest_by: str | None) -> None:
-        """Takes away what these attempts have written of records that were judged by others, wherever they stand.
+        """Deletes these attempts' dead letters at these places: another attempt has checked the records again.
 
         Args:
             places: ``batch/topic-partition@offset`` of dead letters.
-            newest_by: this attempt has judged the newest change of each key only. Where it has refused that, the key's
-                other dead letters stay: those changes are still not in the table.
+            newest_by: this attempt has checked only the newest change of each key. If it has refused that change, the
+                key's other dead letters are kept: the table still lacks those changes too.
         """
         if newest_by is not None:
-            # First: a system may refuse a statement that takes rows away by what other rows of the table say.
+            # A query of its own: some systems refuse a DELETE with a subquery on the same table.
             judged = self.rows("side_table_outdated", {"places": places, "attempts": attempts, "by": newest_by})
             places = [str(row["place"]) for row in judged]
         if places:

@@ -16,7 +16,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     def time(self, stage: str, work: Callable[[], T]) -> T:
-        """Does the work and takes down its seconds."""
+        """Does the work and records its seconds."""
         began = time.monotonic()
         result = work()
         self.seconds[stage] = round(time.monotonic() - began, 3)

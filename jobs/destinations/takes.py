@@ -1,4 +1,4 @@
-"""What columns of tables that are there take, and the type of a column that records bring in all of them. Pure."""
+"""The types that columns of existing tables accept, and the type of a new column that suits all tables. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _nothing_else(_: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Takes:
-    """What one column takes.
+    """What one column accepts.
 
     Attributes:
-        type: its own; one without a type string (`jobs.schema.types`) takes nothing that records have.
-        nullable: null too.
-        also: other types that it takes as well as its own (bytes in a system that has one type for them and text).
+        type: the column's type. If it has no type string (`jobs.schema.types`), no type of records fits it.
+        nullable: accepts null.
+        also: whether it accepts another type as well (bytes, in a system with one type for text and bytes).
     """
 
     type: pa.DataType
@@ -35,7 +35,7 @@ class Takes:
         return plain(kind) == plain(self.type) or self.also(kind)
 
     def at_all(self, kind: pa.DataType) -> bool:
-        """Also a narrower type."""
+        """Whether the column accepts values of this type, also of a narrower type than its own."""
         return self.as_well(kind) or is_wider(kind, self.type)
 
     @property
@@ -48,33 +48,33 @@ class Takes:
 
 
 Taking = Callable[[Collection[str]], Mapping[str, Mapping[str, Takes]]]
-"""From names of columns in rows to what each table, by name, takes in those that it has."""
+"""From names of row columns to what each table, by name, accepts in those that it has."""
 
 
 def takes_nothing(_: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
-    """Where no table is there yet."""
+    """For pipelines without an existing table."""
     return {}
 
 
 def of_schema(present: pa.Schema | None, names: Collection[str]) -> dict[str, Takes]:
-    """What the columns of these names take, in upper or lower case; none where there is no table."""
+    """What the columns of these names accept, compared without case; empty if there is no table."""
     known = {f.name.lower(): f for f in present or ()}
     found = {name: known.get(name.lower()) for name in names}
     return {name: Takes(f.type, f.nullable) for name, f in found.items() if f is not None}
 
 
 def fitted(found: pa.DataType | None, path: Path, tables: Mapping[str, Mapping[str, Takes]]) -> pa.DataType | None:
-    """The type of a column for what records bring at this path: that of the tables that have it, else the records'.
+    """The type of a column that records bring at this path: that of the tables that have it, else the records'.
 
     Raises:
-        ConfigurationError: no type goes into all of them; it names them.
+        ConfigurationError: no type fits all tables; names them.
     """
     there = {name: column for name, columns in tables.items() if (column := _at(columns.get(path[0]), path[1:]))}
     return _fitted(found, there)
 
 
 def is_required(path: Path, tables: Mapping[str, Mapping[str, Takes]]) -> bool:
-    """Whether one of the tables takes no null in the column."""
+    """Whether one of the tables does not accept null in the column."""
     return len(path) == 1 and any(path[0] in columns and not columns[path[0]].nullable for columns in tables.values())
 
 
@@ -100,7 +100,7 @@ def _fitted_nested(found: pa.DataType, tables: Mapping[str, Takes]) -> pa.DataTy
 
 
 def _at(column: Takes | None, path: Path) -> Takes | None:
-    """What is in a column at this path."""
+    """The nested part of a column at this path."""
     for step in path:
         if column is None:
             return None
