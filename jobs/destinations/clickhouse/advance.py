@@ -1,18 +1,17 @@
-"""Landed batches into one table on one endpoint, in steps, under a lease (`docs/internals.md`).
+"""Inserts landed batches into one table on one endpoint, in steps, under a lease (`docs/internals.md`).
 
     take the lease ── stop what its last owner left running
       per step:  BEFORE ── insert chunks ── AFTER ── commit (and begin the next step, or free the lease)
 
-There is no commit of data and state in one statement here, so each of these can be done again. The lease says which
-batches are under way and how they are cut; deduplication tokens and coordinates keep rows from being doubled. The
-commit moves the state by compare-and-set, and only the owner of the lease gets there.
+ClickHouse cannot commit data and state in one statement, so each of these actions can be repeated. The lease says
+which batches are being inserted and how they are cut; deduplication tokens and coordinates prevent doubled rows. The
+commit moves the state by compare-and-set, which only the owner of the lease can do.
 
-Why the way is this short. The connector whose design this follows (`docs/internals.md`) gets batches that
-Kafka's group protocol cuts differently at every retry; its nine cases make identical inserts out of them. Here a batch
-is immutable once it is landed, and a step is fixed in the lease when it is begun: a retry is the same step, cut into
-the same chunks under the same tokens, so a step either follows the one before or is that very one. The other cases
-cannot arise on the way. They are what a table may be found in when it is taken up (`found.py`), and the state machine
-judges them there.
+Why this is simpler than the connector whose design it follows (`docs/internals.md`): Kafka's group protocol cuts that
+connector's batches differently at every retry, and its nine cases make identical inserts out of them. Here a landed
+batch is immutable, and the lease fixes a step when it is begun: a retry is the same step, cut into the same chunks with
+the same tokens. So a step either follows the previous one or is the same one. The other cases are only possible when a
+run begins with a table (after a lost or restored state); there the state machine decides (`found.py`).
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from jobs.failpoints import failpoint
 from jobs.lineage import choices
 from resources.errors import LineageBroken
 
-# Inserts the chunks of a step, or only what of them is not there yet, beyond what the tokens remember.
+# Inserts the chunks of a step; as `Only` says, without rows that are in the table already.
 Insert = Callable[[Lease, Step, Only], Inserted]
 
 
 @dataclass(frozen=True)
 class Advance:
-    """How steps get into one table on one endpoint.
+    """Inserts steps into one table on one endpoint.
 
     Attributes:
         where: the table and endpoint, for errors.
@@ -59,8 +58,8 @@ class Advance:
         """Applies these steps, which continue the committed state of `seen`.
 
         Raises:
-            CommitFailed: the lease is no longer as it was seen. Interrupted: a newer run took it over.
-            LineageBroken: offsets were moved by somebody else.
+            CommitFailed: the lease has changed since it was read. Interrupted: a newer run has taken it over.
+            LineageBroken: another writer has moved the offsets.
         """
         retries = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
         is_same = retries and seen is not None and seen.chunk_rows == steps[0].chunk_rows
@@ -74,11 +73,11 @@ class Advance:
         return done
 
     def take(self, seen: Lease | None, step: Step | None) -> Lease:
-        """Makes this run the owner, with a step begun; from then on inserts of older owners are refused or stopped."""
+        """Makes this run the owner and begins the step; from then on inserts of older owners are refused or stopped."""
         old = seen or Lease()
         wanted = replace(
             old,
-            # Above those of a state that was forgotten: a run of then may only sleep.
+            # By the clock: higher than in any state that was forgotten, whose run may still wake up.
             epoch=max(old.epoch + 1, int(time.time() * 1000)),
             owner=uuid.uuid4().hex,
             run_id=self.run_id,
@@ -94,14 +93,14 @@ class Advance:
         return held
 
     def free(self, held: Lease) -> None:
-        """Gives the lease back after work that commits nothing (replay)."""
+        """Releases the lease after work that commits nothing (replay)."""
         self.store.swap(held, replace(held, owner=""))
 
     def _apply(self, held: Lease, step: Step, retries: bool) -> tuple[Lease, Inserted]:
         if step.resets:
             self._reset(held, step)
         if step.revises:
-            # Nothing of it depends on tokens: rows are asked for their record, or have the same version again.
+            # Safe without tokens: records that the table has are not inserted again, or get the same version.
             inserted = self.insert(held, step, Only.RECORD)
             failpoint("clickhouse.inserted")
             return held, inserted
@@ -114,7 +113,7 @@ class Advance:
         if found.is_done:
             return held, Inserted()
         if found.some and step.first > held.refill_until:
-            # BEFORE takes the place of the rows that say so: a retry has to know it, too.
+            # BEFORE overwrites the rows that show this; the lease keeps it, so that a retry also checks the records.
             held = self.store.swap(held, replace(held, refill_until=step.last))
         begun = found.begun(step.spans)
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, begun), known)
@@ -145,21 +144,21 @@ class Advance:
         return moved
 
     def _refuse(self, held: Lease, step: Step, found: Found) -> None:
-        # A run that slept finds what newer runs did, which is no reason to alarm anybody.
+        # A run that slept may see the work of a newer owner: then it is interrupted, and nothing is wrong.
         require_owner(held, self.store.lease(), self.where)
         assert found.refused
         tp, case = found.refused
         row = self.store.partitions([tp])[tp]
         raise LineageBroken(
             f"offsets {step.spans[tp]} of {tp} cannot follow {row.handled.span} of batch {row.batch} (case "
-            f"{case.value!r}): they were moved by somebody else",
+            f"{case.value!r}): another writer has moved them",
             where=self.where,
             remedy=choices(step.batch.pipeline),
         )
 
 
 def _only(held: Lease, step: Step, retries: bool) -> Only:
-    # An older version has left no mark of the step in its rows.
+    # Rows that an older version inserted do not contain the step.
     if step.first <= held.refill_until or (retries and not held.step):
         return Only.RECORD
     return Only.STEP if retries else Only.ALL

@@ -1,4 +1,4 @@
-"""Whether a table may be written: the one that was committed to, on the same endpoints, and the batches follow."""
+"""Checks before a table is written: it is the same table on the same endpoints, and the batches follow its state."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from resources.errors import CommitFailed, ConfigurationError
 
 
 def check_table(where: str, lease: Lease, present: Present | None) -> None:
-    """The table must be the one that has the committed batches; one with rows counts as restored."""
+    """Requires that the table is the one with the committed batches; a new one with rows counts as restored."""
     if lease.committed and not (present and present.rows):
         require_same_table(lease.committed, lease.table_id, present.id if present else None, where)
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:
-    """Where a row belongs follows from number and order of the endpoints, so they stay as they were."""
+    """Requires the same endpoints in the same order, since they determine on which one a row is."""
     renamed_only = len(lease.endpoints) == len(endpoints) == 1
     if lease.endpoints and lease.endpoints != endpoints and not renamed_only:
         raise ConfigurationError(
@@ -31,7 +31,7 @@ def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> Non
 
 
 def check_spread(where: str, lease: Lease, spread_by: str) -> None:
-    """It follows also from the hash that rows are spread by; leases of older versions do not name it."""
+    """Requires the same hash, since it too determines on which endpoint a row is; old leases do not have it."""
     if lease.spread_by and lease.spread_by != spread_by:
         raise ConfigurationError(
             f"rows were spread over the endpoints by {lease.spread_by}, and the pipeline file now says {spread_by}: "
@@ -49,7 +49,7 @@ def check_continues(
     batches: Sequence[LandedBatch],
     newer: Sequence[LandedBatch],
 ) -> None:
-    """What this shard has is where the caller planned from, or one of the batches after it."""
+    """Requires that this shard's state is the one that the caller planned from, or one of the batches after it."""
     known = {b.batch.commit_id for b in batches} | ({committed.commit_id} if committed else set())
     if state and state.commit_id not in known:
         raise CommitFailed(f"another run has committed batch {state.batch_number} meanwhile", where=where)

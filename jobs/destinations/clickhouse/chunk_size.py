@@ -1,5 +1,6 @@
-"""How many offsets a chunk has: as many chunks as the cluster has cores, none too small for a part nor too large for
-the memory of a task. Decided when steps are begun; their leases keep it, so that a retry is cut into the same chunks.
+"""The number of offsets of a chunk: so that all of the cluster's cores have work, and chunks are neither too small for
+the server nor too large for a task's memory. Decided when a step is begun and kept in the lease, so that a retry is cut
+into the same chunks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from jobs.batch import LandedBatch
 from jobs.changes.landed_rows import LandedRows
 from jobs.offsets import total
 
-# Of landed Parquet files. A task holds two chunks, each several times as large there.
+# The most bytes of landed Parquet files in a chunk. A task holds two chunks, each several times as large in memory.
 _MOST_BYTES = 64_000_000
-# Smaller inserts make more work for the server than the cores save.
+# The fewest offsets of a chunk: smaller inserts cost the server more than more cores gain.
 _LEAST_ROWS = 50_000
 
 
@@ -22,7 +23,7 @@ class Landed:
     """How much is to be inserted.
 
     Attributes:
-        bytes: of its files; 0 where their snapshots are gone.
+        bytes: of the landed files; without those whose snapshots have expired.
     """
 
     offsets: int
@@ -37,20 +38,20 @@ class Landed:
 
 
 def chunk_rows(landed: Landed, most: int, cores: int, most_chunks: int) -> int:
-    """Offsets of a chunk.
+    """The number of offsets of a chunk.
 
     Args:
-        most: that the pipeline file allows.
-        most_chunks: that the table's deduplication window has room for: more come of `most` alone.
+        most: the pipeline file's limit.
+        most_chunks: the chunks for which the table's deduplication window has room; only `most` may lead to more.
     """
     largest = max(landed.offsets // _LEAST_ROWS, 1)
     count = max(_parts(landed.offsets, most), min(most_chunks, _parts(landed.bytes, _MOST_BYTES)))
-    # All cores have something to do until the end.
+    # A multiple of the cores, so that all of them have work until the end.
     even = _parts(count, cores) * cores
     count = max(count, min(even, most_chunks, largest))
     return max(1, _parts(landed.offsets, count))
 
 
 def _parts(whole: int, size: int) -> int:
-    """How many parts of this size it takes; at least one."""
+    """The number of parts of this size, rounded up; at least one."""
     return max(1, -(-whole // size))

@@ -1,4 +1,4 @@
-"""How columns of a row become columns of a ClickHouse table: its type, how it travels, how it is converted.
+"""How columns of a row become columns of a ClickHouse table: the type, the type on the wire, the conversion.
 
 =======================  ========================  =====================================================
 declared                 ClickHouse                 note
@@ -10,12 +10,12 @@ string, binary           String
 date                     Date32                    1900 to 2299
 timestamp(_ntz)          DateTime64(6, 'UTC')      1900 to 2299
 array, map, struct       Array, Map, Tuple         cannot be null themselves
-any, optional            Nullable(…)               but arrays, maps and structs
+any, optional            Nullable(…)               except arrays, maps and structs
 =======================  ========================  =====================================================
 
-`column_types` names any other type. The server converts to it with `accurateCast`, which refuses what does not fit;
-where that would change a value silently (tried on 26.9: decimals lose digits, dates wrap, big integers in text
-overflow), the value is converted back and must be the same.
+`column_types` may name any other type. The server converts to it with `accurateCast`, which refuses values that do not
+fit. Where that would change a value silently (tried on 26.9: decimals lose digits, dates wrap, big integers in text
+overflow), the value is converted back and must be equal.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class Column:
 
     Attributes:
         type: in the table.
-        wire: how it travels, which is the declared type's own.
+        wire: in which values are sent: the ClickHouse type of the declared type.
         arrow: the declared type.
-        check: how a conversion is proved exact: none needed, `back` to the wire type, or a rule for text. A key always
-            is: two keys are never one.
+        check: how a conversion is proved exact: no check needed, `back` to the wire type, or a rule for text. Keys are
+            always checked, so that two keys do not become one.
         declared: the file names the type (`column_types`), so values are converted.
     """
 
@@ -67,7 +67,7 @@ class Column:
 
     @property
     def as_json(self) -> bool:
-        """Structs and maps become JSON by way of its text."""
+        """Whether the value is sent as JSON text: structs and maps for a JSON column."""
         return bool(self.declared and bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
 
 
@@ -108,12 +108,12 @@ def bare(name: str) -> str:
 def _check(source: pa.DataType, target: str, is_key: bool) -> str:
     if pa.types.is_string(source) or pa.types.is_binary(source):
         known = {r"U?Int\d": "integer text", r"Decimal": "decimal text", r"Date": "time text"}
-        # Two texts may be one UUID, address or number: as keys they would become one row.
+        # Different texts may be the same UUID, address or number: as keys they would become one row.
         otherwise = "text" if is_key and target != "String" else ""
         return next((check for pattern, check in known.items() if re.match(pattern, target)), otherwise)
     if is_key and target != "String":
         return "back"
-    # Text has every value, floats are checked by accurateCast itself (and NaN is not even itself).
+    # Text can hold every value; accurateCast itself checks floats (and NaN does not equal itself).
     if re.match(r"String|Float|BFloat|JSON|Variant|Dynamic", target) or re.search(r"JSON|Variant|Float", target):
         return ""
     return "back"

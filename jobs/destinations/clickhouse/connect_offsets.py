@@ -1,6 +1,6 @@
-"""What the ClickHouse sink with `exactlyOnce` keeps in a KeeperMap table: where it stopped, whatever its group says.
+"""The offsets that the ClickHouse sink with `exactlyOnce` keeps in a KeeperMap table, instead of its consumer group.
 
-After AFTER_PROCESSING the next offset is the one after it; under BEFORE_PROCESSING nobody knows whether the insert
+With AFTER_PROCESSING the sink continues after the range; with BEFORE_PROCESSING it is not known whether the insert
 happened.
 """
 
@@ -26,7 +26,7 @@ class KeeperRow:
 
 
 def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[KeeperRow], where: str) -> Offsets:
-    """The offsets after what the ClickHouse sink's state says; partitions without a row stay.
+    """The next offsets by the sink's state; unchanged for partitions without a row.
 
     Raises:
         SourceError: a batch was begun and not finished.

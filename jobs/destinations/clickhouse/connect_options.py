@@ -1,4 +1,4 @@
-"""Options of the ClickHouse sink 1.5, and what becomes of each."""
+"""Options of the ClickHouse sink 1.5, and what the import makes of each."""
 
 from __future__ import annotations
 

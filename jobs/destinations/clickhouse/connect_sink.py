@@ -1,6 +1,6 @@
 """The ClickHouse sink (`com.clickhouse.kafka.connect.ClickHouseSinkConnector`), options of 1.5.
 
-Source: its `ClickHouseSinkConfig` and documentation (`peer-features`, section 21).
+Source: its `ClickHouseSinkConfig` and documentation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClickHouseSink(Sink):
         """The tables that topics go to.
 
         Raises:
-            ConfigurationError: they have versions that no pipeline can go on with.
+            ConfigurationError: their versions cannot be continued by a pipeline.
         """
         if configuration.flag("debeziumCDCEnabled"):
             raise ConfigurationError(
@@ -49,7 +49,7 @@ class ClickHouseSink(Sink):
         del named
         places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
         split = configuration.flag("enableDbTopicSplit")
-        # All of a topic's name after the first dot is the table's.
+        # The part of a topic's name after the first dot is the table's name.
         template = "{topic}" if split else f"{configuration.text('database', 'default')}.{{topic}}"
         found = placing(configuration, template, lambda t: _table_of(configuration, t, places), places)
         if found.each and split and (mark := configuration.text("dbTopicSplitChar") or ".") != ".":
@@ -62,7 +62,7 @@ class ClickHouseSink(Sink):
     def tables(
         self, configuration: Configuration, placed: Placing, is_known: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """The `tables` part: one for each table that topics go to."""
+        """The `tables` part: an entry for each table that topics go to."""
         evolve = configuration.flag("auto.evolve")
         todo = [
             "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
@@ -119,7 +119,7 @@ class ClickHouseSink(Sink):
     def stopped_at(
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
     ) -> Offsets:
-        """With `exactlyOnce` its state in KeeperMap is what counts."""
+        """The sink's next offsets: with `exactlyOnce` those of its state in KeeperMap."""
         from jobs.destinations.clickhouse.connect_offsets import after_keeper_state, keeper_rows
 
         del cluster

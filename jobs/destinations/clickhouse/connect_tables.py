@@ -1,4 +1,4 @@
-"""A table of the ClickHouse sink, as it goes on."""
+"""Existing tables of the ClickHouse sink, which a pipeline continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCALARS = {
     **dict.fromkeys(["Date", "Date32"], "date"),
     **dict.fromkeys(["DateTime", "DateTime64"], "timestamp"),
     **dict.fromkeys(["String", "FixedString", "UUID", "IPv4", "IPv6", "Enum8", "Enum16"], "string"),
-    # Numbers that no declared type has room for, and JSON: they travel as text.
+    # Numbers that no declared type can hold, and JSON: they are sent as text.
     **dict.fromkeys(["Int128", "UInt128", "Int256", "UInt256", "JSON"], "text"),
 }
 _MOST_DIGITS = 38
@@ -63,7 +63,7 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
 
 
 def declared_type(text: str) -> str | None:
-    """The type of a pipeline file for a column of this type, `not null` in it; None: it has none."""
+    """A pipeline file's type for a column of this type, with `not null`; None: there is none."""
     name, arguments = parts(text)
     if name == "SimpleAggregateFunction":
         return declared_type(arguments[1])
@@ -79,7 +79,7 @@ def declared_type(text: str) -> str | None:
 
 
 def _nested(name: str, arguments: list[str]) -> str | None:
-    """Arrays, maps and tuples, which are never null themselves and so need no `not null`."""
+    """Types of arrays, maps and tuples, which cannot be null themselves and so need no `not null`."""
     names = [""] * len(arguments)
     if name == "Tuple":
         named = [re.fullmatch(r"(\w+) (.+)", argument, re.DOTALL) for argument in arguments]
@@ -96,12 +96,12 @@ def _nested(name: str, arguments: list[str]) -> str | None:
 
 
 def usual(column: pa.Field) -> str:
-    """The type that a declared column has unless `column_types` names another."""
+    """The table's type for a declared column, unless `column_types` names another."""
     return clickhouse_type(column.type, column.nullable)
 
 
 def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[str]:
-    """Values for which the sink had another rule."""
+    """Notes about values that the sink treated differently."""
     if required := [name for name, kind in columns.items() if kind.endswith(NOT_NULL)]:
         yield (f"records without {', '.join(required)} are dead letters, where the sink stored the type's default; "
                "coalesce them in source.transform to go on so")  # fmt: skip
@@ -117,7 +117,7 @@ def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[s
 
 
 def _more(window: Window) -> str:
-    """What lets the table remember a batch; empty where it does."""
+    """The setting that makes the table's deduplication window large enough for a batch; empty if it is."""
     bounds, options = BatchBounds(), ClickHouseTable.model_fields
     wanted = for_new_table(bounds.max_records, options["chunk_rows"].default, window.partitions)
     if window.parts is None or window.parts >= wanted:

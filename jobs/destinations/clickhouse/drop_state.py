@@ -1,4 +1,4 @@
-"""Ending a pipeline's state of a table on one endpoint: it was dropped, or another pipeline takes it over."""
+"""Removes a pipeline's state of a table on one endpoint: the table was dropped, or another pipeline takes it over."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from resources.errors import ConfigurationError
 
 
 def drop_state(shard: Shard) -> bool:
-    """Removes lease and partition rows; false where there were none.
+    """Removes lease and partition rows; false if there were none.
 
     Raises:
-        ConfigurationError: the table has rows. CommitFailed, Interrupted: a run was at it this very moment.
+        ConfigurationError: the table has rows. CommitFailed, Interrupted: a run is writing it at the same time.
     """
     lease = shard.store.lease()
     if lease is None:
@@ -31,14 +31,14 @@ def drop_state(shard: Shard) -> bool:
 
 
 def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
-    """Makes a lease for this pipeline, and removes the present lease and partition rows; false where there were none.
+    """Creates a lease for pipeline `to`, and removes the present lease and partition rows; false if there were none.
 
     Args:
-        at: the state that the other pipeline goes on from; None: it begins at its start.
+        at: the state from which the other pipeline continues; None: it begins at its start.
 
     Raises:
-        ConfigurationError: a batch is half done. CommitFailed, Interrupted: it is at another state, or a run was at it
-        this very moment.
+        ConfigurationError: a batch is half done. CommitFailed, Interrupted: the table is at another state, or a run is
+            writing it at the same time.
     """
     lease = shard.store.lease()
     if lease is None:
@@ -50,7 +50,7 @@ def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
             where=shard.where,
             remedy=f"run pipeline {shard.pipeline} once more before its tables are taken over",
         )
-    # First: where this dies in between, the table still has a state to hand over, and doing it again completes it.
+    # First, so that a crash in between leaves the old state, and repeating the hand-over completes it.
     new = KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}")
     if new.lease() is None:
         new.swap(None, Lease(endpoints=lease.endpoints, spread_by=lease.spread_by))
@@ -60,7 +60,7 @@ def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
 
 
 def _forget(shard: Shard, lease: Lease) -> None:
-    """Takes the lease first, so that a run of before, which may only sleep, is refused or stopped."""
+    """Takes the lease first, so that an earlier run that wakes up is refused or stopped."""
     held = replace(lease.idle(), epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="")
     held = shard.store.swap(lease, held)
     shard.stop_older(held)

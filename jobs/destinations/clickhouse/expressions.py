@@ -1,6 +1,7 @@
-"""The columns that ClickHouse's expressions name: of partitions and TTL in a pipeline file, of a table's sorting key.
+"""The columns in ClickHouse's expressions: of partitions and TTL in a pipeline file, and of a table's sorting key.
 
-What sqlglot cannot read is left to ClickHouse, which says so when the table is made (`batchmerge check` asks it).
+Expressions that sqlglot cannot parse are left to ClickHouse, which checks them when the table is created (and for
+`batchmerge check`).
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-# Keeps it from warning of each statement that it reads only in part.
+# Silences warnings about statements that it parses only in part.
 _LOGGER = logging.getLogger("sqlglot")
 
 
 def partition_columns(expression: str) -> list[str]:
-    """``toYYYYMM(at)`` names ``at``; of ``place.city`` it is ``place``."""
+    """``toYYYYMM(at)`` has the column ``at``; ``place.city`` has ``place``."""
     return _columns(f"PARTITION BY {expression}") if expression.strip() else []
 
 
 def ttl_columns(expression: str) -> list[str]:
-    """``at + INTERVAL 1 YEAR DELETE WHERE kind = 1, …`` names ``at`` and ``kind``."""
+    """``at + INTERVAL 1 YEAR DELETE WHERE kind = 1, …`` has the columns ``at`` and ``kind``."""
     return _columns(f"ORDER BY tuple() TTL {expression}") if expression.strip() else []
 
 
 def sorted_by(sorting_key: str) -> list[str]:
-    """``a, lower(b)`` or ``(a, lower(b))``: by ``a``, and by something else; none where it cannot be read."""
+    """``a, lower(b)`` or ``(a, lower(b))`` sorts by ``a`` and an expression; none if it cannot be parsed."""
     try:
         found = sqlglot.parse_one(f"({sorting_key})", dialect="clickhouse").unnest()
     except SqlglotError:
@@ -36,7 +37,7 @@ def sorted_by(sorting_key: str) -> list[str]:
 
 
 def _columns(clause: str) -> list[str]:
-    """Names in the order of their first mention; none where it cannot be read."""
+    """Column names in the order of their first use; none if the clause cannot be parsed."""
     level = _LOGGER.level
     _LOGGER.setLevel(logging.ERROR)
     try:

@@ -1,11 +1,11 @@
-"""Compares a step with the state that the table already has: what earlier runs have begun or finished.
+"""Compares a step with the table's state: what earlier runs have begun or finished.
 
-Normally each step finds the AFTER of the step before. The state machine (`transitions.py`) judges everything
-else: the step itself, begun by a run that died; offsets that a step of a lost intermediate table has begun; rows of a
-state that was emptied or restored; offsets that were moved by somebody else, which only a person can decide.
+Normally a step finds the AFTER of the previous step. The state machine (`transitions.py`) decides all other cases: the
+step itself, begun by a run that died; offsets that a step of a lost intermediate table has begun; rows of a state that
+was emptied or restored; offsets that another writer has moved, which only a person can resolve.
 
-Rows that may be there are not inserted twice: tables of mode append are asked for the records they have, and rows of
-upserts are the same versions again, or older ones.
+Rows that may be in the table are not inserted twice: in mode append the insert skips records that the table has, and
+rows of upserts are the same versions again, or older ones.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Rows = Mapping[TopicPartition, PartitionRow]
 
 @dataclass(frozen=True)
 class Found:
-    """What there is of a step.
+    """What is already done of a step.
 
     Attributes:
         is_done: the step itself was inserted and acknowledged.
-        some: some of its records may be there, inserted by another step.
-        beyond: offsets after the step's own that somebody has begun: they stay BEFORE, for the steps that follow.
-        refused: a topic-partition that cannot be gone on with, and the case that it is.
+        some: some of its records may be in the table, inserted by another step.
+        beyond: offsets after the step's own whose insert was begun: they remain BEFORE, for the following steps.
+        refused: a topic-partition that cannot continue, and its case.
     """
 
     is_done: bool
@@ -39,7 +39,7 @@ class Found:
     refused: tuple[TopicPartition, Case] | None = None
 
     def begun(self, spans: Spans) -> Spans:
-        """What BEFORE is written for: the step's offsets, and those beyond it."""
+        """The offsets for which BEFORE is written: the step's, and those beyond it."""
         return {tp: Span(span.first, self.beyond[tp].last) if tp in self.beyond else span for tp, span in spans.items()}
 
 
@@ -53,7 +53,7 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
     some, beyond = False, Spans()
     for tp, span in step.spans.items():
         row = rows.get(tp)
-        # Offsets of a topic that was recreated begin again: what the old one had says nothing of them.
+        # A recreated topic has new offsets, unrelated to those of the old topic.
         if row is None or row.topic_id != step.batch.topic_ids.get(tp.topic, ""):
             continue
         open_span = _open(row, step.batch, committed)
@@ -74,10 +74,7 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
 
 
 def kept_by_reset(reset: Batch, rows: Rows, committed: int) -> Spans:
-    """Offsets that may be in the table though they are not committed.
-
-    What else was handled says nothing of what comes after a reset.
-    """
+    """Offsets that may be in the table although they are not committed; other rows are irrelevant after a reset."""
     kept = {tp: _open(row, reset, committed) for tp, row in rows.items()}
     ids = reset.topic_ids
     return {tp: span for tp, span in kept.items() if span and rows[tp].topic_id == ids.get(tp.topic, "")}

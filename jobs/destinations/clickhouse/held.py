@@ -1,4 +1,4 @@
-"""What the columns of a ClickHouse table hold of the declared types' values. Pure."""
+"""Which values of the declared types the columns of a ClickHouse table can hold. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUTSIDE = "a date or time before 1900 or after 2299"
 _REMEDY = "set `null_collections: empty`, or declare it `not null`"
 _FIRST, _LAST = -25567, 120529
 _SECOND = 1_000_000
-# As values travel: Date32 and DateTime64(6).
+# The ranges of the wire types, Date32 and DateTime64(6).
 _WIRE = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
 
 
@@ -30,10 +30,10 @@ def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn
 
 
 def held_column(column: Column, table: ClickHouseTable, order_by: str | None) -> HeldColumn:
-    """What a column holds. What a named type (`column_types`) does not, the server refuses, unless it is adjusted.
+    """What a column can hold. The server refuses other values of a named type (`column_types`), unless adjusted.
 
     Args:
-        order_by: the column that orders the changes to one key.
+        order_by: the column that orders the changes of one key.
     """
     ranges: Mapping[str, Range] = _WIRE
     own = _named(column) if column.declared and table.out_of_range != "refuse" else None
@@ -72,7 +72,7 @@ def _days(target: str) -> Range | None:
     if target == "Date":
         return Range(0, 65535)
     if re.match(r"DateTime(\(|$)", target):
-        # The last day that is there to its end.
+        # The last complete day.
         return Range(0, 2**32 // 86_400 - 1)
     if target.startswith("DateTime64(9"):
         return Range(_FIRST, 2**63 // 1000 // DAY - 1)
@@ -84,7 +84,7 @@ def _last_instant(target: str, days: Range) -> int:
         return (2**32 - 1) * _SECOND
     if target.startswith("DateTime64(9"):
         return (2**63 - 1) // 1000
-    # A day is a time at its beginning.
+    # As a time, a day is its first moment.
     return int(days.high or 0) * DAY
 
 
@@ -92,7 +92,7 @@ def _decimals(source: pa.DataType, precision: int, scale: int) -> Range:
     whole = 10 ** (precision - scale)
     if pa.types.is_integer(source):
         return Range(1 - whole, whole - 1)
-    # As many digits after the point as both have.
+    # The smaller number of digits after the point.
     digits = min(scale, source.scale) if pa.types.is_decimal(source) else scale
     most = Decimal(whole) - Decimal(1).scaleb(-digits)
     return Range(-most, most)

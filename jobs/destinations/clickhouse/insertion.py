@@ -1,7 +1,7 @@
-"""Inserting chunks of landed rows: what a Spark task does with its rows.
+"""Inserts chunks of landed rows: what a Spark task does with its rows.
 
-Each chunk is one statement, fenced by the lease and with its own deduplication token, so
-that doing it again (a retried statement, a retried task, the next run) changes nothing.
+Each chunk is one statement, fenced by the lease and with its own deduplication token, so that repeating it (a retried
+statement, a retried task, the next run) changes nothing.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from resources.spark import spark_errors
 
 T = TypeVar("T")
 
-# The rows of one chunk, made when they are wanted.
+# Makes the rows of one chunk on demand.
 Rows = Callable[[], pa.Table]
 
 
 class Only(StrEnum):
-    """Which rows of a chunk are inserted: all; those that this step has not inserted; those whose record is not there.
+    """Which rows of a chunk are inserted: all; those that this step has not inserted; those whose record the table
+    lacks.
 
-    A record is its topic's id, partition and offset. Where versions decide between rows, all are inserted.
+    A record is identified by topic id, partition and offset. In tables with versions all rows are inserted.
     """
 
     ALL = "all"
@@ -48,12 +49,12 @@ class Only(StrEnum):
 
 @dataclass(frozen=True)
 class Inserted:
-    """What was inserted, in rows.
+    """Numbers of inserted rows.
 
     Attributes:
-        deletes, out_of_range: are among `rows`; the latter have a value that was clamped or set to null.
-        refused: are not.
-        written: as the server says.
+        deletes, out_of_range: included in `rows`; the latter have a value that was clamped or set to null.
+        refused: not included in `rows`.
+        written: as the server reports.
     """
 
     rows: int = 0
@@ -66,10 +67,10 @@ class Inserted:
         return Inserted(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
-# Columns of the landed rows that lead the insert and are not the row itself, beside those of `Refusal`.
+# Columns that the insert needs besides the row itself and those of `Refusal`.
 CHUNK, POSITION, ORDER = "__chunk", "__i", "__order"
 
-# What the server says of a value that the column's type cannot hold (395: our own check said so).
+# The server's error codes for a value that the column's type cannot hold (395: from our own check).
 _DOES_NOT_FIT = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 43, 53, 69, 70, 72, 117, 130, 131, 321, 349, 376, 395, 407, 467, 675, 676, 691}
 )
@@ -84,14 +85,14 @@ class Insertion:
 
     Attributes:
         sql: the insert of a chunk.
-        coordinates: of its rows, which of them it asks for; None: no coordinates at all.
+        coordinates: the rows whose coordinates the insert compares with the table's; None: it compares none.
         columns: of the table, without version and deletion mark.
         wire: names of the columns that are sent.
         parameters: of the fence.
         token_prefix: pipeline/table/step.
-        query_prefix: of the statements' ids: by it a newer owner finds and stops them.
+        query_prefix: of the statements' ids, by which a newer owner finds and stops them.
         dead_letters_sql: the insert into the side table.
-        fit_sql: per column of a named type what to ask whether values fit, and what they travel as.
+        fit_sql: for each column of a named type the query that checks whether values fit, and their wire type.
         spread: which rows belong on this endpoint; None: all.
         elsewhere: other endpoints, whose records are not inserted here.
     """
@@ -115,7 +116,7 @@ class Insertion:
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
         """Inserts all chunks of one task, by number with their rows; reports what was inserted of each.
 
-        While a chunk is sent, the rows of the next one are made.
+        The next chunk's rows are prepared while a chunk is sent.
         """
         with ThreadPoolExecutor(1, "batchmerge-chunk") as thread:
             for number, rows in _one_ahead((number, thread.submit(rows)) for number, rows in pieces):
@@ -131,7 +132,7 @@ class Insertion:
             good, more = self._without_unfit(good, problem)
             dead_letters = pa.concat_tables([dead_letters, more])
             written = self._send(chunk, good, dead_letters)
-        # After the rows: otherwise a crash in between could leave a dead letter of a row that a fixed table takes.
+        # After the rows: else a crash in between could leave the dead letter of a row that a corrected table accepts.
         self._keep(chunk, dead_letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
         out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
@@ -161,12 +162,13 @@ class Insertion:
         return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
     def _settings(self, token: str) -> dict[str, object]:
-        # A new id each time: the last try may still be running.
+        # A new id each time: the previous try may still be running.
         query = f"{self.query_prefix}{uuid.uuid4().hex}"
         return {**self.settings, "insert_deduplication_token": token, "query_id": query}
 
     def _keep(self, chunk: Chunk, dead_letters: pa.Table) -> None:
-        """Writes dead letters under the attempt's own token, so that removing another attempt's leaves them."""
+        """Writes dead letters with a token of the attempt: deduplication must not skip those that an earlier attempt
+        wrote too, since the earlier ones will be deleted."""
         if dead_letters.num_rows and self.refusal.keeps_dead_letters:
             token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}/{self.refusal.attempt}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
@@ -174,8 +176,8 @@ class Insertion:
             retried(lambda: self.server.execute(self.dead_letters_sql, lease, self._settings(token), body))
 
     def _without_unfit(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
-        """Without rows with values that the declared ClickHouse types cannot hold, and those rows' dead letters; raises
-        the problem where that is not its cause."""
+        """The rows without those that the declared ClickHouse types cannot hold, and dead letters of the latter; raises
+        the problem if it has another cause."""
         if problem.facts.get("code") not in _DOES_NOT_FIT:
             raise problem
         dead_letters = DEAD_LETTER_ROW.empty_table()
@@ -191,7 +193,7 @@ class Insertion:
         return rows, dead_letters
 
     def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
-        """Numbers of the rows whose value cannot be converted, found by halving."""
+        """Numbers of the rows whose value cannot be converted, by bisection."""
         values = rows.select([column.name]).take(numbers)
         sql, structure = self.fit_sql[column.name]
         try:
@@ -207,7 +209,7 @@ class Insertion:
 
 
 def _one_ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same, each after the next one was asked for."""
+    """The items, each returned after the next one was fetched."""
     waiting: list[T] = []
     for item in items:
         yield from waiting
@@ -216,8 +218,8 @@ def _one_ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
-    """The records that a chunk covers, as its statement asks for them: a topic-partition is a number, its topic's place
-    in `topics` and its own, or the names of thousands would not fit into an address."""
+    """The records that a chunk covers, as parameters: topics by their index in `topics`, since the names of thousands
+    of topic-partitions would not fit into a URL."""
     if only is None:
         return {}
     topics: dict[str, object] = {"topics": list(chunk.topic_ids), "topic_ids": list(chunk.topic_ids.values())}
@@ -235,7 +237,8 @@ def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
 
 
 def _without(dead_letters: pa.Table) -> str:
-    """Sets the token of an insert apart that leaves these rows out: with a corrected type they are sent too."""
+    """A suffix for the token of an insert without these rows: with a corrected type they are sent too, which must not
+    count as the same insert."""
     if not dead_letters.num_rows:
         return ""
     places = dead_letters.select(["topic", "partition", "offset"]).to_pylist()
@@ -243,10 +246,10 @@ def _without(dead_letters: pa.Table) -> str:
 
 
 def run_tasks(pieces: DataFrame, task: Task, where: str) -> Inserted:
-    """Runs tasks that report what they have inserted, and sums it up.
+    """Runs tasks that report what they have inserted, and adds up the reports.
 
     Raises:
-        Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+        Interrupted, Unavailable, TerminalError: the worst error of the tasks.
     """
     with spark_errors(where):
         reports = task_reports(pieces, telling(task))

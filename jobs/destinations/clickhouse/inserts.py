@@ -1,4 +1,4 @@
-"""What one run inserts into a table on one endpoint: the chunks of a step, or what is missing of landed batches."""
+"""The inserts of one run into a table on one endpoint: the chunks of a step, or the missing rows of landed batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from resources.clickhouse import retried
 
-# Nothing of a statement goes on in the background.
+# Settings by which no part of a statement continues in the background.
 _STATEMENT = {
     "async_insert": 0,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
@@ -40,7 +40,7 @@ _STATEMENT = {
     "log_queries": 1,
 }
 
-# One insert is one block, so that it is one part a table partition.
+# Settings by which an insert is one block, so that it makes one part in each table partition.
 _ONE_BLOCK = {
     "insert_deduplicate": 1,
     "max_insert_threads": 1,
@@ -54,7 +54,7 @@ class Inserts:
     """The inserts of one run.
 
     Attributes:
-        present: the table as it is there.
+        present: the table as it is.
     """
 
     shard: Shard
@@ -62,7 +62,7 @@ class Inserts:
     present: Present
 
     def of_step(self, held: Lease, step: Step, only: Only) -> Inserted:
-        """The chunks of a step, or only what of them is not there yet."""
+        """Inserts the chunks of a step; as `only` says, without rows that are in the table already."""
         shard = self.shard
         inserted = self.replay(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
         below = CommittedState.after(step.batches[-1]).truncates(held.committed) if shard.table.loses_rows else None
@@ -71,7 +71,7 @@ class Inserts:
     def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
         shard = self.shard
         insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
-        # What an earlier attempt at this step has refused, this one judges again.
+        # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(insertion, shard.where)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
@@ -79,7 +79,7 @@ class Inserts:
         return inserted
 
     def replay(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
-        """What is missing of these batches (append), or of their keys the newest row up to the batch `until`."""
+        """Inserts the missing rows of these batches (append), or the newest row, up to batch `until`, of their keys."""
         shard = self.shard
         token = f"replay-{uuid.uuid4().hex}"
         wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
@@ -97,7 +97,7 @@ class Inserts:
         return done
 
     def _missing(self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str) -> Inserted:
-        """Of each record the newest reading only: where that is no row of this table, an older one is none either."""
+        """Inserts only the newest reading of each record: if that is no row of this table, no older reading counts."""
         shard, landed = self.shard, self.context.intermediate.landed().batches
         known = [b for b in landed if b.number <= until]
         done, newer = Inserted(), tuple[PlannedFiles, ...]()
@@ -118,7 +118,7 @@ class Inserts:
         return done
 
     def _truncate(self, held: Lease, below: int) -> Inserted:
-        """Takes the rows of a smaller order away; changes of one are left out already."""
+        """Deletes the table's rows with a smaller `order_by` value; such changes were not inserted."""
         shard = self.shard
         given = {"lease": shard.store.name, "owner": held.owner, "below": below}
         failpoint("clickhouse.truncating")
@@ -126,7 +126,7 @@ class Inserts:
 
         def apply() -> None:
             query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
-            # Blocks that are the same at a second try are no reason to leave them out.
+            # No deduplication: a retry may insert the same block of deletes again.
             own = {"insert_deduplicate": 0, "query_id": query}
             shard.server.execute(shard.statements.truncate(), given, {**self._settings, **own})
 
@@ -135,7 +135,7 @@ class Inserts:
         return Inserted(rows, deletes=rows, written=rows)
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
-        """All rows of these batches that the table takes, as they were read first."""
+        """All rows of these batches for the table, as they were read first."""
         files = PlannedFiles.of(self._taken(batches[-1]), batches, self._shape.paths)
         below = truncated_below(self.shard.spec, self.shard.table, batches[-1])
         return LandedSlices(self.context.spark, files, replace(self._shape, truncated_below=below))
@@ -171,11 +171,11 @@ class Inserts:
         step: int = 0,
         attempt: str | None = None,
     ) -> Insertion:
-        """What a task needs.
+        """What a task needs for its inserts.
 
         Args:
-            step: the number by which its rows are known, 0 for none.
-            attempt: who writes its dead letters; None: it alone.
+            step: the number that marks the rows of the step, 0 for none.
+            attempt: the attempt that writes the dead letters; None: a new one.
         """
         shard = self.shard
         appends = shard.table.mode == "append"
@@ -208,7 +208,7 @@ class Inserts:
         )
 
     def _elsewhere(self) -> tuple[Elsewhere, ...]:
-        """A record that was read again may belong on this endpoint by its values now, and be on another one."""
+        """The other endpoints: a record that was read again may be there, though its values now belong here."""
         there = [(other, describe(other.server, other.layout.path)) for other in self.shard.others]
         return tuple(
             other.statements.elsewhere(other.server, set(other.layout.origin) <= set(present.types))

@@ -1,12 +1,12 @@
 """Leases in a KeeperMap table: strict mode, read back after each write, no retries inside the server.
 
-A write whose condition matches nothing succeeds silently, and one whose answer is lost may have happened: so each
-write of a lease is looked at afterwards. Rows of topic-partitions, of which there may be thousands, are read back where
-the answer was lost or the write refused. Where it was taken, only a row of a newer owner was left out; then the lease
-is that owner's too, and one look at it tells.
+A write whose condition matches nothing succeeds silently, and one whose response is lost may have happened: so each
+write of a lease is read back. Rows of topic-partitions, of which there may be thousands, are read back only if the
+response was lost or the write refused. A successful write skips only rows of a newer owner; reading the lease then
+shows that owner.
 
-With retries inside the server a write that its client has given up could land later, over a newer one (tried): so there
-are none, and ours are conditional.
+With retries inside the server, a write that its client has given up could overwrite a newer one later (tried): so
+there are none, and our own retries are conditional writes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from resources.clickhouse import ClickHouseServer, Row, retried
 from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 
-# Of one statement: ClickHouse takes a parameter of 128 KB, and ZooKeeper a request of 1 MB. A row is about 400 bytes
-# there, and its name one and a half times as long: a short name counts for more, so that rows are at most a thousand.
-_MOST_NAMES_SIZE, _ROW_SIZE = 100_000, 100
+# The most characters of names in one statement: ClickHouse accepts a parameter of 128 KB, ZooKeeper a request of 1 MB.
+_MOST_NAMES_SIZE = 100_000
+# The least that a name counts, so that a statement has at most a thousand rows: with its values, a row in ZooKeeper is
+# about 400 bytes longer than one and a half times its name.
+_ROW_SIZE = 100
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
 _COLUMNS = {
     "change": "String",
@@ -43,9 +45,9 @@ _COLUMNS = {
     "phase": "String",
     "table_id": "String",
 }
-# Fields of a lease in columns that only the rows of topic-partitions had before: a KeeperMap table gets no new ones.
+# Columns of topic-partitions that hold other fields in a lease: a KeeperMap table cannot get new columns.
 _NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step", "phase": "spread_by"}
-# Codes of an unknown table and an unknown database: no run has come here yet.
+# Error codes of an unknown table and an unknown database: no run has written here yet.
 NO_STATE_TABLE = (60, 81)
 
 
@@ -54,7 +56,7 @@ class KeeperStore:
     """The leases of one table on one endpoint.
 
     Attributes:
-        name: of the lease: pipeline/table/shard.
+        name: the lease's name: pipeline/table/shard.
     """
 
     server: ClickHouseServer
@@ -66,7 +68,7 @@ class KeeperStore:
         return connection.database, connection.state_table
 
     def prepare(self) -> None:
-        """Creates the KeeperMap table where it is missing."""
+        """Creates the KeeperMap table if it is missing."""
         connection = self.server.connection
         path = connection.keeper_path.rstrip("/") + "/state"
         self.server.execute(
@@ -118,7 +120,7 @@ class KeeperStore:
             require_owner(held, self.lease(), self.server.where)
 
     def forget(self, held: Lease) -> None:
-        """Removes the rows of topic-partitions under a lease, and then the lease itself.
+        """Deletes the rows of topic-partitions under a lease, and then the lease itself.
 
         Raises:
             Interrupted: another run has taken it over.
@@ -169,22 +171,24 @@ class KeeperStore:
     def _write(
         self, sql: str, parameters: dict[str, object], is_written: Callable[[], bool], looks: bool = True
     ) -> None:
-        """Sends a conditional write until reading back shows it, or that it can never be.
+        """Sends a conditional write until reading back shows it, or shows that it can never succeed.
 
         Args:
-            looks: also where the server says that it was taken.
+            looks: read back also if the server reports success.
         """
 
         def once() -> None:
             try:
                 self.server.execute(sql, parameters, _STRICT)
             except (CommitFailed, Unavailable) as problem:
-                # Refused, or the answer was lost: only the row itself tells.
+                # Refused, or the response was lost: only reading the row shows which.
                 if not is_written():
                     raise Unavailable(problem.what, where=problem.where, remedy=problem.remedy) from problem
                 return
             if looks and not is_written():
-                raise Unavailable("a write to Keeper has not shown", where=self.server.where)
+                raise Unavailable(
+                    "Keeper did not confirm a write: reading back does not show it", where=self.server.where
+                )
 
         retried(once)
 
@@ -197,7 +201,7 @@ class KeeperStore:
         return self._found(lambda: [row for page in groups(names, _size, _MOST_NAMES_SIZE) for row in of(page)])
 
     def _found(self, read: Callable[[], list[Row]]) -> list[Row]:
-        """The rows that this reads; none where there is no state table yet."""
+        """The rows that `read` returns; none if there is no state table yet."""
         try:
             return read()
         except TerminalError as problem:

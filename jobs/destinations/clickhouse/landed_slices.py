@@ -1,7 +1,6 @@
-"""Rows of chunks, read from the landed files by the very tasks that insert them: nothing is shuffled, nothing sorted.
+"""Rows of chunks, read from the landed files by the same tasks that insert them, without shuffling or sorting.
 
-Several changes to one key stay several rows: the table's own version column decides between them, here as well as
-between batches.
+Several changes of one key become several rows: the table's version column decides between them, as between batches.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class RowShape:
     """How landed rows become rows of the insert.
 
     Attributes:
-        order_by: the column that orders the changes to one key.
+        order_by: the column that orders the changes of one key.
         deletes: rows of deletes are inserted, marked as such.
-        truncated_below: changes of a smaller order are left out; None: none are.
+        truncated_below: changes with a smaller `order_by` value are left out; None: none are.
     """
 
     columns: tuple[RowColumn, ...]
@@ -51,7 +50,7 @@ class RowShape:
 
     @property
     def paths(self) -> list[tuple[str, ...]]:
-        """What it needs of landed rows."""
+        """The paths of the landed columns that are needed."""
         ordered_by = [self.order_by.path] if self.order_by else []
         return [*(c.path for c in self.columns), *ordered_by, *_PLACES.values(), ("op",)]
 
@@ -71,7 +70,7 @@ class LandedSlices:
     """The rows of landed batches, chunk by chunk.
 
     Attributes:
-        newer: newer readings; of a record that has one in them nothing is inserted.
+        newer: newer readings; records that have one are not inserted.
     """
 
     spark: SparkSession
@@ -83,14 +82,14 @@ class LandedSlices:
         """Runs the insertion in Spark tasks, in parallel over chunks.
 
         Raises:
-            Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+            Interrupted, Unavailable, TerminalError: the worst error of the tasks.
         """
         count = len(insertion.chunks)
         rows = numbered(self.spark, count, min(count, parallelism(self.spark)))
         return run_tasks(rows, self._task(insertion), where)
 
     def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        # No reference to the session may travel.
+        # Local variables, so that the task's pickle does not contain the session.
         files, shape, newer = self.files, self.shape, self.newer
 
         def rows_of(chunk: Chunk) -> Rows:
@@ -105,7 +104,7 @@ class LandedSlices:
 
 
 def _as_integer(value: pa.Array) -> pa.Array:
-    """The order's value as an integer in the same order (microseconds, days); null before everything."""
+    """The `order_by` value as an integer of the same order (microseconds, days); null is first."""
     if pa.types.is_date(value.type):
         value = value.cast(pa.int32())
     return pc.fill_null(value.cast(pa.int64()), -(2**63))

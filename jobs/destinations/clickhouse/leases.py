@@ -1,4 +1,4 @@
-"""A table's state in KeeperMap as others see it: leases, topic-partitions, and what a dead run left behind."""
+"""A table's state in KeeperMap, for readers: leases, topic-partitions, and what a dead run left behind."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Removes what ReplacingMergeTree would remove sooner or later: replaced versions and rows of deletes.
 
-Until then they are hidden by FINAL only. A delete that is gone for good cannot hold its place against an older change
-that comes later; the order of batches lets none come but within a step, a named order (`changes.order_by`) does: there
-deletes stay.
+Until then only FINAL hides them. The row of a delete has to stay as long as an older change of its key may still come,
+or that change would bring the row back. Without `changes.order_by` that is only possible in an unfinished step; with it
+always, so deletes are never dropped there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def clean_up(shard: Shard, deletes: bool, seconds: int) -> None:
     """Merges all parts of each table partition and, with `deletes`, drops the rows of deleted keys.
 
     Args:
-        seconds: how long one statement may take.
+        seconds: time limit of one statement.
     """
     if deletes:
         _with_deletes(shard, seconds)
@@ -32,7 +32,7 @@ def clean_up(shard: Shard, deletes: bool, seconds: int) -> None:
 
 
 def _with_deletes(shard: Shard, seconds: int) -> None:
-    """Under the lease: a chunk of a half-done step may have an older change than a delete that is there already."""
+    """Drops deleted rows under the lease: chunks of an unfinished step may have older changes than a delete has."""
     lease = shard.store.lease()
     if lease is None or lease.left_behind or (lease.owner and _may_be_at_work(shard)):
         _LOG.warning(
@@ -44,13 +44,13 @@ def _with_deletes(shard: Shard, seconds: int) -> None:
     held = shard.store.swap(lease, replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id=""))
     shard.stop_older(held)
     shard.server.execute(render("clickhouse", "table_allow_cleanup", **_table(shard)))
-    # By this id a run that begins a step meanwhile stops it first.
+    # A run that begins a step meanwhile finds the statement by this id and stops it first.
     _optimize(shard, seconds, deletes=True, query=f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}")
     shard.store.swap(held, replace(held, owner=""))
 
 
 def _may_be_at_work(shard: Shard) -> bool:
-    """Whether the lease has changed within the time that a step may take: its owner, as a replay, is not stopped."""
+    """Whether the lease has changed within a step's time limit, so that its owner (as a replay) may still be alive."""
     state = lease_state(shard.server, shard.store.table, shard.store.name)
     limit = timedelta(seconds=shard.table.time_limit_seconds)
     return state is not None and datetime.now(UTC) - state.changed_at < limit
@@ -62,5 +62,5 @@ def _optimize(shard: Shard, seconds: int, deletes: bool = False, query: str | No
 
 
 def _table(shard: Shard) -> dict[str, object]:
-    # Each of several endpoints is asked itself.
+    # With several endpoints the statement is run on each.
     return {"table": shard.layout.path, "cluster": shard.layout.cluster if len(shard.endpoints) == 1 else None}

@@ -33,12 +33,12 @@ _AFTER_ALL = 2**32 - 1
 
 @dataclass(frozen=True)
 class NewestRows:
-    """Per key with a change in the batches that are `touched`: the newest of those of the reduction.
+    """The newest change of each key that the reduction returns.
 
     Attributes:
-        order_by: the column that orders the changes to one key; None for batch and position.
-        until: the batch in whose version the rows are inserted, after all of its own: they may have been read again,
-            and are newer than whatever the table has of their keys. None: by their own batch and position.
+        order_by: the column that orders the changes of one key; None: batch and position do.
+        until: the batch of whose version the rows get the highest, since records that were read again are newer than
+            all that the table has of their keys. None: the version of their own batch and position.
     """
 
     spark: SparkSession
@@ -50,14 +50,14 @@ class NewestRows:
         """Runs the insertion in Spark tasks, in parallel over chunks.
 
         Raises:
-            Interrupted, Unavailable, TerminalError: what the tasks met; the worst of it.
+            Interrupted, Unavailable, TerminalError: the worst error of the tasks.
         """
         with spark_errors(where):
             rows = self._in_chunks(len(insertion.chunks))
         return run_tasks(rows, lambda batches: insertion.run(_by_chunk(batches)), where)
 
     def _in_chunks(self, count: int) -> DataFrame:
-        """The rows with the number of their chunk, by which they are spread and sorted."""
+        """The rows with the number of their chunk, repartitioned and sorted by it."""
         keys = [F.col(f"`{name}`") for name in self.wanted.keys]
         numbered = self._rows().withColumn(CHUNK, F.pmod(F.xxhash64(*keys), F.lit(count)).cast("int"))
         tasks = min(count, parallelism(self.spark)) if count > 1 else 1
@@ -84,7 +84,7 @@ class NewestRows:
 
 
 def _as_integer(value: Column, kind: pa.DataType) -> Column:
-    """The order's value as an integer in the same order; null before everything."""
+    """The `order_by` value as an integer of the same order; null is first."""
     if pa.types.is_timestamp(kind):
         value = F.unix_micros(value.cast("timestamp"))
     elif pa.types.is_date(kind):

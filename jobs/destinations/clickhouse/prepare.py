@@ -1,4 +1,4 @@
-"""A table's schema on one endpoint: created where it is missing, and following the pipeline file."""
+"""Creates a table on one endpoint, or adapts its schema to the pipeline file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def prepare(shard: Shard, dry_run: bool) -> list[str]:
-    """Makes or adapts the table; with `dry_run` only says what it would do.
+    """Creates or adapts the table; with `dry_run` only returns what it would do.
 
     Raises:
-        ConfigurationError: it cannot be written by this pipeline. TableReplaced: it is not the one with our batches.
-        SchemaRefused: it cannot follow the file.
+        ConfigurationError: this pipeline cannot write the table. TableReplaced: it is not the one with our batches.
+        SchemaRefused: the table cannot be adapted to the file.
     """
     lease = shard.store.lease()
     if lease:
@@ -69,9 +69,9 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
 
 
 def _add_origin_columns(shard: Shard, present: Present, dry_run: bool, committed: CommittedState | None) -> list[str]:
-    """Lets an append table of an older version say of each row which topic and step it is from.
+    """Adds columns for each row's topic id and step to an append table of an older version.
 
-    Without it a table works as before: records are recognised by their topic's name.
+    Without them a table works as before: records are identified by their topic's name.
     """
     names = tables.missing_origin(shard.layout, present)
     if not names or not shard.table.evolve.add_columns:

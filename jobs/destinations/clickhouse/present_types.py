@@ -1,4 +1,4 @@
-"""What the type of a column that is there is in a pipeline file. Pure."""
+"""Translates types of existing columns to types of a pipeline file. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jobs.destinations.takes import Takes
 
 
 def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
-    """Declared type and nullability of a ClickHouse type that a declared type has; None for any other.
+    """The declared type that becomes this ClickHouse type, and its nullability; None if there is none.
 
-    Arrays, maps and tuples count as nullable: what becomes of null is `null_collections`.
+    Arrays, maps and tuples count as nullable: `null_collections` decides what becomes of null.
     """
     outer, arguments = parts(name)
     if outer in ("Array", "Map", "Tuple"):
@@ -48,13 +48,13 @@ def _nested(outer: str, arguments: list[str]) -> pa.DataType | None:
 
 
 def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
-    """What the columns of these names take, by their types: those that a declared type has."""
+    """What the columns of these names accept, if their types correspond to declared types."""
     known = {name: arrow_type(present[name]) for name in names if name in present}
     return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
 
 
 def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
-    """Text and bytes, times with and without a zone."""
+    """Whether ClickHouse does not distinguish the types: text and bytes, times with and without a zone."""
     return kind in SCALARS and SCALARS.get(other) == SCALARS[kind]
 
 
@@ -74,7 +74,7 @@ def parts(text: str) -> tuple[str, list[str]]:
 
 
 def declared_part(old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """The type without fields in it that the other one does not have: these are the table's own, and have defaults."""
+    """The type `old` without fields that `new` lacks: these are the table's own, and have defaults."""
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         wanted = {f.name: f.type for f in new}
         return pa.struct([f.with_type(declared_part(f.type, wanted[f.name])) for f in old if f.name in wanted])

@@ -22,13 +22,13 @@ from resources.clickhouse import ClickHouseServer
 from sql import CLICKHOUSE, quote, render
 
 _ROW = "__row"
-# Rows that ClickHouse reads through (keys and versions only) in a fraction of a second.
+# The most rows that ClickHouse counts (by keys and versions) in a fraction of a second.
 _MOST_COUNTED = 5_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClickHouseValues(RowValues):
-    """The server itself shows what it makes of a value; columns that are `compared_in_python` are read as texts.
+    """The server itself converts expected values; columns that are `compared_in_python` are read as text.
 
     Attributes:
         own: the table's columns.
@@ -40,7 +40,7 @@ class ClickHouseValues(RowValues):
     def texts(self) -> Mapping[str, str]:
         """Columns that are read as text, with their types in the table."""
         types, compared_in_python = {c.name: c.type for c in self.own}, {c.name for c in self.compared_in_python}
-        # A key of a named type is looked up as what it was declared as.
+        # A key of a named type is compared in its declared type.
         return {c.name: types[c.name] for c in self.columns if c.name in compared_in_python or self._is_renamed_text(c)}
 
     def _is_renamed_text(self, column: RowColumn) -> bool:
@@ -56,7 +56,7 @@ class ClickHouseValues(RowValues):
 
 
 class ClickHouseReader(TableReader):
-    """Asks every endpoint; of upserts only the last version of a row counts (FINAL)."""
+    """Queries every endpoint; in tables of upserts only the last version of a row counts (FINAL)."""
 
     def __init__(self, values: ClickHouseValues, layout: Layout, shards: Sequence[Shard]) -> None:
         super().__init__(values, CLICKHOUSE, layout.path, final=layout.versioned)
@@ -74,7 +74,7 @@ class ClickHouseReader(TableReader):
         stored = sum(one.rows for one in self._described())
         if not self._layout.versioned:
             return stored
-        # Of upserts the server knows stored rows only, replaced ones included.
+        # For tables of upserts the server knows only the number of stored rows, with replaced versions.
         return self.count() if stored <= _MOST_COUNTED else f"not counted: {stored:,} stored rows are too many"
 
     def _described(self) -> list[tables.Present]:
@@ -90,7 +90,7 @@ class ClickHouseReader(TableReader):
         stored = sum(one.rows for one in self._described())
         count = 1 if limit else share_count(spark, stored // len(self._shards))
         for number in range(count):
-            # By a hash of what a row is sorted by: FINAL looks for the versions of a row in one share only.
+            # By a hash of the sorting key, so that all versions of a row are in one share, as FINAL needs.
             share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}
             text = self.text(
                 "some_rows", columns=names, limit=limit, texts=self._texts, share=share if count > 1 else None, of=count

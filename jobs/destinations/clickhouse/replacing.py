@@ -1,4 +1,4 @@
-"""Whether a table keeps the newest version of each row and hides deleted ones, by the columns that we add."""
+"""Checks that a table keeps the newest version of each row and hides deleted ones, by the columns that we add."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ENGINE = re.compile(rf"(\w+)(?:\(((?:{_TEXT}|[^'()])*)\))?")
 
 
 def check_replaces(layout: Layout, present: Present) -> None:
-    """Compares a table that is there with what the versions in the pipeline file need; of rows that are inserted
-    nobody would hear that they are hidden, or hide others.
+    """Requires that an existing table replaces rows by our versions; else inserted rows would silently be hidden, or
+    hide others.
 
     Raises:
-        SchemaRefused: its versions, engine or sorting key are others.
+        SchemaRefused: its version columns, engine or sorting key are different.
     """
     wrong = list(_wrong(layout, present)) if layout.versioned else []
     if wrong:
@@ -30,11 +30,11 @@ def check_replaces(layout: Layout, present: Present) -> None:
 
 
 def replaces(layout: Layout, engine: str) -> bool:
-    """Whether an engine with its arguments decides by our version, and by our deletion mark where there are deletes."""
+    """Whether an engine with these arguments uses our version column, and our deletion mark if there are deletes."""
     found = _ENGINE.match(engine)
     if found is None or "Replacing" not in found[1]:
         return False
-    # Before its own columns a replicated engine has a path and a name as texts.
+    # The first arguments of a replicated engine are a path and a name, as texts.
     columns = re.findall(r"\w+", re.sub(_TEXT, "", found[2] or ""))
     return columns[: len(layout.added)] == list(layout.added) and set(columns) <= {VERSION, DELETED}
 
@@ -47,7 +47,7 @@ def _wrong(layout: Layout, present: Present) -> Iterator[str]:
         elif found != kind:
             yield f"column {name} is {found} in place of {kind}"
     if "MergeTree" not in present.engine:
-        # Of the tables behind a distributed one this server knows nothing.
+        # This server does not know the tables behind a distributed one.
         return
     if not replaces(layout, present.engine_full):
         engine = _ENGINE.match(present.engine_full)
@@ -57,11 +57,11 @@ def _wrong(layout: Layout, present: Present) -> Iterator[str]:
 
 
 def _is_sorted(layout: Layout, present: Present) -> bool:
-    """By the key columns. Expressions of them may be there as well, but by themselves do not set all keys apart."""
+    """Whether the table is sorted by the key columns; expressions of them alone would not distinguish all keys."""
     keys = set(layout.keys)
     if present.sorting_key.replace("`", "").strip("()").split(", ") == layout.keys:
         return True
-    # A parser of SQL, which most tables do not need.
+    # Imported here: an SQL parser that most tables do not need.
     from jobs.destinations.clickhouse.expressions import sorted_by
 
     return present.sorting_columns <= keys <= set(sorted_by(present.sorting_key))

@@ -1,4 +1,4 @@
-"""Inserts a revising batch into an append table, in chunks that skip records which the table already has."""
+"""The chunks of a revising batch for an append table; the inserts skip records that the table already has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql import render
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets of a topic-partition, with at most so many records, and the batches that landed them first."""
+    """A bounded range of offsets of a topic-partition, and the batches that landed them first."""
 
     tp: TopicPartition
     topic_id: str
@@ -30,12 +30,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class RevisedRows:
-    """What a revising batch says of the records of some batches.
+    """The readings in a revising batch of records of some batches.
 
     Attributes:
         landed: the files of the revising batch.
-        known: all landed batches up to it, which say which topic of its name a record is from.
-        wanted: those whose records are asked for; the revising batch itself stands for all its records.
+        known: all landed batches up to it, by which the topic id of a record is known.
+        wanted: the batches whose records are wanted; if it contains the revising batch, all its records are.
     """
 
     context: MergeContext
@@ -63,7 +63,7 @@ class RevisedRows:
         )
 
     def _pieces(self, rows: int) -> Iterator[Piece]:
-        """The spans of its records by topic id and partition, none of more than so many offsets."""
+        """The spans of the batch's records by topic id and partition, each with at most `rows` records."""
         ids = {b.number: b.batch.topic_ids for b in self.known}
         whole = self.revising.number in [b.number for b in self.wanted]
         first, last = (0, self.revising.number) if whole else (self.wanted[0].number, self.wanted[-1].number)
@@ -90,7 +90,7 @@ class RevisedRows:
 
 
 def _groups(pieces: Sequence[Piece], rows: int) -> Iterator[list[Piece]]:
-    """Pieces of one topic id each, of one topic-partition one, and together no more than so many records."""
+    """Groups of pieces: of one topic id, one piece a topic-partition, and together at most `rows` records."""
     group: list[Piece] = []
     for piece in pieces:
         of_another = bool(group) and group[0].topic_id != piece.topic_id

@@ -16,7 +16,7 @@ from resources.config_files.mistakes import Mistake
 
 
 def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
-    """Each with its path from the table's entry on."""
+    """The mistakes, each with its path below the table's entry."""
     layout = layout_of(spec, table)
     types = {column.name: column.arrow for column in layout.columns}
     for name in (*layout.added, *layout.origin):
@@ -31,7 +31,7 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
 
 
 def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
-    """All versions of a row have to meet, and the last one has to win."""
+    """All versions of a row have to be in one partition, and the last one has to win."""
     table, keys = layout.table, layout.keys
     known = {column.name for column in layout.columns}
     if keys and known.issuperset(layout.order_by) and set(layout.order_by) != set(keys):

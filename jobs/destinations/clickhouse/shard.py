@@ -30,7 +30,7 @@ class Shard:
     Attributes:
         number: of the endpoint, from 1.
         rows: the columns of a row, as landed.
-        order_by: the column that orders the changes to one key; None for their arrival, and where each stays a row.
+        order_by: the column that orders the changes of one key; None: batch and position do, or each becomes a row.
     """
 
     pipeline: str
@@ -70,7 +70,7 @@ class Shard:
 
     @property
     def spread_by(self) -> str:
-        """The hash that rows are spread over the endpoints by; empty for one endpoint."""
+        """The hash by which rows are spread over the endpoints; empty for one endpoint."""
         return self.statements.spread_by if len(self.endpoints) > 1 else ""
 
     def committed(self) -> CommittedState | None:
@@ -88,11 +88,11 @@ class Shard:
 
     @property
     def query_prefix(self) -> str:
-        """What the ids of this table's inserts begin with; after it comes the owner's epoch."""
+        """The prefix of the query ids of this table's inserts; the owner's epoch follows."""
         return f"batchmerge-{hashlib.sha256(self.store.name.encode()).hexdigest()[:16]}-"
 
     def stop_older(self, held: Lease) -> None:
-        """Stops inserts that passed the fence before the lease was taken over; a newer owner's go on."""
+        """Stops inserts that passed the fence before the lease was taken over, but not those of a newer owner."""
         sql = render(
             "clickhouse",
             "queries_kill",
@@ -103,7 +103,7 @@ class Shard:
         retried(lambda: self.server.execute(sql))
 
     def check_only_writer(self) -> None:
-        """Versions follow one pipeline's batches, and rows are distinguished by their coordinates in one pipeline."""
+        """Requires that no other pipeline writes the table: versions and coordinates are of one pipeline only."""
         require_only_writer(self.pipeline, self.store.other_pipelines(), self.where)
 
     def require_table(self) -> Present:

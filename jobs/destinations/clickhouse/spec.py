@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from jobs.spec.tables import TABLE_NAME, Mode, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Mistakes, Path
 
-# Columns that we add: an expression may name them.
+# Columns that we add; expressions may use them.
 OURS = ("_version", "_deleted")
 
 
@@ -57,7 +57,7 @@ class ClickHouseTable(Table):
 
     @staticmethod
     def path_of(table: str) -> tuple[str, str]:
-        """Database and table of a name: the table's own name may have dots."""
+        """Splits a name into database and table; the table's name may contain dots."""
         database, _, name = table.partition(".")
         return database, name
 
@@ -77,7 +77,7 @@ class ClickHouseTable(Table):
     @model_validator(mode="before")
     @classmethod
     def _append_has_coordinates(cls, given: object) -> object:
-        """Rows of a table without a unique key are distinguished by where they come from."""
+        """Requires coordinates in append tables: without a unique key they distinguish rows."""
         if not isinstance(given, dict) or given.get("mode") != "append":
             return given
         asked = given.get("metadata_columns", [])
@@ -91,7 +91,7 @@ class ClickHouseTable(Table):
         yield from ((("column_types", name), name) for name in self.column_types)
         if not (self.partition_by or self.ttl):
             return
-        # A parser of SQL, which most files do not need.
+        # Imported here: an SQL parser that most files do not need.
         from jobs.destinations.clickhouse.expressions import partition_columns, ttl_columns
 
         for option, columns in (("partition_by", partition_columns), ("ttl", ttl_columns)):

@@ -1,8 +1,7 @@
-"""Which rows of a table over several endpoints belong on one of them, and which records another one has already: found
-before anything is sent.
+"""Which rows of a table on several endpoints belong on this one, and which records another endpoint already has.
 
-The server itself is asked, with the columns that decide and nothing else: so any of its hash functions will do, and a
-key stays where it always was.
+Decided before rows are sent: the server itself evaluates the hash, from the columns that it needs. So any of its hash
+functions can be used, and a key is always on the same endpoint.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import pyarrow as pa
 
 from resources.clickhouse import ClickHouseServer, retried
 
-# Numbers the rows of a chunk, as they were read.
+# The number of a row in its chunk, in the order of reading.
 NUMBER = "__number"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The place of one endpoint among all; travels to the workers.
+    """Selects the rows of one endpoint; travels to the workers.
 
     Attributes:
-        sql: gives the `NUMBER`s of the rows that belong here, of data with `columns` in `structure`.
+        sql: the query for the `NUMBER`s of the rows that belong here, of data with `columns` in `structure`.
         endpoint: from 0.
     """
 
@@ -44,7 +43,7 @@ class Spread:
         return rows.filter(pa.array(_found(self.server, self.sql, rows, self.columns, self.structure)))
 
     def own_dead_letters(self, dead_letters: pa.Table) -> pa.Table:
-        """Of rows that were refused before they had a place, those that are kept here: each on one endpoint."""
+        """The dead letters to keep on this endpoint: each is kept on one, although its row belongs to none."""
         places = dead_letters["partition"].to_numpy() + dead_letters["offset"].to_numpy()
         return dead_letters.filter(pa.array(places % self.endpoints == self.endpoint))
 
@@ -54,7 +53,7 @@ class Elsewhere:
     """The records that another endpoint has; travels to the workers.
 
     Attributes:
-        sql: gives the `NUMBER`s of the rows whose record is there, of data with `columns` in `structure`.
+        sql: the query for the `NUMBER`s of the rows whose record is there, of data with `columns` in `structure`.
     """
 
     server: ClickHouseServer
@@ -63,7 +62,7 @@ class Elsewhere:
     structure: str
 
     def lacking(self, rows: pa.Table, parameters: Mapping[str, object]) -> pa.Table:
-        """The rows whose record is not there; `parameters` say which records their chunk covers."""
+        """The rows whose record the endpoint lacks; `parameters` contain the records that their chunk covers."""
         return rows.filter(pa.array(~_found(self.server, self.sql, rows, self.columns, self.structure, parameters)))
 
 
@@ -75,7 +74,7 @@ def _found(
     structure: str,
     parameters: Mapping[str, object] | None = None,
 ) -> np.ndarray:
-    """Of each row, whether the server gives its number."""
+    """For each row whether the server returns its number."""
     if not rows.num_rows:
         return np.zeros(0, dtype=bool)
     asked = rows.select([*columns, NUMBER])

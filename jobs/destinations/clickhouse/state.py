@@ -1,7 +1,7 @@
 """The state of one table on one endpoint: a lease that carries the committed state, and a row per topic-partition.
 
-Whoever holds the lease may insert; every insert asks for the owner again (the fence). The lease moves only by
-compare-and-set, and what it says is the truth about which batches the table has.
+The lease's owner may insert; every insert checks the owner again (the fence). The lease changes only by
+compare-and-set, and it alone determines which batches the table has.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from resources.errors import Interrupted
 
 @dataclass(frozen=True)
 class Lease:
-    """Who may insert, which batches are under way, and which is committed.
+    """The owner that may insert, the current step, and the committed state.
 
-    A step is fixed here when it is begun, so that a retry is the same whatever was landed or changed in the file since.
+    The step is fixed here when it is begun, so that a retry is the same whatever was landed or changed in the file
+    since.
 
     Attributes:
-        change: unique to each write; what the next write compares with.
-        epoch: goes up with every new owner.
-        owner: token of the run that holds it; empty while nobody does.
-        run_id: that run, as the orchestrator knows it.
-        first_batch: the first batch of the step under way; 0 for none, and of a step that an older version has begun.
-        batch: its last batch; 0 for none.
-        commit_id: of its last batch.
-        chunk_rows: how it is cut.
-        step: its own id, which deduplication tokens begin with; empty where an older version has begun it.
-        refill_until: records of batches up to this one may be there, inserted by another step; 0 for none.
+        change: unique for each write; the next write compares it.
+        epoch: increases with every new owner.
+        owner: token of the run that holds the lease; empty if no run does.
+        run_id: the orchestrator's id of that run.
+        first_batch: the first batch of the current step; 0 for none, and if an older version has begun the step.
+        batch: the step's last batch; 0 for none.
+        commit_id: of the step's last batch.
+        chunk_rows: the number of offsets by which the step is cut into chunks.
+        step: the step's id, the prefix of deduplication tokens; empty if an older version has begun the step.
+        refill_until: records of batches up to this one may be in the table, inserted by another step; 0 for none.
         state: the committed state as JSON; empty before the first batch.
-        endpoints: of the connection; rows are spread by their number and order.
-        spread_by: the hash that rows are spread by; empty for one endpoint, and where an older version wrote the lease.
+        endpoints: of the connection; their number and order determine how rows are spread.
+        spread_by: the hash by which rows are spread; empty for one endpoint, and if an older version wrote the lease.
         table_id: UUID of the table that was last written.
     """
 
@@ -64,21 +65,21 @@ class Lease:
 
     @property
     def left_behind(self) -> bool:
-        """A step was begun and not finished."""
+        """Whether a step was begun and not finished."""
         return self.batch > 0
 
     def idle(self) -> Lease:
-        """The same without a step under way."""
+        """The lease without a current step."""
         return replace(self, first_batch=0, batch=0, commit_id="", chunk_rows=0, step="")
 
     @property
     def token(self) -> str:
-        """What the deduplication tokens of the step under way begin with."""
+        """The prefix of the current step's deduplication tokens."""
         return self.step or self.commit_id
 
 
 def require_owner(held: Lease, now: Lease | None, where: str) -> None:
-    """Refuses to go on where the lease is another run's by now.
+    """Requires that the lease still belongs to this run.
 
     Raises:
         Interrupted: a newer owner has taken the table over.
@@ -88,12 +89,12 @@ def require_owner(held: Lease, now: Lease | None, where: str) -> None:
 
 
 _PACKED = "zlib:"
-# ClickHouse takes parameters of up to 128 KB, and thousands of partitions need more.
+# Longer states are compressed: ClickHouse accepts parameters of up to 128 KB, and thousands of partitions need more.
 _PACK_FROM = 32_000
 
 
 def state_text(state: CommittedState) -> str:
-    """A committed state as the lease carries it: JSON that people can read, packed where it is long."""
+    """A committed state for the lease: readable JSON, compressed if it is long."""
     text = json.dumps(state.to_properties(), sort_keys=True)
     return text if len(text) < _PACK_FROM else _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
 
@@ -107,10 +108,10 @@ def state_from_text(text: str) -> CommittedState:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """What was last done for a topic-partition.
+    """The last insert of a topic-partition.
 
     Attributes:
-        topic_id: Kafka's id of the topic; offsets of another topic of the same name mean nothing.
+        topic_id: Kafka's id of the topic, since a recreated topic has unrelated offsets.
     """
 
     handled: Handled
@@ -121,10 +122,10 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class PartitionWrite:
-    """BEFORE or AFTER for these topic-partitions, in the name of a batch: the last one of a step.
+    """A write of BEFORE or AFTER for these topic-partitions, for the last batch of a step.
 
     Attributes:
-        confirms: this owner has just written the same but for the phase.
+        confirms: this owner has just written the same rows with another phase.
     """
 
     batch: Batch
@@ -138,23 +139,23 @@ class PartitionWrite:
 
 
 class StateStore(Protocol):
-    """Where leases are kept. KeeperMap in `keeper.py`; the tests have a twin in memory."""
+    """The store of leases: KeeperMap (`keeper.py`), or memory in tests."""
 
     def lease(self) -> Lease | None:
-        """The lease as it is now; None before the first run."""
+        """The current lease; None before the first run."""
 
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
         """Writes `new` if the lease is still `seen`, and returns it as written.
 
         Raises:
-            Interrupted: another run owns it now. CommitFailed: somebody else changed it.
+            Interrupted: another run owns it now. CommitFailed: it was changed by another writer.
         """
 
     def partitions(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionRow]:
-        """The rows of these topic-partitions, as far as there are any."""
+        """The rows of those of these topic-partitions that have one."""
 
     def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
-        """Writes rows of topic-partitions under a lease; `known` are those that have one.
+        """Writes rows of topic-partitions under a lease; `known` are those that have a row.
 
         Raises:
             Interrupted: a newer owner has written some of them.

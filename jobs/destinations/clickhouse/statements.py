@@ -1,4 +1,4 @@
-"""The statements that put rows into one table on one endpoint, and what travels with them."""
+"""The statements that insert rows into one table on one endpoint, and the types of the data sent with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
 
-# The batch by which a row's version is made: of what was read again not the one in which its record stands.
+# The batch in a row's version; for records that were read again not the batch that landed them first.
 VERSION = "__version"
 
 
@@ -23,7 +23,7 @@ class Statements:
     """Texts of the inserts into a table, each fenced by the lease.
 
     Attributes:
-        state_table: where the lease is.
+        state_table: the table with the lease.
     """
 
     layout: Layout
@@ -35,7 +35,7 @@ class Statements:
 
     @property
     def wire(self) -> dict[str, str]:
-        """Names and types of what is sent: the row's columns, and what its version is made of."""
+        """Names and types of the columns that are sent: the row's, and those that make its version."""
         sent = {c.name: c.wire for c in self.layout.columns}
         if self.layout.versioned:
             sent |= {VERSION: "Int64", POSITION: "Int64"}
@@ -49,7 +49,7 @@ class Statements:
         """The insert of one chunk.
 
         Args:
-            origin: the table has the columns that say where a row is from (`Layout.origin`).
+            origin: the table has the columns of `Layout.origin`.
         """
         return render(
             "clickhouse",
@@ -67,11 +67,11 @@ class Statements:
         )
 
     def truncated(self) -> str:
-        """How many rows have a smaller order."""
+        """The query for the number of rows with a smaller `order_by` value."""
         return render("clickhouse", "rows_truncated", table=self.layout.path)
 
     def truncate(self) -> str:
-        """Takes the rows of a smaller order away."""
+        """The statement that marks rows with a smaller `order_by` value as deleted."""
         return render(
             "clickhouse",
             "rows_truncate",
@@ -88,11 +88,11 @@ class Statements:
 
     @property
     def spread_by(self) -> str:
-        """The hash that picks it, as people read it."""
+        """The expression of that hash, for people."""
         return f"{self.layout.table.hash_function}({', '.join(self.shard_by)})"
 
     def spread(self, server: ClickHouseServer, endpoint: int, endpoints: int) -> Spread:
-        """Which rows belong on this endpoint (from 0) of so many."""
+        """Selects the rows that belong on this endpoint (from 0) of `endpoints`."""
         by_name = {c.name: c for c in self.layout.columns}
         by = [by_name[name] for name in self.shard_by]
         sql = render(
@@ -108,13 +108,13 @@ class Statements:
         return Spread(server, sql, tuple(c.name for c in by), structure, endpoint, endpoints)
 
     def elsewhere(self, server: ClickHouseServer, origin: bool) -> Elsewhere:
-        """Which records this server has, which is another endpoint; `origin` as in `insert`, of its table."""
+        """Selects the records that `server`, another endpoint, has; `origin` as in `insert`, of that server's table."""
         sql = render("clickhouse", "present_records", table=self.layout.path, number=NUMBER, origin=origin)
         wire = {name: self.wire[name] for name in ("_topic", "_partition", "_offset")}
         return Elsewhere(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
 
     def fits(self) -> dict[str, tuple[str, str]]:
-        """Per converted column: what to ask whether its values fit, and the type that they travel as."""
+        """For each converted column the query that checks whether values fit, and their wire type."""
         return {
             c.name: (render("clickhouse", "does_fit", column=c), _structure({c.name: c.wire}))
             for c in self.layout.columns
@@ -123,7 +123,7 @@ class Statements:
 
     @property
     def side_table(self) -> tuple[str, str]:
-        """Path of the side table, which has the dead letters of refused rows."""
+        """The path of the side table with the dead letters of refused rows."""
         return self.layout.path[0], f"{self.layout.path[1]}__dead_letters"
 
     def insert_dead_letters(self) -> str:
@@ -138,7 +138,7 @@ class Statements:
         )
 
     def add_to_side_table(self, present: Collection[str]) -> str | None:
-        """Adds the columns that a side table of an older version lacks; None where it has them all."""
+        """The statement that adds the columns that a side table of an older version lacks; None if it has all."""
         missing = {name: kind for name, kind in _DEAD_LETTER_COLUMNS.items() if name not in present}
         if not missing:
             return None
@@ -164,5 +164,5 @@ _DEAD_LETTER_COLUMNS = {f.name: _IN_CLICKHOUSE[f.type] for f in DEAD_LETTER_ROW}
 
 
 def _structure(types: dict[str, str]) -> str:
-    """Names and types as ClickHouse's `input` and data beside a query take them."""
+    """Names and types in the form of ClickHouse's `input` function and of external data."""
     return ", ".join(f"{quote('clickhouse', name)} {kind}" for name, kind in types.items())

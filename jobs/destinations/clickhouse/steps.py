@@ -1,7 +1,7 @@
-"""Steps: landed batches that go into a table together; chunks: what one statement inserts. Pure, the same at every try.
+"""Steps: landed batches that are committed together; chunks: what one statement inserts. Pure and deterministic.
 
-The lease fixes a step when it is begun: its first and last batch, and how many offsets a chunk has. Landed batches are
-immutable, so a retry cuts the same batches into the same chunks. Where the file has a smaller `chunk_rows` by then, the
+The lease fixes a step when it is begun: its first and last batch, and the number of offsets of a chunk. Landed batches
+are immutable, so a retry cuts the same batches into the same chunks. If the file's `chunk_rows` was reduced since, the
 same batches are begun again as another step.
 
     batches   ┌1┬2┬3┬4┐ ┌────5────┐ ┌6┬7┐     small ones share a chunk, a large one is cut by topic-partition
@@ -27,21 +27,22 @@ from resources.errors import LineageBroken
 
 Spans = dict[TopicPartition, Span]
 
-# Of one chunk: they and their offsets are parameters in the address of its statement, which takes 128 KB of each as it
-# is encoded there (a number has up to 22 characters, a topic 258), and 1 MB in all.
-MOST_PARTITIONS, _MOST_TOPICS = 5000, 500
+# The most topic-partitions of a chunk, and the most topics: they are URL parameters of its statement. A parameter may
+# have 128 KB as it is encoded (a number has up to 22 characters, a topic 258), and the URL 1 MB.
+MOST_PARTITIONS = 5000
+_MOST_TOPICS = 500
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of some batches.
+    """The rows that one statement inserts.
 
     Attributes:
-        name: sets it apart from the other chunks of its step, at every try.
+        name: unique in the step, and the same at every retry.
         first, last: the batches, both included.
-        spans: the offsets of each topic-partition that it covers.
-        topic_ids: Kafka's ids of their topics.
-        is_part: only these offsets of the batches; otherwise all of them.
+        spans: the offsets that it covers of each topic-partition.
+        topic_ids: Kafka's ids of the topics.
+        is_part: it has only these offsets of the batches, not all.
     """
 
     name: str
@@ -54,10 +55,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Step:
-    """Batches whose rows are inserted under one BEFORE and one AFTER, and committed at once.
+    """Batches whose rows are inserted between one BEFORE and one AFTER, and committed at once.
 
     Attributes:
-        chunk_rows: offsets of a chunk.
+        chunk_rows: the number of offsets of a chunk.
         by_partition: each topic-partition has chunks of its own, as older versions cut batches.
     """
 
@@ -75,17 +76,17 @@ class Step:
 
     @property
     def batch(self) -> Batch:
-        """The last batch: what is committed is named by it."""
+        """The last batch, whose number and commit id are committed."""
         return self.batches[-1].batch
 
     @property
     def resets(self) -> bool:
-        """It moves offsets and has no rows. Always a step of its own: offsets only grow within a step."""
+        """Whether it moves offsets and has no rows. Always a step of its own: within a step offsets only grow."""
         return self.batch.continues is not None
 
     @property
     def revises(self) -> bool:
-        """It is a batch of records that were read once more: no offsets of its own. Always a step of its own."""
+        """Whether it is a batch of records that were read again, without offsets. Always a step of its own."""
         return self.batch.revises is not None
 
     @cached_property
@@ -106,16 +107,16 @@ class Step:
                 for piece in _split(span, self.chunk_rows):
                     yield Chunk(f"{tp}/{piece}", first, last, {tp: piece}, _ids(run[0].batch, [tp]), is_part=True)
             return
-        # Only a batch alone is larger than a chunk; the spans of several may have gaps, which are no rows.
+        # Only a single batch can be larger than a chunk; the spans of several may have gaps, which are not rows.
         parts = list(_packed(spans, self.chunk_rows if size > self.chunk_rows else sys.maxsize))
         for part in parts:
-            # By what is in it: other versions cut otherwise, and a token that they have used stands for other rows.
+            # The name has a digest of the chunk: other versions cut differently, and their tokens mean other rows.
             name = f"{first}-{last}/{_digest(part)}" if len(parts) > 1 else f"{first}-{last}"
             yield Chunk(name, first, last, part, _ids(run[0].batch, part), is_part=len(parts) > 1)
 
 
 def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> list[Step]:
-    """All these batches in steps of at most so many chunks; only a batch that has more by itself is more."""
+    """Divides batches into steps of at most `most_chunks` chunks; a batch with more chunks is a step of its own."""
 
     def chunks(run: Sequence[LandedBatch]) -> int:
         return len(Step(tuple(run), chunk_rows).chunks)
@@ -130,16 +131,17 @@ def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> li
 def left_behind(
     lease: Lease | None, newer: Sequence[LandedBatch], where: str, most_rows: int | None = None
 ) -> Step | None:
-    """The step that another run has begun and not finished, as it was begun; its chunks have at most `most_rows`.
+    """The step that another run has begun and not finished, as it was begun.
 
-    Rows are found by the step or have the same version again, however it is cut; but a step of an older version, whose
-    rows say nothing of it, and what only tokens keep from being doubled need the chunks as they were.
+    Its chunks may be cut to at most `most_rows` offsets, since rows of the step are recognized, or have the same
+    version again. None: the very same chunks, for inserts that only tokens deduplicate. A step of an older version,
+    whose rows do not contain the step, always gets the same chunks.
 
-    None where there is none, or where it never will be finished: its batches are not landed any more, and those that
-    are continue from before it, with numbers above its own. What it has inserted, `found.py` finds.
+    None if there is no such step, or if it will never be finished: its batches are no longer landed, and the landed
+    ones continue from before it, with higher numbers. `found.py` finds what it has inserted.
 
     Raises:
-        LineageBroken: its batches are gone, and a person has to say how to go on.
+        LineageBroken: its batches are gone, and a person has to decide how to continue.
     """
     if lease is None or not lease.left_behind:
         return None
@@ -161,7 +163,7 @@ def left_behind(
 
 
 def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
-    """Batches between resets, and each reset alone."""
+    """Groups of batches between resets; each reset (and each revising batch) alone."""
     found: list[LandedBatch] = []
     for landed in batches:
         if landed.batch.continues is not None or (found and found[-1].batch.continues is not None):
@@ -174,7 +176,7 @@ def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
 
 
 def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[LandedBatch]]:
-    """Batches one after another that together are no larger than a chunk; a larger one alone."""
+    """Groups of consecutive batches that together are no larger than a chunk; a larger batch alone."""
     return groups(batches, lambda landed: total(landed.batch.ranges), chunk_rows)
 
 
@@ -183,7 +185,7 @@ def _split(span: Span, rows: int) -> Iterator[Span]:
 
 
 def _packed(spans: Spans, rows: int) -> Iterator[Spans]:
-    """Parts of so many offsets each, but for the last, and of no more topic-partitions than a statement takes."""
+    """Parts of `rows` offsets each, except the last, and of no more topic-partitions than a statement can have."""
     part, room, topics = Spans(), rows, set[str]()
     for tp, span in sorted(spans.items()):
         rest = span
@@ -204,7 +206,7 @@ def _digest(spans: Spans) -> str:
 
 
 def _ids(batch: Batch, tps: Iterable[TopicPartition]) -> dict[str, str]:
-    """Topics do not change within a step."""
+    """The topic ids of these topic-partitions; a step has one topic of each name."""
     return {topic: batch.topic_ids.get(topic, "") for topic in sorted({tp.topic for tp in tps})}
 
 

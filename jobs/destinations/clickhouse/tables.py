@@ -1,4 +1,4 @@
-"""Creating a ClickHouse table from the declared columns, and letting it follow them."""
+"""Creates a ClickHouse table from the declared columns, and adapts it to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 VERSION, DELETED = "_version", "_deleted"
 TOPIC_ID, STEP = "_topic_id", "_step"
-# Deduplication windows of replicated tables also end by time; a week outlasts an outage.
+# Deduplication windows of replicated tables are also limited by time; a week is longer than an outage.
 _WINDOW_SECONDS = 7 * 24 * 3600
 
 
@@ -31,9 +31,9 @@ class Present:
     """A table as it is.
 
     Attributes:
-        id: its UUID; a recreated table has another.
+        id: the table's UUID; a recreated table has another.
         types: by column name, as the server spells them.
-        sorting_columns: that its sorting key is made of.
+        sorting_columns: the columns of its sorting key.
         views: materialized views that read its inserts, as (database, name).
     """
 
@@ -52,11 +52,11 @@ class Present:
 
 @dataclass(frozen=True)
 class Layout:
-    """What the pipeline file wants of a table.
+    """The table that the pipeline file describes.
 
     Attributes:
-        ordered: versions follow a named order, so they are wider.
-        window: how many parts the deduplication window must remember.
+        ordered: versions contain the `order_by` value, so they are wider.
+        window: the number of parts that the deduplication window must remember.
     """
 
     table: ClickHouseTable
@@ -79,22 +79,22 @@ class Layout:
 
     @property
     def added(self) -> dict[str, str]:
-        """Columns besides the row's: version and deletion mark."""
+        """Columns besides the row's own: version and deletion mark."""
         version = {VERSION: "UInt128" if self.ordered else "UInt64"} if self.versioned else {}
         return {**version, **({DELETED: "UInt8"} if self.table.mode == "upsert_delete" else {})}
 
     @property
     def origin(self) -> dict[str, str]:
-        """Columns that tell the records of a topic from those of one of the same name before it, and steps apart.
+        """Columns that distinguish steps, and records of a recreated topic from those of its predecessor.
 
-        They are materialized, so that `SELECT *` leaves them out. Tables of upserts have versions instead.
+        They are materialized, so that `SELECT *` omits them. Tables of upserts have versions instead.
         """
         is_ours = not self.versioned and "MergeTree" in self.engine
         return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
 
     @property
     def engine(self) -> str:
-        """Engine with arguments."""
+        """The engine with its arguments."""
         named = self.table.engine or ("ReplacingMergeTree" if self.versioned else "MergeTree")
         if "(" in named or not self.versioned:
             return named
@@ -128,7 +128,7 @@ class Layout:
 
 
 def layout_of(spec: PipelineSpec, table: ClickHouseTable, window: int = 0, cluster: str | None = None) -> Layout:
-    """The table that a pipeline file wants."""
+    """The table that a pipeline file describes."""
     return Layout(
         table=table,
         columns=tuple(table_column(c, table.column_types) for c in row_columns(spec, table.metadata_columns)),
@@ -139,7 +139,7 @@ def layout_of(spec: PipelineSpec, table: ClickHouseTable, window: int = 0, clust
 
 
 def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
-    """The table as it is now; None where there is none."""
+    """The table as it is now; None if it does not exist."""
     asked = {"database": path[0], "table": path[1]}
     found = server.rows(render("clickhouse", "table_describe"), asked)
     if not found:
@@ -161,7 +161,7 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
 
 
 def create(server: ClickHouseServer, layout: Layout) -> None:
-    """Creates database and table. Whoever loses a race gets the winner's table."""
+    """Creates database and table; if another run is faster, its table is used."""
     server.execute(render("clickhouse", "database_create", database=layout.path[0], cluster=layout.cluster))
     server.execute(creation(layout), settings={"flatten_nested": 0})
 
@@ -184,10 +184,10 @@ def creation(layout: Layout) -> str:
 
 
 def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> list[SchemaChange]:
-    """The changes that let the declared rows into the table.
+    """The schema changes after which the declared rows fit into the table.
 
     Raises:
-        SchemaRefused: what no rule allows, before anything is written.
+        SchemaRefused: a change that no rule allows; before anything is written.
     """
     where = f"clickhouse {layout.table.table}"
     wanted_types = {c.name: c.type for c in layout.columns}
@@ -229,7 +229,7 @@ def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, ch
     for change in changes:
         column = by_name[change.path[0]]
         if _is_new(change):
-            # Rows that are there have no value, which must not look like one.
+            # Nullable, so that existing rows get null and not a default that looks like a value.
             kind = column.type if column.declared else clickhouse_type(column.arrow, True)
             verbs[column.name] = ("ADD COLUMN IF NOT EXISTS", column.name, kind)
         else:
@@ -246,7 +246,7 @@ def _is_new(change: SchemaChange) -> bool:
 
 
 def _changed(column: Column, found: str) -> str:
-    """The type that takes the column's values and those that are there; fields that the file does not have stay."""
+    """The type that holds the column's values and the existing ones; struct fields that the file lacks are kept."""
     there = arrow_type(found)
     if there is None or not pa.types.is_nested(there[0]):
         return column.type
@@ -254,14 +254,14 @@ def _changed(column: Column, found: str) -> str:
 
 
 def missing_origin(layout: Layout, present: Present) -> list[str]:
-    """Columns of `Layout.origin` that a table of an older version, or of somebody else, does not have."""
+    """Columns of `Layout.origin` that a table lacks, because an older version or somebody else created it."""
     if "MergeTree" not in present.engine:
         return []
     return [name for name in layout.origin if name not in present.types]
 
 
 def add_origin(server: ClickHouseServer, layout: Layout, names: Sequence[str], topic_ids: Mapping[str, str]) -> None:
-    """Adds columns of `Layout.origin`; rows that are there are of the topics with these ids."""
+    """Adds columns of `Layout.origin`; existing rows are of the topics with these ids."""
     kinds = _with_defaults({name: layout.origin[name] for name in names}, topic_ids)
     changes = [("ADD COLUMN IF NOT EXISTS", name, kind) for name, kind in kinds.items()]
     sql = render("clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=changes)
@@ -269,7 +269,7 @@ def add_origin(server: ClickHouseServer, layout: Layout, names: Sequence[str], t
 
 
 def _with_defaults(origin: Mapping[str, str], topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """The columns' types with what rows have that were written without them."""
+    """The columns' types with defaults for rows that were written without them."""
     topics, ids = (", ".join(map(literal, texts)) for texts in (topic_ids, topic_ids.values()))
     known = f"transform(`_topic`, [{topics}], [{ids}], '')" if topic_ids else "''"
     defaults = {TOPIC_ID: known, STEP: "0"}

@@ -1,6 +1,6 @@
 """The cases of the ClickHouse connector's state machine (`docs/internals.md`).
 
-How a range of offsets of a topic-partition relates to the one that was handled last. Ranges include both ends.
+How a range of offsets of a topic-partition relates to the last one that was handled. Ranges include both ends.
 
 ==============  =============================================  ======================================================
 case            the new range …                                its records …
@@ -8,10 +8,10 @@ case            the new range …                                its records …
 first           has nothing before it                          are new
 new             starts right after it                          are new
 gap             starts later than right after it               are new
-same            is the last one                                are there
-overlapping     starts where it starts and ends later          are there in part
-contains        lies inside it                                 are there
-lower minimum   starts before it and reaches into it           are there in part
+same            is the last one                                are in the table
+overlapping     starts where it starts and ends later          are partly in the table
+contains        lies inside it                                 are in the table
+lower minimum   starts before it and reaches into it           are partly in the table
 previous        ends before it starts                          offsets were moved: only a person can decide
 error           starts inside it and ends after it             offsets were moved: only a person can decide
 ==============  =============================================  ======================================================
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 class Handled(NamedTuple):
-    """What the state says of a topic-partition."""
+    """The state of a topic-partition: the last range and its phase."""
 
     span: Span
     phase: Phase
@@ -60,7 +60,7 @@ class Case(StrEnum):
 
     @property
     def follows(self) -> bool:
-        """None of the new range's records is there."""
+        """Whether none of the new range's records is in the table."""
         return self in (Case.FIRST, Case.NEW, Case.GAP)
 
     @property

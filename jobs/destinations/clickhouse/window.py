@@ -1,8 +1,8 @@
 """The deduplication window: how many parts a table remembers, and how many it has to.
 
-It counts parts, not inserts: an insert into n table partitions makes n (tried: 3 chunks over 3 partitions doubled rows
-at windows of 4 and 8). Needed are twice the chunks of a step times the partitions that one insert may touch. A step has
-as many batches as its window has room for; a batch that is too large by itself is refused.
+It counts parts, not inserts: an insert into n table partitions makes n parts (tried: 3 chunks over 3 partitions doubled
+rows at windows of 4 and 8). The window must be twice the chunks of a step times the partitions that one insert may
+touch. A step has as many batches as the window has room for; a single batch that is too large is refused.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from sql import render
 
 _MOST_PARTITIONS = "max_partitions_per_insert_block"
 _UNLIMITED = 1_000_000
-# Topic-partitions that a table we create is prepared for: each may make one smaller chunk a batch.
+# The topic-partitions for which tables that we create have room: each may add one smaller chunk a batch.
 _TOPIC_PARTITIONS = 64
 
 
 def most_partitions(connection: ClickHouseConnection) -> int:
-    """How many partitions of a table one insert may touch: ClickHouse's own limit, or that of the connection."""
+    """The most partitions of a table that one insert may touch: ClickHouse's default, or the connection's limit."""
     asked = connection.settings.get(_MOST_PARTITIONS, "")
-    # Anything else ClickHouse itself refuses.
+    # ClickHouse itself refuses other values.
     return int(asked) or _UNLIMITED if asked.isdigit() else 100
 
 
 def needed(chunks: int, partitions: int) -> int:
-    """The smallest window for steps of so many chunks, each of which may touch so many partitions."""
+    """The smallest window for steps of this number of chunks, each of which may touch this number of partitions."""
     return 2 * chunks * partitions
 
 
 def for_new_table(max_records: int, chunk_rows: int, partitions: int) -> int:
-    """The window of a table that we create: enough for its largest batches, and some room."""
+    """The window of a table that we create: enough for its largest batches, with a reserve."""
     return max(1000, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitions))
 
 
 @dataclass(frozen=True)
 class Window:
-    """What one table remembers.
+    """The deduplication window of one table.
 
     Attributes:
         table: its name, for people.
-        parts: how many it remembers; None: it deduplicates nothing.
-        partitions: of it, how many an insert may touch.
+        parts: how many parts it remembers; None: it deduplicates nothing.
+        partitions: how many of its partitions an insert may touch.
     """
 
     table: str
@@ -57,7 +57,7 @@ class Window:
 
     @property
     def chunks(self) -> int:
-        """The most chunks that a step may have."""
+        """The largest number of chunks of a step."""
         return _UNLIMITED if self.parts is None else self.parts // needed(1, self.partitions)
 
     def check(self, chunks: int) -> None:
@@ -79,7 +79,7 @@ class Window:
 
 
 def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> list[Window]:
-    """Of the table, and of those that materialized views behind it fill."""
+    """The windows of the table, and of the tables that its materialized views fill."""
     found = [_window(server, ".".join(path), present, present.partitioned)]
     for name, target in _filled_by_views(server, present, seen=[tuple(path)]):
         title = f"{name}, which a materialized view fills,"
@@ -108,7 +108,7 @@ def _is_replicated(present: Present) -> bool:
 def _filled_by_views(
     server: ClickHouseServer, present: Present, seen: list[tuple[str, ...]]
 ) -> Iterator[tuple[str, Present]]:
-    """Tables that materialized views fill when rows are inserted, also those behind them."""
+    """The tables that materialized views fill when rows are inserted, also indirectly."""
     for view in present.views:
         if view in seen:
             continue
@@ -124,7 +124,7 @@ def _filled_by_views(
 
 
 def _target(view: tuple[str, str], found: Present) -> tuple[str, str]:
-    """Where a materialized view writes: the table after TO, or its inner table."""
+    """The table that a materialized view writes: the one after TO, or its inner table."""
     name = r"(?:`((?:[^`\\]|\\.)+)`|(\w+))"
     to = re.search(rf"\bTO {name}(?:\.{name})?", found.statement.split(" AS SELECT")[0])
     if to is None:
