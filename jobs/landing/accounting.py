@@ -1,4 +1,4 @@
-"""Accounting of a landed batch: counted on its own at each place, then checked, before anything is published."""
+"""Checks the counts of a landed batch before it is published; each is counted independently."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from resources.errors import BadRecords, InvariantBroken
 
 
 def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows: int, skip: bool = False) -> Counts:
-    """The batch's counts, if they add up: what was read, what became of it, and what the new files hold.
+    """The batch's counts, if they add up: records read, their outcomes, and rows of the new files.
 
     Args:
-        readings: how many records there are at most.
-        found: by all tasks; records were counted before they were decoded, and each outcome on its own.
+        readings: upper bound of the records.
+        found: the report of all tasks; records were counted before they were decoded, and each outcome on its own.
         added_rows: rows of the data files that were written, from their metadata.
-        skip: nothing of bad records is kept (`on_bad_record: skip`).
+        skip: bad records are not landed (`on_bad_record: skip`).
 
     Raises:
-        InvariantBroken: they do not; nothing was published.
+        InvariantBroken: the counts do not add up; nothing was published.
     """
     counts = Counts(
         read=found.records,
@@ -47,17 +47,17 @@ def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows
 def refuse_bad_records(
     spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame], waiting: int = 0
 ) -> None:
-    """Stops a batch with bad records where the policy is to fail, or where they are more than the limits allow.
+    """Stops a batch with bad records if the policy is `fail`, or if there are more than the limits allow.
 
-    Terminal: the same records give the same answer. What may pass by itself (a schema registry that is down) is
-    raised where it happens, as a transient error, and never counted as a bad record.
+    The error is terminal, since a retry gives the same result. Problems that may pass (a schema registry that is down)
+    are transient errors where they happen, and never count as bad records.
 
     Args:
-        bad: the batch's bad rows; asked for only to name the first of them.
+        bad: reads the batch's bad rows; called only to name the first of them.
         waiting: bad records that are landed again as soon as their values are known; no limit counts them.
 
     Raises:
-        BadRecords: nothing was published. Says where the first of them are.
+        BadRecords: nothing was published. Names the first bad records.
     """
     found = counts.quarantined + counts.skipped
     limit = spec.dead_letters.refused(found - waiting, counts.read)

@@ -1,4 +1,4 @@
-"""The records of a batch in Spark: exactly its ranges from Kafka, decoded in Arrow batches, as landed rows."""
+"""The records of a batch in Spark: exactly its offset ranges, decoded in Arrow batches to landed rows."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class BatchRecords:
     """The records of one batch, decoded and transformed.
 
     Attributes:
-        table: the columns of the table that they are written to; it may have more than the pipeline file declares.
-        registries: the Schema Registries that the records' schemas are in.
-        schema_ids: those that earlier batches had.
-        refused: records that the transform was found to fail on, with Spark's error class.
-        refused_fields: under `unknown_fields: add`, why fields could be no columns; None: these are still to be found.
-        names: where records name tables, what becomes of new names.
-        places: of records that are read once more (`jobs.landing.places`); None: the batch's own.
-        revision: the batch that lands them then.
-        reads: how they are read.
+        table: the intermediate table's columns, which may be more than the pipeline file declares.
+        registries: the Schema Registries with the records' schemas.
+        schema_ids: ids of schemas in earlier batches.
+        refused: records on which the transform was found to fail, with Spark's error class.
+        refused_fields: with `unknown_fields: add`, fields that cannot become columns, and why; None: not known yet.
+        names: the rule for new names, if records name tables.
+        places: of records that are read again (`jobs.landing.places`); None: the batch's own records.
+        revision: the batch that lands the records that are read again.
+        reads: reads the records.
     """
 
     kafka: KafkaCluster
@@ -70,7 +70,7 @@ class BatchRecords:
         return self.places.total if self.places else total(self.batch.ranges)
 
     def names_after(self, report: TaskReport) -> NameRule | None:
-        """What becomes of the names that were brought, where they have to be read once more."""
+        """The rule with which the records have to be read again, because of the names that they brought; None: no."""
         return self.names.after(report.names, self.spec) if self.names else None
 
     def shaped(self, spark: SparkSession) -> DataFrame:
@@ -86,7 +86,7 @@ class BatchRecords:
         """Has Spark's tasks write the selected records, in one pass over Kafka; returns their reports.
 
         Raises:
-            TopicRecreated: they may be those of another topic than the batch was planned for.
+            TopicRecreated: the records may be of another topic than the batch was planned for.
         """
 
         def once(schemas: Schemas) -> list[TaskReport]:
@@ -104,11 +104,11 @@ class BatchRecords:
 
     @property
     def _schema(self) -> pa.Schema:
-        """Of landed rows in this table."""
+        """The schema of landed rows in this table."""
         schema = landing_schema(self.spec)
         for name in ("value", "kafka"):
             schema = schema.set(schema.get_field_index(name), self.table.field(name))
-        # The columns of a pipeline that kept values before.
+        # Columns of a pipeline that used `unavailable: keep` earlier.
         more = (f for f in (UNCHANGED, MOVE) if f.name in self.table.names and f.name not in schema.names)
         return pa.schema([*schema, *more])
 
@@ -123,7 +123,7 @@ class BatchRecords:
 
     @property
     def _reads_headers(self) -> WantedHeaders:
-        # The two records of a changed key name each other's in a header.
+        # The two records of a primary-key change name each other's key in a header.
         return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset(OF_MOVES))
 
     def _records(self, spark: SparkSession) -> DataFrame:
@@ -134,19 +134,19 @@ class BatchRecords:
         return replace(reader, positions=self.places) if self.places else reader
 
     def find_failing(self, spark: SparkSession, problem: PySparkException) -> None:
-        """Finds the records that the transform fails on; raises the problem where that is not its cause."""
+        """Finds the records on which the transform fails; raises the problem if it has another cause."""
         if self.spec.source.resolved is None or error_class(problem) is None or self.refused:
             raise problem
 
         def probe(ranges: Mapping[TopicPartition, OffsetRange]) -> None:
             part = replace(self, batch=replace(self.batch, ranges=ranges), refused={})
-            # Positions do not matter here, only whether every record can be evaluated.
+            # Only whether every record can be evaluated matters here.
             part.shaped(spark).agg(F.count(F.hash("value"))).collect()
 
         self.refused.update(failing_records(self.batch.ranges, probe))
 
     def bad(self, spark: SparkSession) -> DataFrame:
-        """Only the bad records, read again."""
+        """The bad records, read again from Kafka."""
         return self.shaped(spark).where(F.col("error").isNotNull())
 
 

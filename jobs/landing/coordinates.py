@@ -1,4 +1,4 @@
-"""The struct ``kafka`` of landed rows: where each record is from, and what tables have asked for besides. Pure."""
+"""The struct ``kafka`` of landed rows: a record's coordinates, and other metadata that tables need. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from jobs.spec.metadata import HEADER, RECORD, Metadata
 def kafka_struct(batch: pa.RecordBatch, wanted: Sequence[Metadata], landed_at: int) -> pa.StructArray:
     """
     Args:
-        batch: records as Kafka's reader gives them.
-        wanted: what is landed besides the coordinates (`jobs.spec.metadata.landed_on_request`).
-        landed_at: milliseconds, for what the sinks of Kafka Connect call the time of insertion.
+        batch: records as Kafka's reader returns them.
+        wanted: metadata to land besides the coordinates (`jobs.spec.metadata.landed_on_request`).
+        landed_at: milliseconds, for what Kafka Connect's sinks call the time of insertion.
     """
     arrays = [batch.column(f.name).cast(f.type) for f in KAFKA]
     fields = list(KAFKA)
@@ -36,7 +36,7 @@ def _values(batch: pa.RecordBatch, wanted: Metadata, landed_at: int) -> pa.Array
         parts = [batch.column(name).cast(RECORD.field(name).type) for name in ("topic", "partition", "offset")]
         time = pa.scalar(datetime.fromtimestamp(landed_at / 1000, UTC), RECORD.field("insertTime").type)
         return pa.StructArray.from_arrays([*parts, pa.repeat(time, batch.num_rows)], fields=list(RECORD))
-    if "headers" not in batch.schema.names:  # of dead letters that were landed without them
+    if "headers" not in batch.schema.names:  # dead letters that were landed without headers
         return pa.nulls(batch.num_rows, pa.string())
     headers = batch.column("headers").to_pylist()
     if wanted.what == "headers":
@@ -46,7 +46,7 @@ def _values(batch: pa.RecordBatch, wanted: Metadata, landed_at: int) -> pa.Array
 
 
 def _json(headers: Sequence[dict[str, Any]]) -> str:
-    """An object of name to value; to a list of values where a name is there more than once."""
+    """Headers as a JSON object of name to value, or to a list of values if a name occurs more than once."""
     found: dict[str, list[str | None]] = {}
     for header in headers:
         found.setdefault(header["key"], []).append(_text(header["value"]))
@@ -59,7 +59,7 @@ def _texts(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def _text(value: bytes | None) -> str | None:
-    """Bytes as text; as base64 where they are none."""
+    """Bytes as text; as base64 if they are not UTF-8."""
     if value is None:
         return None
     try:

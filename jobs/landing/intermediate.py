@@ -1,4 +1,4 @@
-"""The intermediate table: an Iceberg table of changes, one snapshot per batch, never changed after."""
+"""The intermediate table: an Iceberg table of changes, one snapshot per batch, whose rows never change."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 W = TypeVar("W", Append, Attempt)
 
 _OWNER = PREFIX + "lands-for"
-# Every batch adds one snapshot and one metadata file; old metadata files go with the commits that replace them.
+# Every batch adds one snapshot and one metadata file; later commits delete old metadata files.
 _PROPERTIES = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "50",
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
-    # Many small files to a task of Spark: if each counted as 4 MB, 1,000 of them would be 250 tasks.
+    # Many small files for each Spark task: if each counted as 4 MB, 1,000 of them would be 250 tasks.
     "read.split.open-file-cost": str(256 * 1024),
-    # What readers of landed rows choose files by, however many columns the value has (`jobs.changes.planned_files`).
+    # Readers select files by these columns, however many columns the value has (`jobs.changes.planned_files`).
     **{f"write.metadata.metrics.column.{c}": "full" for c in ("i", "batchNumber", "kafka.partition", "kafka.offset")},
 }
 
@@ -72,10 +72,10 @@ class IntermediateTable:
     """`<namespace>.<pipeline>_<suffix>` of a pipeline.
 
     Attributes:
-        catalog: the catalog that it is in.
+        catalog: the table's catalog.
         registries: the Schema Registries that the pipeline names.
-        reads: how the records of a batch are read.
-        taking: what the destination tables take.
+        reads: reads the records of a batch.
+        taking: what the destination tables accept.
     """
 
     pipeline: str
@@ -91,11 +91,11 @@ class IntermediateTable:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The table in Spark SQL."""
+        """The table's path in Spark SQL."""
         return (self.catalog.name, *self.identifier.split("."))
 
     def found(self) -> tuple[pa.Schema | None, dict[str, Named]]:
-        """The columns that it has (None where it is not there), and the names of tables that records have brought
+        """The table's columns (None if it does not exist), and the names of tables that records have brought
         (`new_tables`)."""
         table = self.catalog.load(self.identifier)
         if table is None:
@@ -122,7 +122,7 @@ class IntermediateTable:
         return [f"{self.identifier}: {change}" for change in changes]
 
     def _check_owner(self, table: Table) -> None:
-        """Names of two pipelines may make one: `a` with the suffix `b_tmp`, and `a_b` with `tmp`.
+        """Requires that no other pipeline lands here: `a` with the suffix `b_tmp` and `a_b` with `tmp` have one table.
 
         Raises:
             ConfigurationError: another pipeline lands here.
@@ -136,9 +136,9 @@ class IntermediateTable:
             )
 
     def _stamp_schema(self, table: Table) -> None:
-        """Sees to a snapshot with the present schema: a batch is read at a snapshot, and with that one's schema.
+        """Makes a snapshot with the present schema if there is none, since Spark reads a snapshot with its own schema.
 
-        So batches that were landed before a column was added can be merged after it.
+        So batches that were landed before a column was added can be merged afterwards.
         """
         head = table.current_snapshot()
         if head is not None and head.schema_id != table.metadata.current_schema_id:
@@ -146,7 +146,7 @@ class IntermediateTable:
                 table.append(table.schema().as_arrow().empty_table())
 
     def committed(self) -> CommittedState | None:
-        """The newest landed state.
+        """The state of the newest landed batch.
 
         Raises:
             TableReplaced: the table was rolled back.
@@ -165,7 +165,7 @@ class IntermediateTable:
         return history.committed
 
     def current_state(self) -> tuple[CommittedState | None, int]:
-        """The state of the table's head, rolled back or not, and the highest batch number that it ever had."""
+        """The state of the table's head, also if rolled back, and the highest batch number that the table ever had."""
         table = self.catalog.load(self.identifier)
         history = read_history(table, self.pipeline, "main") if table else History(None, None)
         return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
@@ -190,10 +190,10 @@ class IntermediateTable:
         return landed_batches(table, self.pipeline) if table else LandedBatches()
 
     def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
-        """The table's present snapshot, which holds this batch and all before it.
+        """The table's present snapshot, which has this batch and all before it.
 
         Raises:
-            CommitFailed: it does not hold them any more; the lineage says why.
+            CommitFailed: it no longer has them; the lineage check says why.
         """
         metadata = self.catalog.require(self.identifier).metadata
         known = [s.snapshot_id for s in ancestors(metadata, "main")]
@@ -246,7 +246,7 @@ class IntermediateTable:
         return publish_landed(append, batch, committed, landed, log_ends, summary)
 
     def _follow(self, spec: PipelineSpec) -> None:
-        # First: a column that is there counts as optional where nothing is recorded.
+        # Before the columns exist: an existing column without this record counts as optional.
         record_required(self.catalog.require(self.identifier), spec, self.pipeline)
         replace(self, spec=spec).prepare()
 
@@ -258,10 +258,10 @@ class IntermediateTable:
         write: Callable[[W, Selection], LandedRanges],
         summary: dict[str, str],
     ) -> LandedBatch:
-        """Lands records that were read once more, from Kafka or from dead letters: a batch that revises earlier ones.
+        """Lands records that were read again, from Kafka or from dead letters: a batch that revises earlier ones.
 
         Args:
-            write: writes those that are selected, for a commit of this kind.
+            write: writes the selected records, for a commit of this kind.
 
         Raises:
             BadRecords, InvariantBroken: as in landing.

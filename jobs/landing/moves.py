@@ -1,7 +1,7 @@
-"""Changes of a primary key among a batch's records: which records they are, and where each stands in its source's log.
+"""Primary-key changes among a batch's records: which records they are, and their positions in the source's log.
 
 Debezium sends such a change as a delete of the old key and an insert of the new one. Each names the other's key in a
-header, and both say the same position in the source's log, whatever topic-partitions they are in.
+header, and both have the same position in the source's log, whatever topic-partitions they are in.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from jobs.decode.envelope import MOVED, OF_MOVES
 
 @dataclass(frozen=True)
 class MoveReader:
-    """Reads where changes of a primary key stand.
+    """Reads the positions of primary-key changes in the source's log.
 
     Attributes:
-        position: of a record's value (`jobs.decode.source_position`); None: no record has one.
-        topic_positions: by topic, where values are encoded in another way.
+        position: decodes it from a record's value (`jobs.decode.source_position`); None: no record has one.
+        topic_positions: decoders for topics whose values are encoded in another way.
     """
 
     position: Decoder | None = None
     topic_positions: Mapping[str, Decoder] = field(default_factory=dict)
 
     def column(self, batch: pa.RecordBatch) -> pa.Array:
-        """Per record the position of the change of a key that it belongs to; null for all others."""
+        """For each record of a primary-key change the change's position; null for other records."""
         if self.position is None or not len(rows := _rows_that_name_another_key(batch)):
             return pa.nulls(batch.num_rows, MOVE.type)
         values, topics = (batch.column(name).take(rows) for name in ("value", "topic"))
@@ -42,10 +42,10 @@ class MoveReader:
 
 
 def moves_among(move: pa.Array, op: pa.Array, errors: Iterable[DecodeError]) -> Moves:
-    """How many there are.
+    """Counts primary-key changes.
 
     Args:
-        move: as `MoveReader.column`. op: of the landed rows.
+        move: the result of `MoveReader.column`. op: of the landed rows.
     """
     left = pc.sum(pc.and_(pc.is_valid(move), pc.equal(op, "delete"))).as_py() or 0
     return Moves(left, sum(error.kind == MOVED for error in errors))

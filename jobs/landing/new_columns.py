@@ -1,9 +1,9 @@
-"""Columns that are made while a batch is landed, of fields that no column takes (`unknown_fields: add`).
+"""Columns that are added while a batch is landed, for fields without a column (`unknown_fields: add`).
 
-The pass that decodes finds the fields and their types. Only where it has found any, the tables get the columns and the
-same ranges are read once more: a producer's new field costs one batch one more pass, and every other batch nothing.
-What remains without a column then makes its record a dead letter, so that nothing is lost. New tables (`new_tables`)
-need another pass only where a name cannot become one.
+The pass that decodes finds the fields and their types. Only if it has found any, the tables get the columns and the
+same ranges are read again: a producer's new field costs one batch a second pass, and other batches nothing. If a field
+cannot become a column, its records become dead letters, so that nothing is lost. New tables (`new_tables`) need a
+second pass only if a name cannot become a table.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Write = Callable[[PipelineSpec, Mapping[str, str] | None, NameRule | None], Writ
 def write_with_new_columns(
     spec: PipelineSpec, write: Write, evolve: Callable[[PipelineSpec], object], taking: Taking = takes_nothing
 ) -> Written:
-    """Writes a batch, and once more where its records have fields that become columns.
+    """Writes a batch, and a second time if its records have fields that become columns.
 
     Args:
-        write: writes all records to new files by this pipeline file; with the fields that can be no columns, and
-            why, or None where these are still to be found; and with the verdicts on new tables' names, likewise.
-        evolve: gives the landed tables the columns of this pipeline file.
-        taking: what the destination tables take.
+        write: writes all records to new files. Its arguments: the pipeline file; the fields that cannot become columns,
+            and why; and the verdicts on new tables' names. The last two are None if not known yet.
+        evolve: adds the columns of this pipeline file to the intermediate table.
+        taking: what the destination tables accept.
     """
     written = write(spec, None, None)
     records, append, landed = written

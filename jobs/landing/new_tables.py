@@ -1,7 +1,7 @@
-"""Names of tables that records bring (`new_tables`): found by the pass that decodes, kept with the landed table.
+"""Names of tables that records bring (`new_tables`): found by the pass that decodes, kept with the intermediate table.
 
-A batch and the names that are new in it are one commit. So whoever opens the pipeline knows the same tables, and a
-table begins with the batch that first named it.
+A batch and its new names are one commit. So everyone who opens the pipeline sees the same tables, and a table begins
+with the batch that first named it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ STAGE = "route"
 
 @dataclass(frozen=True)
 class NameRule:
-    """Which names that no table has may become tables; travels to Spark's workers.
+    """Which new names may become tables; travels to Spark's workers.
 
     Attributes:
-        path: where the name is in a landed row.
-        known: names that have tables, each with the columns that its records have had values for.
-        allow: what others must match as a whole, in lower case.
-        most: how many tables there may be.
-        reports_columns: columns are left to the records, and each table has those of its own.
-        settled: the verdict on each new name of the batch, None where it becomes a table; None: still to be made.
+        path: of the name in a landed row.
+        known: names that have tables, each with the columns for which its records have had values.
+        allow: a regular expression that a new name must match as a whole, in lower case.
+        most: the largest number of tables.
+        reports_columns: columns come from records, and each table has only those of its own records.
+        settled: the verdict on each new name of the batch: a reason, or None: it becomes a table. None: not known yet.
     """
 
     path: tuple[str, ...]
@@ -51,10 +51,10 @@ class NameRule:
     settled: Mapping[str, str | None] | None = None
 
     def judge(self, left: pa.Array, key: pa.Array | None, value: pa.Array, verdicts: Verdicts) -> dict[str, int]:
-        """Refuses the records whose names may be no tables; returns the others' new names, each with its first row.
+        """Refuses the records whose names cannot become tables; returns the others' new names, each with its first row.
 
         Args:
-            left: true per record that none of the pipeline file's own tables takes.
+            left: true for each record that is not routed to one of the pipeline file's own tables.
         """
         names = self._names(key, value)
         rows = pc.indices_nonzero(pc.and_not(left, pc.is_in(names, value_set=pa.array(list(self.known), pa.string()))))
@@ -71,7 +71,7 @@ class NameRule:
         return found
 
     def columns(self, key: pa.Array | None, value: pa.Array) -> dict[str, frozenset[str]]:
-        """The columns that records of each name are the first to have values for; `value`: null in bad records."""
+        """For each name the columns that have values for the first time; `value` is null for bad records."""
         if not self.reports_columns or not len(value):
             return {}
         fields = [field.name for field in value.type]
@@ -111,9 +111,9 @@ class NameRule:
         return self.settled is not None and name in self.settled and self.settled[name] is None
 
     def after(self, found: Mapping[str, int], spec: PipelineSpec) -> NameRule | None:
-        """The rule for reading the batch once more; None where every new name may become a table.
+        """The rule for reading the batch again; None if every new name may become a table.
 
-        Those that come first in the batch have it, so that the same ranges give the same tables.
+        Names that come first in the batch get the tables that are still free, so the result is deterministic.
         """
         new = sorted(found, key=lambda name: (found[name], name))
         wrong = refused_names(spec, sorted(self.known), new)
@@ -124,7 +124,7 @@ class NameRule:
 
 
 def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None:
-    """The rule of a pipeline; None where records name no tables."""
+    """The rule of a pipeline; None if its records name no tables."""
     if spec.new_tables is None or spec.route_by is None:
         return None
     path, limits = field_path(spec, spec.route_by), spec.new_tables
@@ -132,13 +132,13 @@ def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None
 
 
 def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named]:
-    """What is known of each name that has become a table, from the landed table's properties."""
+    """The names that have become tables, from the intermediate table's properties."""
     found = json.loads(properties.get(_property(pipeline), "{}"))
     return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found.items()}
 
 
 def new_table_properties(commit: TableCommit, found: TaskReport, batch: int) -> dict[str, str]:
-    """Returns the table property that remembers new names and their new columns; logs new names."""
+    """Returns the table property that keeps new names and their new columns; logs new names."""
     known = known_names(commit.properties, commit.pipeline)
     new = sorted(found.names.keys() - known.keys())
     if new:

@@ -1,10 +1,10 @@
-"""Where records stand in the order of all changes: (batch, i), for records that are read once more. Pure.
+"""Places of records that are read again: (batch, i), their position in the order of all changes. Pure.
 
-A record keeps the places that it got when it was landed; after a reset of offsets that went back it has several. One
-that was never landed, or whose batch was forgotten by retention, stands right before the batch whose ranges begin after
-it, with a negative `i`: the order of a topic-partition's changes is kept, and each reading gives the same place.
+A record keeps the place that it got when it was landed, or several if offsets were reset backwards. A record that was
+never landed, or whose batch retention has removed, gets a place right before the batch whose ranges begin after it,
+with a negative `i`. So the order of a topic-partition's changes is kept, and each reading has the same place.
 
-    batch 4 takes t-0 [100, 160)     offset 120 is (4, 20)      offset 70, not landed, is (4, -30)
+    batch 4 has t-0 [100, 160)     offset 120 is (4, 20)      offset 70, not landed, is (4, -30)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH, POSITION = "__batch", "__i"
 
 @dataclass(frozen=True)
 class Stretch:
-    """Records ``[start, end)`` of a topic-partition whose place is ``(batch, offset + shift)``."""
+    """Records ``[start, end)`` of a topic-partition, whose place is ``(batch, offset + shift)``."""
 
     start: int
     end: int
@@ -42,18 +42,18 @@ class Places:
     """The places of the records of some ranges; travels to Spark's workers.
 
     Attributes:
-        stretches: per topic-partition; of a record that was landed several times there are several.
+        stretches: by topic-partition; they overlap if records were landed several times.
     """
 
     stretches: Mapping[TopicPartition, Sequence[Stretch]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """How many places there are: an upper bound of the readings."""
+        """The number of places, an upper bound of the readings."""
         return sum(s.end - s.start for found in self.stretches.values() for s in found)
 
     def spread(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records with their places (`BATCH`, `POSITION`), each once per place."""
+        """The records with their places (`BATCH`, `POSITION`), once for each place."""
         rows, batches, positions = [], [], []
         offsets, partitions = (batch.column(name).to_numpy() for name in ("offset", "partition"))
         topics = batch.column("topic").cast(pa.string())
@@ -81,8 +81,8 @@ def places(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], wanted: 
     """The places of all records of these ranges.
 
     Args:
-        landed: all that are known, ascending.
-        topic_ids: of the topics that are read; batches of another topic of that name say nothing of its records.
+        landed: all known batches, ascending.
+        topic_ids: of the topics that are read; batches of another topic of that name are ignored.
     """
     found: dict[TopicPartition, list[Stretch]] = {}
     for tp, stretch in _stretches(landed, topic_ids):
@@ -92,16 +92,16 @@ def places(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str], wanted: 
 
 
 def landed_from(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
-    """The offset from which on all records of a topic-partition, up to the newest batch, are in known batches."""
+    """For each topic-partition the offset from which on all records up to the newest batch are in known batches."""
     first: dict[TopicPartition, int] = {}
     for tp, s in _stretches(landed, topic_ids):
-        # What is not landed has a place before its batch.
+        # A negative `i`: these records are not landed.
         first[tp] = s.end if s.shift + s.start < 0 else min(s.start, first.get(tp, s.start))
     return first
 
 
 def _stretches(landed: Iterable[LandedBatch], topic_ids: Mapping[str, str]) -> Iterator[tuple[TopicPartition, Stretch]]:
-    """What the batches have of each topic-partition, and what is left out before each of them."""
+    """The records of each topic-partition in the batches, and those before each batch that are not landed."""
     reached: dict[TopicPartition, int] = {}
     batches = [landed_batch.batch for landed_batch in landed if landed_batch.batch.revises is None]
     for batch, all_ranges in zip(batches, read_ahead([batch.ranges for batch in batches]), strict=True):

@@ -32,7 +32,7 @@ def publish_landed(
     log_ends: Offsets,
     summary: dict[str, str],
 ) -> LandedBatch:
-    """Publishes the files that were written as this batch, with the state after it."""
+    """Publishes the written files as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
     watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
     watermark = watermark.truncated(written.report.truncated_below)
@@ -63,7 +63,7 @@ def publish_batch(
     summary: dict[str, str],
     mirrored: Mapping[str, str] | None = None,
 ) -> LandedBatch:
-    """Publishes the files that were written as this batch; returns it with its snapshot.
+    """Publishes the written files as this batch; returns it with its snapshot.
 
     Args:
         mirrored: further table properties.

@@ -1,7 +1,6 @@
-"""Landing the offset ranges of a batch: written by Spark's tasks, counted, checked, and not yet published.
+"""Lands the offset ranges of a batch: Spark's tasks write files, which are counted and checked, but not published yet.
 
-Whatever reads a batch from Kafka does it here: landing, and a replay from Kafka, whose records have their places
-already. They differ in which records they write.
+Used by landing, and by a replay from Kafka, whose records have places already. They differ in which records they write.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class LandedRanges:
 
     Attributes:
         report: what the tasks found in the records.
-        new_columns: columns that the records have brought, to their types; `int to long` where they became wider.
+        new_columns: columns that the records have brought, with their types; `int to long` if one became wider.
     """
 
     counts: Counts
@@ -40,7 +39,7 @@ def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, sele
 
     Raises:
         InvariantBroken: the counts do not add up. BadRecords: the policy is `fail`, or there are too many.
-        TopicRecreated: while they were read.
+        TopicRecreated: a topic was recreated while it was read.
     """
     reports = _write(spark, records, append, selection) if total(records.batch.ranges) else []
     found = sum_up(reports, records.batch.ranges, append.identifier)

@@ -1,4 +1,4 @@
-"""What reads a batch in Spark's tasks: each reads its share of the offset ranges by one consumer, past the JVM."""
+"""Reads a batch in Spark's tasks: each reads its share of the offset ranges by one Kafka consumer, without the JVM."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from resources.range_reading import read_ranges
 
 @dataclass(frozen=True)
 class ReadTask:
-    """The function of a task: numbers of shares in; what another function makes of their records out.
+    """The function of a task: numbers of shares in; the result of another function on their records out.
 
     Attributes:
-        shares: the ranges of each.
-        headers: which of the records' are read.
-        then: what is done with a share's records; None: they are what comes out.
+        shares: the ranges of each share.
+        headers: which of the records' headers are read.
+        then: the function that gets a share's records; None: return the records themselves.
     """
 
     kafka: KafkaCluster

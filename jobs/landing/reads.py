@@ -1,7 +1,7 @@
-"""Passes over Kafka: the records of a batch, or of the batches of many pipelines at once, each to its own task.
+"""Spark jobs that read Kafka: the records of one batch, or of batches of many pipelines at once.
 
-The topics of a pipeline with `for_each` are landed side by side. A Spark job for each of them would cost more than the
-records of most: so those who land wait for each other where they read (`jobs.shared_jobs`), and one job reads for all.
+The topics of a pipeline with `for_each` are landed side by side. A Spark job for each would often cost more than its
+records: so the landings wait for each other when they read (`jobs.shared_jobs`), and one job reads for all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WantedRead:
-    """A batch, and what is to be done with its records."""
+    """A batch to read, and the task that gets its records."""
 
     kafka: KafkaCluster
     batch: Batch
@@ -45,17 +45,17 @@ Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
 
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
-    """In a job of its own."""
+    """Reads one batch in a job of its own."""
     texts = _task_reports(spark, wanted, wanted.batch.ranges, wanted.headers, wanted.task)
     require_topics(wanted.kafka, [wanted.batch])
     return [TaskReport.from_text(text) for text in texts]
 
 
 def require_topics(kafka: KafkaCluster, batches: Sequence[Batch]) -> None:
-    """After the records of these batches were read.
+    """Requires, after the records of these batches were read, that their topics are still the planned ones.
 
     Raises:
-        TopicRecreated: those of one may be of another topic than it was planned for.
+        TopicRecreated: the records of a batch may be of another topic than it was planned for.
     """
     topics = {tp.topic for batch in batches for tp, offsets in batch.ranges.items() if len(offsets)}
     ids = kafka.describe(sorted(topics))[0] if topics else {}
@@ -64,7 +64,7 @@ def require_topics(kafka: KafkaCluster, batches: Sequence[Batch]) -> None:
 
 
 def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
-    """In one job; no two of them have a topic in common, and all are in the same Kafka."""
+    """Reads several batches in one job. They are of the same Kafka cluster and have no topic in common."""
     ranges = {tp: offsets for one in wanted for tp, offsets in one.batch.ranges.items()}
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
@@ -88,7 +88,7 @@ def _task_reports(
 
 @dataclass(frozen=True)
 class TasksByTopic:
-    """The function of one Spark task for several batches: each record goes to its topic's task."""
+    """The function of a Spark task for several batches: each record goes to the task of its topic's batch."""
 
     numbers: Mapping[str, int]
     tasks: Sequence[LandingTask]
@@ -114,7 +114,7 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 
 
 def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: WantedHeaders) -> DataFrame:
-    """Exactly the records of the ranges; it fails rather than leaves out one that is gone."""
+    """Exactly the records of the ranges; fails if Kafka no longer has one of them."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from resources.spark import parallelism

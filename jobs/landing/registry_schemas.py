@@ -1,9 +1,8 @@
-"""The schemas that records were written with, by the ids in them; the driver looks them up.
+"""The schemas with which records were written, by the ids in the records; the driver fetches them.
 
-The pass that decodes a batch also reports the ids in it, and is made once more only where the registry knows one
-that was not known yet: those that are known are kept with the landed table. Workers get schemas, not credentials. So a
-registry that is down stops a batch before anything of it is published, an id that it does not know makes dead letters,
-and both are the same for all workers.
+The pass that decodes a batch also reports its ids. It is repeated only if the registry has one that was not known yet;
+known ids are kept with the intermediate table. Workers get schemas, not credentials. So a registry that is down stops
+a batch before anything is published, an id that it does not have makes dead letters, and all workers agree.
 """
 
 from __future__ import annotations
@@ -30,9 +29,11 @@ from resources.schema_registry import SchemaRegistry, StoredSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Ids are positive 32-bit numbers; what looks like more different ids than this is no wire format.
-_LARGEST, _MOST = 2**31 - 1, 10_000
-# The newest ids, so that a run that begins asks for few schemas; others cost a batch one more pass.
+# Ids are positive 32-bit integers.
+_LARGEST = 2**31 - 1
+# If records seem to have more different ids than this, they do not have the wire format.
+_MOST = 10_000
+# The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
 _KEPT = 50
 
 Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
@@ -41,17 +42,17 @@ Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
 
 @dataclass(frozen=True)
 class SchemaIds:
-    """Where records have schema ids; travels to Spark's workers.
+    """Finds schema ids in records; travels to Spark's workers.
 
     Attributes:
-        registries: of keys and of values the registry, by topic; None: of all other topics.
+        registries: the registry of keys and of values, by topic; None: of all other topics.
     """
 
     registries: Mapping[str, Mapping[str | None, str | None]]
 
     @classmethod
     def of(cls, source: Source) -> SchemaIds | None:
-        """None where no record has one."""
+        """For this source; None if its records have no schema ids."""
         if not source.registries:
             return None
 
@@ -83,7 +84,7 @@ class SchemaIds:
 
 
 def _of_topic(records: pa.Array, topics: pa.Array, topic: str | None, others: list[str]) -> pa.Array:
-    """Those of one topic, or of all but the others."""
+    """The records of one topic, or (None) of all topics except `others`."""
     if topic is not None:
         return records.filter(pc.equal(topics, topic))
     return records.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else records
@@ -120,12 +121,12 @@ class Registries:
     def read(
         self, source: Source, topics: Collection[str], known: Ids, once: Callable[[Schemas], list[TaskReport]]
     ) -> list[TaskReport]:
-        """Has records read, once more where they have ids that the registries know and that were not known yet.
+        """Has records read, and read again if they have ids that were not known yet and that the registries have.
 
         Args:
             topics: of the records.
-            known: ids of earlier batches; where there are none, the topics' newest schemas are tried.
-            once: reads them with these schemas.
+            known: ids of earlier batches; if there are none, the topics' newest schemas are used first.
+            once: reads the records with these schemas.
 
         Raises:
             Unavailable: a registry does not answer. ConfigurationError: it refuses the credentials.
@@ -144,7 +145,7 @@ class Registries:
         return [replace(report, schema_ids=there) for report in reports]
 
     def _newest(self, name: str, source: Source, topics: Collection[str]) -> dict[int, RegisteredSchema]:
-        """Those of the topics' subjects, as producers name them who say nothing else."""
+        """The newest schemas of the topics' subjects, by the default naming strategy (`<topic>-value`)."""
         where = SchemaIds.of(source)
         wanted = [
             f"{topic}-{column}"
@@ -156,7 +157,7 @@ class Registries:
         return {stored.id: registered(stored) for stored in found if stored}
 
     def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
-        """Those of one registry that it knows; raises as `schemas_of` does."""
+        """The schemas of these ids that the registry has; raises as `schemas_of` does."""
         return {i: schema for i in sorted(ids) if (schema := self._lookup(name, i))}
 
     def _lookup(self, name: str, schema_id: int) -> RegisteredSchema | None:
@@ -165,24 +166,24 @@ class Registries:
 
 
 def registered(stored: StoredSchema) -> RegisteredSchema:
-    """A registry's schema as decoders take it; Protobuf is compiled here."""
+    """A registry's schema in the form for decoders; Protobuf is compiled here."""
     descriptors, problem = b"", ""
     try:
         descriptors = compiled(stored.texts, stored.names) if stored.type == "PROTOBUF" else b""
     except ConfigurationError as refused:
-        problem = refused.what  # records of it become dead letters, which say this
+        problem = refused.what  # becomes the error of the records' dead letters
     kind: SchemaType = "PROTOBUF" if stored.type == "PROTOBUF" else "JSON" if stored.type == "JSON" else "AVRO"
     return RegisteredSchema(stored.id, kind, stored.texts, stored.names, descriptors, problem)
 
 
 def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
-    """The ids that records of earlier batches had, from the landed table's properties."""
+    """The ids in records of earlier batches, from the intermediate table's properties."""
     found = json.loads(properties.get(_property(pipeline), "{}"))
     return {name: frozenset(ids) for name, ids in found.items()}
 
 
 def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
-    """Returns the table property that remembers schema ids; empty where there is nothing new."""
+    """Returns the table property that keeps schema ids; empty if there are no new ones."""
     known = known_ids(commit.properties, commit.pipeline)
     all_ids = joined([known, met])
     if all_ids == known:

@@ -1,6 +1,7 @@
-"""Which of the columns that records have brought a destination table takes no null in: a property of the landed table.
+"""Columns that records have brought and in which a destination table does not accept null.
 
-The landed column itself is optional: a dead letter has no value in it.
+They are kept in a property of the intermediate table, where the columns themselves are optional: dead letters have no
+values.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from resources.iceberg_errors import catalog_errors
 
 
 def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
-    """Records the required columns in the landed table's properties, before these columns exist."""
+    """Stores the required columns in the intermediate table's properties, before these columns exist."""
     if required_columns(spec) != _known(table.properties, pipeline):
         with catalog_errors(".".join(table.name())), table.transaction() as change:
             change.set_properties(required_property(spec, pipeline))
 
 
 def required_property(spec: PipelineSpec, pipeline: str) -> dict[str, str]:
-    """The property of a landed table that has these columns."""
+    """The property of an intermediate table that has these columns."""
     return {_property(pipeline): json.dumps(required_columns(spec))}
 
 
 def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: str) -> pa.Schema:
-    """The landed table's columns, these in its value not nullable."""
+    """The intermediate table's columns, with the required fields of `value` not nullable."""
     required = set(_known(properties, pipeline))
     if not required:
         return landed

@@ -1,4 +1,4 @@
-"""Columns of landed rows out of what became of their records, and how many were read."""
+"""Columns of landed rows from the results of decoding, and counts of records read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.kafka_records import INSTANT
 
 
 def records_read(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
-    """The batch's records per topic-partition: how many, of which offsets, and their newest time."""
+    """The batch's records by topic-partition: their number, offsets and newest time."""
     table = pa.Table.from_batches([batch.select(["topic", "partition", "offset", "timestamp"])])
     wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("timestamp", "max")]
     groups = table.group_by(["topic", "partition"], use_threads=False).aggregate(wanted)
@@ -29,7 +29,7 @@ def records_read(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
 
 
 def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa.Array:
-    """Per bad record what is wrong with it, and its bytes."""
+    """For each bad record its error and its bytes; null for the others."""
     if not errors:
         return pa.nulls(batch.num_rows, ERROR)
     keys, values = batch.column("key"), batch.column("value")
@@ -45,7 +45,7 @@ def error_column(batch: pa.RecordBatch, errors: Mapping[int, DecodeError]) -> pa
 
 
 def _headers(batch: pa.RecordBatch, row: int) -> list[dict[str, object]] | None:
-    """A record's headers, marked where these are not all; None where nothing is known of them."""
+    """A record's headers, with a mark if they are not all; None if no headers were read."""
     if "headers" in batch.schema.names:
         return batch.column("headers")[row].as_py() or []
     found = batch.column("some_headers")[row].as_py() if "some_headers" in batch.schema.names else None

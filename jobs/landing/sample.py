@@ -1,4 +1,4 @@
-"""What the next records would bring, from a sample of the newest ones: columns, their key, names of tables."""
+"""Predicts what the next records will bring, from a sample of the newest ones: columns, key, names of tables."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from resources.kafka import KafkaCluster
 from resources.topic_reading import newest_records
 
 _RECORDS = 500
-# A pipeline may read hundreds of topics, whose records have the same columns.
+# The most topics to sample: a pipeline may read hundreds, whose records have the same columns.
 _TOPICS = 10
 
 
 def sampled_columns(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> Additions:
-    """For `plan`, which changes nothing. Raises Unavailable where Kafka or a registry does not answer."""
+    """The new columns, for `plan`, which changes nothing. Raises Unavailable if Kafka or a registry does not answer."""
     sampled = [one for _, one in _sampled(spec, "value", kafka, topics, registries)]
     found = additions(spec, sum((one.unknown for one in sampled), NOTHING_FOUND), taking)
     if not any(one.errors for one in sampled):
@@ -45,10 +45,10 @@ def sampled_columns(
 def sampled_key(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> PipelineSpec | None:
-    """The pipeline with the key that records have (`jobs.spec.added_columns.key_is_open`); None where there are none.
+    """The pipeline with the records' key as its key (`jobs.spec.added_columns.key_is_open`); None: no records yet.
 
     Raises:
-        ConfigurationError: that can be no key. Unavailable: Kafka or a registry does not answer.
+        ConfigurationError: the records' key cannot be the key. Unavailable: Kafka or a registry does not answer.
     """
     sampled = dict(_sampled(spec, "key", kafka, topics, registries))
     if not sampled:
@@ -84,7 +84,7 @@ def sampled_key(
 def sampled_names(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, known: Mapping[str, Named]
 ) -> list[str]:
-    """The new tables that records name, for `plan`; none where a transform makes the names. Raises as above."""
+    """The new tables that records name, for `plan`; none if a transform makes the names. Raises as above."""
     rule = name_rule(spec, known)
     if rule is None or spec.source.transform is not None:
         return []
@@ -102,7 +102,7 @@ def sampled_names(
 def _sampled(
     spec: PipelineSpec, part: str, kafka: KafkaCluster, topics: Sequence[str], registries: Registries
 ) -> Iterator[tuple[str, Decoded]]:
-    """The newest keys or values of each topic that has any, with the fields that no column takes."""
+    """The newest keys or values (`part`) of each topic that has any, with the fields that have no column."""
     columns: Format = getattr(spec.source, part)
     for topic in sorted(topics)[:_TOPICS]:
         raws = [raw for r in newest_records(kafka, topic, _RECORDS) if (raw := getattr(r, part)) is not None]
@@ -123,7 +123,7 @@ def _schema_id(value: bytes) -> int | None:
 
 
 def keyless(pipeline: str) -> ConfigurationError:
-    """Why records cannot be landed of which the key is to be taken, and which have none."""
+    """The error if the key is to be the records' key, and the records have none."""
     return ConfigurationError(
         "the newest records have no key",
         where=f"pipeline {pipeline}",

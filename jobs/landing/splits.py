@@ -1,4 +1,4 @@
-"""How the offset ranges of a batch become tasks: by records and cores, not by the number of partitions. Pure."""
+"""Divides the offset ranges of a batch into tasks: by records and cores, not by the number of partitions. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Callable
 
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
 
-# A task of fewer records, or of fewer ranges, would be over before it is worth its start.
-_WORTH_A_TASK, _RANGES_WORTH_A_TASK = 50_000, 1_000
-# Of a large batch each core gets its share in pieces, so that none waits long for the last one.
+# With fewer records than this for each, more tasks would cost more than they save.
+_WORTH_A_TASK = 50_000
+# The same in offset ranges.
+_RANGES_WORTH_A_TASK = 1_000
+# Tasks per core for large batches, so that no core waits long for the last one.
 _PIECES = 2
-# What a range costs beside its records, counted in records: a place in fetches, and its end to be waited for.
+# The cost of a range in addition to its records, in records: it takes part in fetches, and its end is awaited.
 _OF_A_RANGE = 100
 
 
 def plan_shares(ranges: Ranges, cores: Callable[[], int]) -> list[Ranges]:
     """Shares of about the same cost, each for one task with one consumer: large ranges are cut, small ones packed.
 
-    The ranges lie end to end by topic and partition and are cut into equal parts. So a share has a stretch of the
-    batch's positions (`i`) to itself, and so has each file that its task writes. Empty ranges are left out.
+    The ranges are laid end to end by topic and partition, and cut into equal parts. So each share, and each file that
+    its task writes, has a contiguous range of the batch's positions (`i`). Empty ranges are left out.
 
     Args:
-        cores: tasks that the cluster runs at a time; asked for where one task is not enough.
+        cores: the number of tasks that the cluster runs at a time; called only if one task is not enough.
     """
     wanted = {tp: ranges[tp] for tp in sorted(ranges) if len(ranges[tp])}
     worth = max(-(-sum(map(len, wanted.values())) // _WORTH_A_TASK), -(-len(wanted) // _RANGES_WORTH_A_TASK))

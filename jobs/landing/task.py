@@ -1,4 +1,4 @@
-"""What each Spark task does with its records of a batch: decode them, write them as Parquet, report to the run."""
+"""The Spark tasks of landing: they decode records of a batch, write them as Parquet, and report to the run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Selection:
     """Which of the shaped records are written.
 
     Attributes:
-        operations: the ops whose records are written; any other op counts as filtered.
-        bad_records: dead letters are written.
+        operations: records with these ops are written; those with other ops count as filtered.
+        bad_records: whether dead letters are written.
     """
 
     operations: tuple[str, ...]
@@ -32,7 +32,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class LandingTask:
-    """The function of a task: its records in, one report out. Rows stay on the worker.
+    """The function of a task: its records in, one report out. Rows do not leave the worker.
 
     Attributes:
         where: the table, for errors.
@@ -53,23 +53,23 @@ class LandingTask:
 
     @contextmanager
     def opened(self) -> Iterator[OpenTask]:
-        """For records that come in several calls; an exception leaves no file, and the report is whole at the end."""
+        """Lands records that come in several calls. The report is complete at the end; an exception leaves no file."""
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             task = OpenTask(self, writer)
             yield task
         task.report = replace(task.report, files=tuple(file.to_json(self.files) for file in writer.written))
 
     def columns(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
-        """What the table's columns have of landed rows."""
+        """The table's columns of landed rows."""
         constants = {name: pa.repeat(value, rows.num_rows) for name, value in self.constants.items()}
         return {**constants, **{name: rows.column(name) for name in rows.schema.names}}
 
 
 class OpenTask:
-    """A landing task at work.
+    """A running landing task.
 
     Attributes:
-        report: of what was added so far; the files when all is written.
+        report: of the records added so far; it has the files only at the end.
     """
 
     def __init__(self, task: LandingTask, writer: FileWriter) -> None:
@@ -77,7 +77,7 @@ class OpenTask:
         self.report = TaskReport()
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Shapes records and writes those that are selected."""
+        """Converts records to landed rows and writes those that are selected."""
         selection = self._task.selection
         for rows, found in self._task.reader.with_reports([records]):
             op, bad = rows.column("op"), pc.is_valid(rows.column("error"))

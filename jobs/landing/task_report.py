@@ -1,4 +1,4 @@
-"""What a landing task reports to the run instead of rows: counts, findings, and the files that it wrote. Pure."""
+"""The report of a landing task to the run: counts, findings, and the files that it wrote. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RecordsRead:
-    """Of one topic-partition: records, counted before they are decoded, and the newest timestamp in milliseconds.
+    """The records read of one topic-partition, counted before decoding, and their newest timestamp in milliseconds.
 
     Attributes:
-        offsets: from the first of them to after the last.
+        offsets: from the first record to after the last.
     """
 
     records: int
@@ -40,7 +40,7 @@ class RecordsRead:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of records, each number counted on its own."""
+    """The outcomes of records, each counted independently."""
 
     landed: int = 0
     quarantined: int = 0
@@ -48,7 +48,7 @@ class Outcome:
 
     @classmethod
     def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> Outcome:
-        """Of one batch of rows: those that are wanted, dead letters, and those with another op."""
+        """The outcome of one batch of rows: wanted rows, dead letters, and rows with another op (filtered)."""
         others = pc.and_(pc.is_valid(op), pc.invert(wanted))
         return cls(*(pc.sum(mask).as_py() or 0 for mask in (wanted, bad, others)))
 
@@ -58,17 +58,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class TaskReport:
-    """What a task, or all of them together, found in the records and made of them.
+    """The findings and results of one task, or of all tasks.
 
     Attributes:
-        read: by topic-partition, whatever became of the records.
-        fields: fields of the records that no column takes.
-        schema_ids: that the records have.
-        names: of tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
-        columns: by name, those that its records are the first to have values for.
+        read: the records read by topic-partition, whatever their outcome.
+        fields: fields of the records that have no column.
+        schema_ids: of the records.
+        names: of new tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
+        columns: by table name, the columns that have values for the first time.
         files: descriptions of the files that were written (`jobs.iceberg.new_files`).
-        truncated_below: the largest order of the truncations among them (`jobs.watermark`).
-        moves: the changes of a primary key among them.
+        truncated_below: the largest `order_by` value of truncations among the records (`jobs.watermark`).
+        moves: the number of primary-key changes among the records.
     """
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class TaskReport:
 
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:
-    """Each name's sets together."""
+    """The union of each name's sets."""
     united: dict[str, frozenset[T]] = {}
     for one in found:
         united |= {name: united.get(name, frozenset()) | own for name, own in one.items()}
@@ -150,10 +150,10 @@ def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskRep
     """The sum of all tasks' reports.
 
     Args:
-        ranges: what they were to read.
+        ranges: the ranges that the tasks had to read.
 
     Raises:
-        InvariantBroken: two of them have read the same offsets, or one has read others than it was to.
+        InvariantBroken: two tasks have read the same offsets, or one has read offsets outside the ranges.
     """
     reports = list(reports)
     whole = sum(reports, TaskReport())

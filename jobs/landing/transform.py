@@ -1,11 +1,11 @@
-"""A pipeline's transform: decoded records, then Spark SQL on each of them, then landed rows.
+"""A pipeline's transform: Spark SQL between decoding and landing.
 
-Three steps, each one row per record: workers decode (`DecodeStep`), Spark evaluates the expressions, workers shape the
-result (`RecordReader`). A bad or filtered record keeps its row, so that every record is counted.
+Three steps, each with one row per record: workers decode (`DecodeStep`), Spark evaluates the expressions, workers
+shape the result (`RecordReader`). A bad or filtered record keeps its row, so that every record is counted.
 
-Spark's SQL has no error per row: an expression that fails (a cast, a division by zero) fails the whole job. Then the
-records at fault are looked for by halving the batch's ranges, and evaluated no more: they are bad records, by Spark's
-error class. Where there are more than a few, the batch is refused: such a transform wants `try_cast` and its like.
+Spark SQL has no error per row: an expression that fails (a cast, a division by zero) fails the whole job. Then the
+records at fault are found by bisection of the batch's ranges and no longer evaluated: they become bad records, with
+Spark's error class. If there are more than a few, the batch is refused: such a transform should use `try_cast` etc.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Coordinates = tuple[str, int, int]
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
 STAGE = "transform"
 _MOST = 10
-# Of Spark's errors these are of a record's values; any other is of the statement, the server or Kafka.
+# Spark's error classes that a record's values cause; others are problems of the statement, the server or Kafka.
 _OF_VALUES = (
     "ARITHMETIC_OVERFLOW",
     "BINARY_ARITHMETIC_OVERFLOW",
@@ -76,12 +76,12 @@ _OF_VALUES = (
 
 @dataclass(frozen=True)
 class DecodeStep:
-    """Records (`RAW`) with what was decoded of them: columns of the value, `_key`, and what is wrong.
+    """Records (`RAW`) with the result of decoding: columns of the value, `_key`, and errors.
 
     Attributes:
-        refused: records that the transform has failed on, with Spark's error class.
-        headers: the records have them.
-        carried: further columns that stay with each record.
+        refused: records on which the transform has failed, with Spark's error class.
+        headers: the records have headers.
+        carried: further columns that each record keeps.
     """
 
     key_decoder: Decoder | None
@@ -176,7 +176,7 @@ def analyse(spark: SparkSession, source: Source) -> None:
     """Has Spark resolve the transform against the declared columns, without reading anything.
 
     Raises:
-        PySparkException: Spark does not accept it.
+        PySparkException: Spark does not accept the transform.
     """
     resolved = source.resolved
     if resolved is None:
@@ -197,13 +197,13 @@ def error_class(problem: PySparkException) -> str | None:
 def failing_records(
     ranges: Mapping[TopicPartition, OffsetRange], probe: Callable[[Mapping[TopicPartition, OffsetRange]], None]
 ) -> dict[Coordinates, str]:
-    """The records that the transform fails on, found by halving ranges.
+    """The records on which the transform fails, found by bisection of the ranges.
 
     Args:
-        probe: evaluates the transform on these ranges; raises PySparkException where it fails.
+        probe: evaluates the transform on these ranges; raises PySparkException if it fails.
 
     Raises:
-        BadRecords: there are more than a few.
+        BadRecords: it fails on more than a few records.
     """
     found: dict[Coordinates, str] = {}
     for part, reason in failing(dict(ranges), _halves, probe):
@@ -221,11 +221,11 @@ def failing_records(
 def failing(
     whole: Part, halves: Callable[[Part], list[Part]], probe: Callable[[Part], None]
 ) -> Iterator[tuple[Part, str]]:
-    """The smallest parts that the transform fails on, each with Spark's error class.
+    """The smallest parts on which the transform fails, each with Spark's error class.
 
     Args:
-        halves: of a part; none where it is a single record.
-        probe: evaluates the transform on a part; raises PySparkException where it fails.
+        halves: divides a part; none if it is a single record.
+        probe: evaluates the transform on a part; raises PySparkException if it fails.
     """
     todo = [whole]
     while todo:
@@ -243,7 +243,7 @@ def failing(
 
 
 def _halves(ranges: dict[TopicPartition, OffsetRange]) -> list[dict[TopicPartition, OffsetRange]]:
-    """Two parts of the ranges, by partitions or by offsets; none for a single offset."""
+    """Two halves of the ranges, by partitions or by offsets; none for a single offset."""
     present = {tp: r for tp, r in ranges.items() if len(r)}
     if len(present) > 1:
         items = list(present.items())

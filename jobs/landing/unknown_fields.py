@@ -1,4 +1,4 @@
-"""Fields that are left out because no column takes them are named in the log once, not with every batch."""
+"""Logs fields that are not landed because no column has them: once, not with every batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_SHOWN = 20
 
 
 def unknown_field_properties(commit: TableCommit, unknown: Mapping[str, int]) -> dict[str, str]:
-    """Warns of fields that were never logged before; returns the table property that remembers them."""
+    """Logs fields that were never logged before; returns the table property that keeps their names."""
     name = property_prefix(commit.pipeline, commit.target) + "unknown-fields"
     known: list[str] = json.loads(commit.properties.get(name, "[]"))
     new = [field for field in unknown if field not in known]
