@@ -1,1 +1,1 @@
-"""Dead letters: the landed rows with an `error`. Listed, published to a topic, and tried again."""
+"""Dead letters: the landed rows with an `error`. They are listed, sent to a topic, and retried."""

@@ -1,4 +1,4 @@
-"""A dead letter as people and commands see it, whatever table it is in."""
+"""A dead letter for people and commands, from any table."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One dead letter. Key and value are absent unless they were asked for; the message never holds a value.
+    """One dead letter. Key and value are only read on request; the message never contains a value.
 
     Attributes:
-        table: the one that it is in.
+        table: the table with the dead letter.
         i: order within the batch; None in a side table.
-        stage: which part of the record: `key`, `value`, `transform`, `route`; or the destination.
+        stage: where the error occurred: `key`, `value`, `transform`, `route`; or the destination.
     """
 
     table: str
@@ -32,7 +32,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class DeadLetterGroup:
-    """Dead letters of one table with the same stage and kind; `first` is where the first of them is in Kafka."""
+    """Dead letters of one table with the same stage and kind; `first` is the first one's position in Kafka."""
 
     table: str
     stage: str

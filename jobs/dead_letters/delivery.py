@@ -1,8 +1,8 @@
-"""The dead letters of one batch on their way to the topic, in one Kafka transaction with the position that they reach.
+"""Sends the dead letters of one batch to the topic, in one Kafka transaction with the new position.
 
-Rows that are dead letters are sent by the one task of Spark that has them, so that none passes through the run. Any
-number of runs and tasks may try: whoever opens a writer fences those before it, and sends only if the position is still
-the one that its run went by. So a task that is repeated, or of a run that died, sends nothing twice.
+One Spark task reads and sends them, so that no row passes through the run. Any number of runs and tasks may try:
+opening a writer fences earlier ones, and it sends only if the position is still the one that its run read. So a task
+that is repeated, or of a run that died, sends nothing twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from resources.kafka_groups import group_metadata
 
 @dataclass(frozen=True)
 class Delivery:
-    """To where, and from which position to which; travels to a task.
+    """The topic, and the positions before and after; travels to a task.
 
     Attributes:
-        create: make the topic where it is missing.
-        was: the position that the run went by. progress: the one that is reached.
+        create: create the topic if it is missing.
+        was: the position that the run read. progress: the new position.
         before_commit: called when everything is written and nothing is committed.
     """
 
@@ -37,30 +37,30 @@ class Delivery:
     before_commit: Callable[[], None]
 
     def writer(self) -> ControlWriter:
-        """Not opened yet."""
+        """A new writer, not opened yet."""
         return ControlWriter(self.cluster, self.topic, self.progress.group, self.seconds)
 
     def send(self, writer: ControlWriter, messages: Iterable[Message] = ()) -> None:
         """Sends the messages and moves the position.
 
         Args:
-            writer: one that is open has seen `was` since, or is fenced.
+            writer: if it is open already, `was` is still the position, or the writer is fenced.
 
         Raises:
             Interrupted: another run has moved the position. Others: as `ControlWriter.send_messages`.
         """
         if not writer.is_open:
             writer.open(self.create)
-            # Only now: until an older writer is fenced it may move the position.
+            # Only after opening: until older writers are fenced they may move the position.
             found = group_metadata(self.cluster, self.progress.group, self.progress.offsets, self.seconds).values()
             if published_through(found) != self.was:
-                raise Interrupted("another run has sent them", where=self.topic, remedy="nothing to do")
+                raise Interrupted("another run has sent these dead letters", where=self.topic, remedy="nothing to do")
         writer.send_messages(messages, [self.progress], self.before_commit)
 
 
 @dataclass(frozen=True)
 class DeliveryTask:
-    """The function of the one task that has all dead letters of a batch; it reports that they are sent."""
+    """The function of the task that gets all dead letters of a batch; it reports when they are sent."""
 
     delivery: Delivery
     messages: Callable[[Batches], Iterator[Message]]

@@ -1,6 +1,6 @@
-"""Lands dead letters again as what they are now: those that can be read, and those that have another error.
+"""Lands dead letters again if their decoding has another result now: a row, or another error.
 
-They land as a batch of their own, which revises earlier ones (`jobs.replay.revise`): each at its own batch and `i`.
+They land as a batch that revises earlier ones (`jobs.replay.revise`), each at its original batch and `i`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from resources.spark import spark_errors
 
 
 def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind: str | None = None) -> Redecoded | None:
-    """Decodes the open dead letters again and lands those that have something new to say.
+    """Decodes the open dead letters again and lands those with another result.
 
-    What is landed may be what a row with a new key has waited for, and that one what the next has: so it goes on until
-    nothing more is found.
+    A row with a changed key may wait for values of a row that this lands, which another row waits for in turn: so it
+    repeats until nothing more is found.
 
     Args:
-        batches: only those from the first to the last of these. kind: only those whose error is of this kind.
+        batches: only dead letters of these batches (first, last). kind: only those with this kind of error.
 
     Returns:
-        What became of them; None where nothing is landed yet.
+        The results; None if nothing is landed yet.
     """
     attempts, where = most_attempts(pipeline), pipeline.intermediate.identifier
     found = done = retry_on_conflict(lambda: _land(pipeline, batches, kind), attempts, where)
@@ -50,12 +50,12 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
 
 
 def session(pipeline: Pipeline) -> SparkSession:
-    """Reaches landed rows, and tables that say what stood under a key."""
+    """A Spark session for the landed rows, and for tables in which the values of old keys are searched."""
     return pipeline.spark("dead-letters retry", pipeline.intermediate.catalog, *pipeline.destinations())
 
 
 def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) -> Redecoded | None:
-    """One attempt; None where nothing is landed yet."""
+    """One round; None if nothing is landed yet."""
     place = pipeline.intermediate
     committed = place.committed()
     pipeline.check_meaning(committed)
@@ -85,8 +85,8 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
 def _dead_letters(
     pipeline: Pipeline, spark: SparkSession, committed: CommittedState, only: tuple[int, int] | None
 ) -> DataFrame | None:
-    """The open dead letters that can be tried."""
-    # Of batches that retention has removed it is not known any more what came after them.
+    """The open dead letters that can be retried."""
+    # Not those of batches that retention has removed: later changes of their keys may be gone.
     known = pipeline.intermediate.landed().batches
     if not known:
         return None
@@ -96,7 +96,7 @@ def _dead_letters(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Dead letters that have something new to say; Spark reads them, and writes to a branch."""
+    """Dead letters with another result; Spark reads them, and writes to a branch."""
 
     dead_letters: DataFrame
     batch: Batch

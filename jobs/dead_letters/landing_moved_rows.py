@@ -1,8 +1,9 @@
-"""Lands the dead letters of rows that got another key again, as soon as what the old key says is landed.
+"""Lands primary-key changes again that omit values, once the values of the old key are landed.
 
-A property of the table keeps what the last search has found. So an idle run asks no Spark, and what was found, or what
-nobody knows though the delete is landed, is not looked for any more (but by a retry). A row whose delete is landed may
-need the values of one whose delete is not: where any lacks it, all that stay are looked for again.
+A property of the intermediate table keeps the result of the last search, so an idle run starts no Spark. Rows that are
+still dead letters are searched for again when a delete of an old key lands while some of them lacks its delete (a row
+may need the values of another one), or later, if a table could not be queried. Otherwise only `dead-letters retry`
+tries again.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 
 _LOG = logging.getLogger("batchmerge")
-# Between two searches for what a table may know that cannot be asked.
+# The longest pause between two searches if a table cannot be queried.
 _LONGEST_SECONDS = 600
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
-        newest: commit id of the newest batch then; "": there was no search.
-        waiting: the first batch of rows some of which lack the delete of their old key; None: each has it.
-        unasked: the first batch of rows whose values a table may know that could not be asked; None: none.
-        since, again: seconds since the epoch: when that began, and when it is tried once more.
+        newest: commit id of the newest batch at that time; "": there was no search.
+        waiting: the first batch with rows for which the delete of the old key is not landed; None: there are none.
+        unasked: the first batch with rows whose values may be in a table that could not be queried; None: there are
+            none.
+        since, again: since when a table could not be queried, and when to try again, in seconds since the epoch.
     """
 
     newest: str = ""
@@ -47,11 +49,10 @@ class Search:
     again: int = 0
 
     def next(self, batches: Sequence[LandedBatch], now: int) -> tuple[int, int] | None:
-        """The first and the last batch whose rows are to be looked for now; None: nothing has come that they wait for.
+        """The first and the last batch whose rows are to be searched for now; None: no reason to search.
 
         Args:
-            batches: those that are known, ascending. Where the newest of then is not among them (retention, a
-                rollback), all count as new.
+            batches: the known batches, ascending. If `newest` is not among them (retention, a rollback), all are new.
         """
         ids = [batch.batch.commit_id for batch in batches]
         new = batches[ids.index(self.newest) + 1 :] if self.newest in ids else batches
@@ -70,9 +71,9 @@ class Search:
         waiting: Collection[int] = (),
         unasked: Collection[int] = (),
     ) -> Search:
-        """What is known when batches from the first one on were searched, and rows of some stay.
+        """The result after a search in batches from `first` on; some of their rows are still dead letters.
 
-        A table that cannot be asked is asked less and less often.
+        The pauses between searches grow while a table cannot be queried.
         """
 
         def earliest(before: int | None, found: Collection[int]) -> int | None:
@@ -87,10 +88,10 @@ class Search:
 
 
 def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
-    """Of this batch, the newest one, and of earlier ones where it brings the deletes that theirs wait for.
+    """Lands such rows of this batch, the newest one, and of earlier batches for which it has the deletes.
 
     Returns:
-        The batch as it counts from then on.
+        The batch with updated counts.
     """
     if landed.moves == Moves():
         return landed
@@ -98,12 +99,12 @@ def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
 
 
 def land_moved_rows_of_dead_run(pipeline: Pipeline) -> None:
-    """Of batches whose run died before, or could not ask a table."""
+    """Lands such rows of batches whose run died before it, or could not query a table."""
     _search(pipeline)
 
 
 def _search(pipeline: Pipeline) -> Counter[int]:
-    """How many rows of each batch were found and landed."""
+    """Searches, and lands what is found; returns the number of landed rows by batch."""
     place = pipeline.intermediate
     table = place.catalog.load(place.identifier) if names_unchanged_columns(pipeline.spec) else None
     if table is None:

@@ -1,4 +1,4 @@
-"""What dead letters there are: in the intermediate table, and in side tables of destinations."""
+"""Lists dead letters: of the intermediate table, and of destinations' side tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from sql import render
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# As many as there are (a LIMIT of Spark is an int), and the last batch that there could be.
-ALL, LAST = 2**31 - 1, 2**62
+# No limit on the number (a LIMIT of Spark is an int).
+ALL = 2**31 - 1
+# Higher than any batch number.
+LAST = 2**62
 
 
 def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
@@ -36,7 +38,7 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
 
 
 def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
-    """At most so many landed dead letters, in their order; with key and value where asked for."""
+    """At most `most` landed dead letters, in their order; with key and value if `values` is true."""
     table = _table(pipeline)
     if table is None:
         return
@@ -55,7 +57,7 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
 
 
 def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
-    """Rows of ``dead_letters.sql.j2`` with values, headers and moves; None where nothing is landed."""
+    """Rows of ``dead_letters.sql.j2`` with values, headers and moves; None if nothing is landed."""
     table = _table(pipeline)
     if table is None:
         return None
@@ -65,10 +67,10 @@ def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, l
 
 
 def _of_open(pipeline: Pipeline, table: Table, template: str, **said: object) -> tuple[str, dict[str, str]]:
-    """A statement about dead letters whose records were not read again, and the topics that it is bound to."""
+    """A statement about dead letters whose records were not read again, and its topic parameters."""
     recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _has(table, REVISION)
     text = render("spark", template, table=path, revised=revised, recreated=list(recreated.values()), **said)
-    # Not bound where nothing was read again.
+    # Without second readings the statement has no topic parameters.
     return text, bound_topics(recreated) if revised else {}
 
 
@@ -78,7 +80,7 @@ def _table(pipeline: Pipeline) -> Table | None:
 
 
 def _has(table: Table, column: pa.Field) -> bool:
-    """Not every table that an older version has made has every column."""
+    """Whether the table has the column, which tables of older versions may lack."""
     return any(field.name == column.name for field in table.schema().fields)
 
 

@@ -1,7 +1,7 @@
-"""How many dead letters are open, without looking at them: `batchmerge status` asks no Spark.
+"""The number of open dead letters, from metadata: `batchmerge status` starts no Spark.
 
-Landed batches say how many they have, and how many of earlier ones they have recovered. Of batches that retention has
-forgotten, and of dead letters that it has deleted, a property of the table keeps the balance.
+Landed batches have the numbers of their dead letters, and of those of earlier batches that they recovered. A table
+property keeps the balance for batches and dead letters that retention has removed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from jobs.landing.intermediate import IntermediateTable
 
 
 def open_count(place: IntermediateTable) -> int:
-    """How many there are."""
+    """The number of open dead letters."""
     table = place.catalog.load(place.identifier)
     return _open_by_batches(place, table) + _balance(place, table) if table else 0
 
 
 def keep_count(place: IntermediateTable, found: int) -> None:
-    """Keeps the balance, where so many were found to be open."""
+    """Updates the balance so that the number of open dead letters is `found`."""
     table = place.catalog.require(place.identifier)
     balance = found - _open_by_batches(place, table)
     if balance != _balance(place, table):

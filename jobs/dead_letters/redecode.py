@@ -1,7 +1,7 @@
-"""Decodes dead letters again, each on its own: which are good now, and which error the others have now.
+"""Decodes dead letters again: which are good now, and which errors the others have now.
 
-One dead letter never stops the others. What a worker finds wrong is the error of that one, as at landing. Those on
-which Spark fails in the transform are found by halving, however many there are: a retry may take its time.
+One dead letter never stops the others. An error in a worker concerns one dead letter, as in landing. Those on which
+Spark fails in the transform are found by bisection, however many there are: a retry may be slow.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ _CARRIED: Mapping[str, pa.DataType] = {
     "i": pa.int64(),
     **dict.fromkeys(_WAS, pa.string()),
 }
-# It was counted as a dead letter when its batch was landed, so it stays one.
+# A record that is filtered now was counted as a dead letter when its batch was landed, so it remains one.
 _FILTERED = DecodeError("left_out", "the pipeline file leaves this record out now", STAGE)
 _NO_HEADERS = "it was landed without its headers, which the pipeline reads: replay its offset from Kafka"
 
 
 @dataclass(frozen=True)
 class Redecoded:
-    """What became of the dead letters.
+    """The results of decoding dead letters again.
 
     Attributes:
-        rows: one for each of them, as it would be landed now; good while the context lives.
-        tried: how many there were.
-        recovered: how many of each batch are good now.
-        changed: how many of each batch are good now or have another error.
-        stay: the first of those that are still bad, with their error of now.
-        brought: the names of tables, each with its rank among them, and the columns of these.
-        waiting: how many of each batch are rows with a new key whose values are still not known.
-        lacks_deletes, all_asked: of these, as `jobs.dead_letters.moved_rows` has found them.
+        rows: one for each dead letter, as it would be landed now; valid while the context is open.
+        tried: the number of dead letters.
+        recovered: the number by batch that are good now.
+        changed: the number by batch that are good now or have another error.
+        stay: the first dead letters that are still bad, with their new errors.
+        brought: the names of tables that records bring, each with its rank, and their columns.
+        waiting: the number by batch of primary-key changes whose omitted values are still unknown.
+        lacks_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
     """
 
     rows: DataFrame
@@ -82,7 +82,7 @@ class Redecoded:
     all_asked: bool = True
 
     def after(self, next_: Redecoded) -> Redecoded:
-        """This, and what became of the rows with a new key that stayed."""
+        """These results together with those of the next round, for primary-key changes that were still bad."""
         stay = [*(letter for letter in self.stay if letter.kind != MOVED), *next_.stay]
         return replace(
             self,
@@ -107,8 +107,8 @@ def redecode(
 
     Args:
         dead_letters: rows of `sql/spark/dead_letters.sql.j2` with values and headers.
-        schema: of the table that they are in.
-        names: where records name tables, what becomes of new names.
+        schema: of the intermediate table.
+        names: the rule for new names, if records name tables.
     """
     counts = dead_letters.groupBy("topic", "partition").count().collect()
     if not counts:
@@ -135,8 +135,8 @@ def redecode(
 
 
 def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFrame, list[DeadLetter]]:
-    """The dead letters with headers where they are read; and the first of those that were landed without, or with only
-    some of them."""
+    """The dead letters that can be decoded, with headers if the pipeline reads them; and the first of those that were
+    landed without headers, or with only some."""
     if not reads_headers(pipeline.spec):
         if names_unchanged_columns(pipeline.spec):
             return dead_letters.withColumnRenamed("headers", "some_headers"), []
@@ -144,7 +144,7 @@ def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFram
     whole = F.coalesce(~F.exists("headers", lambda h: h["key"] == SOME_HEADERS), F.lit(False))
     lacking = _dead_letters(pipeline, dead_letters.where(~whole), F.lit(_NO_HEADERS))
     dead_letters = dead_letters.where(whole)
-    # As Kafka's reader gives them: null where a record has none.
+    # As Kafka's reader returns them: null if a record has no headers.
     return dead_letters.withColumn("headers", F.when(F.size("headers") > 0, F.col("headers"))), lacking
 
 
@@ -170,9 +170,9 @@ def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, column
     """The dead letters that are good now or have another error, as rows that this batch lands.
 
     Args:
-        redecoded: what they are now (`Redecoded.rows`).
-        dead_letters: those that were decoded: a dead letter that stays keeps its headers.
-        columns: of the table that the rows are for.
+        redecoded: `Redecoded.rows`.
+        dead_letters: those that were decoded; bad ones keep their headers.
+        columns: of the intermediate table.
     """
     headers = dead_letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
     rows = redecoded.where("changed").join(headers, ["batchNumber", "i"], "left")
@@ -186,10 +186,10 @@ def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, column
 
 @dataclass(frozen=True)
 class Redecoder:
-    """Turns Arrow batches of dead letters into the rows that they are now, good or bad.
+    """Decodes Arrow batches of dead letters to rows, good or bad.
 
     Attributes:
-        moved: reads those whose values of before are known (`EARLIER`); None: the dead letters say none.
+        moved: reads primary-key changes whose omitted values were found (`EARLIER`); None: there are none.
     """
 
     reader: RecordReader
@@ -222,7 +222,7 @@ class Redecoder:
 
 
 def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
-    """What good records bring: new names, in the order of the records, and columns of all that they name."""
+    """What good records bring: new names, in the order of the records, and the columns of all named tables."""
     name = F.translate(F.col(quote("spark", names.path)).cast("string"), ascii_uppercase, ascii_lowercase)
     good = rows.where(F.col("error").isNull() & name.isNotNull())
     fields = good.select("value.*").columns if names.reports_columns else []
@@ -257,7 +257,7 @@ def _shaped(
 
 
 def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Batch:
-    """What a record reader asks for; its ranges do not matter, since dead letters have their batch and `i`."""
+    """A batch for the record reader; its ranges do not matter, since dead letters have their batch and `i`."""
     return Batch(
         pipeline=committed.pipeline,
         number=committed.batch_number,
@@ -271,7 +271,7 @@ def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Ba
 
 
 def _columns(key: pa.DataType | None, table: pa.Schema) -> pa.Schema:
-    """Of the view."""
+    """The columns of the view."""
     kinds = {
         "batchNumber": pa.int64(),
         "i": pa.int64(),

@@ -1,7 +1,7 @@
-"""Retries the rows that tables refuse: their batches are replayed, with the tables' options as they are now.
+"""Retries the rows that tables refused: their batches are replayed, with the tables' present options.
 
-A replay judges rows again. It removes the dead letters of rows that the table holds now, or no longer needs because a
-newer change of the key is there (`jobs.destinations.refusal`). So this can be repeated at will.
+A replay checks rows again. It deletes the dead letters of rows that the table has now, or no longer needs because it
+has a newer change of the key (`jobs.destinations.refusal`). So this can be repeated at any time.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from jobs.replay.landed import Replayed, replay_batches
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
-# A replay costs seconds, and some batches more in it cost little.
+# Batches at most this far apart are replayed together: a replay costs seconds, more batches in it cost little.
 _GAP = 20
 
 
 @dataclass(frozen=True)
 class RetriedRows:
-    """What became of the rows that one table refuses.
+    """The result for the rows that one table refused.
 
     Attributes:
-        tried: rows that were refused.
-        stay: those that are still.
-        problem: why a replay was not possible; the others were done.
+        tried: the number of refused rows.
+        stay: the number that are still refused.
+        problem: why a replay was not possible; the other replays were made.
     """
 
     tried: int
@@ -37,7 +37,7 @@ class RetriedRows:
 
 
 def retry_refused(pipeline: Pipeline) -> dict[str, RetriedRows]:
-    """Per table that refuses rows, by its name; a table that cannot be replayed keeps no other from it."""
+    """Retries each table with refused rows; results by table name. A table that fails does not stop the others."""
     return {d.name: done for d in pipeline.destinations() if (done := _retry(pipeline, d)) is not None}
 
 
@@ -49,7 +49,7 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
     replayed, problem = list[Replayed](), None
     landed = pipeline.intermediate.landed().batches
     oldest = landed[0].number if landed else 0
-    # Batches that retention has removed keep no others from being replayed.
+    # Separately, so that batches that retention has removed do not prevent the replay of others.
     gone, there = (ranges(n for n in refused if (n < oldest) is removed) for removed in (True, False))
     for first, last in [*gone, *there]:
         try:
@@ -63,7 +63,7 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
 
 
 def ranges(batches: Iterable[int]) -> list[tuple[int, int]]:
-    """Ranges of batches, both ends included, that hold all of these; those that are near each other are one."""
+    """Ranges of batches, both ends included, that contain all of these; near ones are joined."""
     found = list[tuple[int, int]]()
     for number in sorted(batches):
         if found and number - found[-1][1] <= _GAP:

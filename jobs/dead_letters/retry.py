@@ -1,9 +1,8 @@
-"""Retries dead letters with the pipeline file as it is now (`batchmerge dead-letters retry`).
+"""Retries dead letters with the present pipeline file (`batchmerge dead-letters retry`).
 
-All open dead letters are decoded again (`jobs.dead_letters.redecode`). Those that can be read now, and those that have
-another error, land as a batch of their own, which revises earlier ones (`jobs.replay.revise`): each at its own batch
-and `i`. Then every table merges what is landed. Whatever dies in between is finished by the next run; a second retry
-finds nothing more to do.
+All open dead letters are decoded again (`jobs.dead_letters.redecode`). Those that can be read now, or have another
+error, land as a batch that revises earlier ones (`jobs.replay.revise`), each at its original batch and `i`. Then every
+table merges it. If the retry dies in between, the next run finishes it; a second retry finds nothing more to do.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _LOG = logging.getLogger("batchmerge")
 
 @dataclass(frozen=True)
 class Retried:
-    """What a retry did.
+    """The result of a retry.
 
     Attributes:
-        tried: open dead letters of batches that are known.
-        recovered: those that are rows now.
-        stay: the first of the others, each with its error of now.
-        applied: what the tables got.
-        gone: open dead letters of batches that retention has removed, which cannot be tried any more.
-        first_gone: where the first of those is in Kafka, as ``topic-partition=offset``.
+        tried: the number of open dead letters of known batches.
+        recovered: the number that are rows now.
+        stay: the first of the others, each with its new error.
+        applied: what the tables merged.
+        gone: the number of open dead letters of batches that retention has removed; they cannot be retried.
+        first_gone: the first one's position in Kafka, as ``topic-partition=offset``.
     """
 
     tried: int = 0
@@ -46,12 +45,12 @@ class Retried:
 
 
 def retry(pipeline: Pipeline) -> Retried:
-    """Decodes the dead letters again, lands those that can be read now, and brings them into every table.
+    """Decodes the dead letters again, lands those that can be read now, and merges them into every table.
 
-    One that still cannot be read, or that the transform fails on, stays a dead letter with its new error.
+    A record that still cannot be read, or on which the transform fails, remains a dead letter with its new error.
 
     Raises:
-        ConfigurationError: a table's rows cannot be distinguished; nothing is landed then.
+        ConfigurationError: a table's rows cannot be distinguished; nothing was landed.
     """
     for destination in pipeline.destinations():
         check_coordinates(pipeline, destination)
@@ -67,7 +66,7 @@ def retry(pipeline: Pipeline) -> Retried:
 
 
 def _gone(pipeline: Pipeline) -> tuple[int, str]:
-    """Of open dead letters that cannot be tried: how many there are, and where the first is."""
+    """The number of open dead letters that cannot be retried, and the first one's position."""
     known = pipeline.intermediate.landed()
     if known.complete or not known.batches:
         return 0, ""

@@ -1,4 +1,5 @@
-"""Whether dead letters were ever sent to the topic: Kafka forgets the group that says how far (`jobs.events.pending`).
+"""Remembers that dead letters were sent to the topic, since Kafka forgets the group with the position
+(`jobs.events.pending`).
 
 A property of the intermediate table, written once.
 """
@@ -15,12 +16,12 @@ from resources.errors import CommitFailed
 
 
 def has_sent(place: IntermediateTable, role: str) -> bool:
-    """Whether this role (the landing's, or one of each table) has ever sent some."""
+    """Whether this role (the landing's, or a table's) has ever sent dead letters."""
     return _property(place, role) in place.catalog.require(place.identifier).metadata.properties
 
 
 def note_first_sending(place: IntermediateTable, role: str) -> None:
-    """Somebody who changes the table at the same time is no harm: the next run notes it."""
+    """Writes the property. If another commit prevents it, the next run writes it."""
     if not has_sent(place, role):
         with suppress(CommitFailed):
             table = place.catalog.require(place.identifier)

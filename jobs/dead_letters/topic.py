@@ -1,13 +1,13 @@
 """The dead-letter topic (`dead_letters.topic`): each dead letter once, as Kafka Connect's sinks would send it.
 
-After a batch is landed its dead letters are sent in one Kafka transaction, by the task of Spark that has them. The same
-transaction commits offsets of the consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata names the
-batch. So a run that dies before the transaction's end has sent nothing, and the next one goes on after the batch that
-is named there: once per record for readers with `isolation.level=read_committed`, as long as Kafka remembers the group
+After a batch is landed, one Spark task sends its dead letters in one Kafka transaction. The same transaction commits
+offsets of the consumer group ``batchmerge-<pipeline>/dead-letters``, whose metadata has the batch number. So a run that
+dies before the end of the transaction has sent nothing, and the next run continues after the batch in the metadata:
+readers with `isolation.level=read_committed` get each record once, as long as Kafka remembers the group
 (`offsets.retention.minutes`).
 
-Rows that only one table refuses follow after their merge, in the same way, with a position for each table. They are
-sent as the side table has them: the columns of the row as JSON.
+Rows that a table refused are sent after their merge in the same way, with a position for each table: the columns of the
+row as JSON, from the side table.
 
 Headers: https://github.com/apache/kafka/blob/trunk/connect/runtime/src/main/java/org/apache/kafka/connect/runtime/
 errors/DeadLetterQueueReporter.java. There is no stack trace; the exception's class is our kind of error.
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("batchmerge")
 
 PREFIX = "__connect.errors."
-# What Kafka Connect calls the stages (org.apache.kafka.connect.runtime.errors.Stage).
+# Kafka Connect's names of the stages (org.apache.kafka.connect.runtime.errors.Stage).
 STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER", "transform": "TRANSFORMATION"}
 _OTHER_STAGE = "TASK_PUT"
 
 
 class DeadLetterTopic:
-    """Sends the dead letters of landed batches to the topic; does nothing where the pipeline has none.
+    """Sends the dead letters of landed batches to the topic; does nothing if the pipeline has no topic.
 
     Args of the constructor:
-        refused_by: sends what this table refuses of its merged batches instead.
+        refused_by: sends the rows that this table refused of its merged batches instead.
     """
 
     def __init__(self, pipeline: Pipeline, refused_by: Destination | None = None) -> None:
@@ -63,7 +63,7 @@ class DeadLetterTopic:
         self._writer: ControlWriter | None = None
 
     def publish(self) -> None:
-        """Sends the dead letters of all landed batches that were not sent yet. A problem is only a warning."""
+        """Sends the dead letters of all landed batches that were not sent yet. A problem is only logged."""
         if self._options.topic is None:
             return
         try:
@@ -73,10 +73,10 @@ class DeadLetterTopic:
             self._writer = None
 
     def first_unsent(self) -> int | None:
-        """The first batch with dead letters that are still to be sent; None where there is none, or no topic.
+        """The first batch with dead letters that are still to be sent; None if there is none, or no topic.
 
         Raises:
-            BatchmergeError: it cannot be found out.
+            BatchmergeError: Kafka or a table cannot be read.
         """
         landed, there = self._dead_letters_by_batch() if self._options.topic else ([], ())
         if not landed or not there:
@@ -115,7 +115,7 @@ class DeadLetterTopic:
             note_first_sending(self._pipeline.intermediate, self._role)
 
     def _send(self, delivery: Delivery, batch: int) -> None:
-        """Has the dead letters of a batch sent by a task."""
+        """Has a Spark task send the dead letters of a batch."""
         self._writer = None  # the task's writer fences it
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
         from resources.spark import spark_errors
@@ -123,7 +123,7 @@ class DeadLetterTopic:
         with spark_errors(delivery.topic):
             rows, messages = self._dead_letters(spark, batch)
             sent = task_reports(rows, telling(DeliveryTask(delivery, messages)))
-        if not sent:  # none is left, so there was no task
+        if not sent:  # no dead letters, so there was no task
             self._move(delivery)
 
     def _move(self, delivery: Delivery) -> None:
@@ -132,7 +132,7 @@ class DeadLetterTopic:
         delivery.send(self._writer)
 
     def _dead_letters_by_batch(self) -> tuple[Sequence[LandedBatch], Collection[int]]:
-        """The batches whose dead letters may be sent, and which of them have some; none of a table without any."""
+        """The batches whose dead letters may be sent, and the numbers of those that have some."""
         if self._table is None:
             landed = self._pipeline.intermediate.landed().batches
             return landed, {b.number for b in landed if b.counts.quarantined}
@@ -146,7 +146,7 @@ class DeadLetterTopic:
     def _dead_letters(
         self, spark: SparkSession, batch: int
     ) -> tuple[DataFrame, Callable[[Batches], Iterator[Message]]]:
-        """What goes into the one task that sends them, and how it makes messages of that."""
+        """The input of the task that sends them, and the function that makes messages of it."""
         name = self._pipeline.name
         if self._table is not None:
             return numbered(spark, 1), _Refused(name, self._table.side_tables(), batch)
@@ -155,14 +155,14 @@ class DeadLetterTopic:
         return dead_letters.drop("headers", MOVE.name).repartition(1).sortWithinPartitions("i"), _Landed(name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
-        """The position: up to where dead letters are sent."""
+        """The position up to which dead letters are sent."""
         limit = self._options.time_limit_seconds
         return published_through(group_metadata(self._pipeline.kafka, self._group, newest.offsets, limit).values())
 
     def _unsent(
         self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState
     ) -> Iterator[LandedBatch]:
-        # A topic that could not be written from the start on gets dead letters of any age.
+        # If nothing was ever sent (the topic could not be written), dead letters of any age are sent.
         never = sent is None and not has_sent(self._pipeline.intermediate, self._role)
         states = pending(sent, landed, newest, int(time.time() * 1000), never=never)
         wanted = {state.batch_number for state in states}
@@ -183,7 +183,7 @@ class _Landed:
 
 @dataclass(frozen=True)
 class _Refused:
-    """What side tables have of a batch as messages, in a task."""
+    """The refused rows of a batch, from side tables, as messages, in a task."""
 
     pipeline: str
     sides: Sequence[SideTable]
@@ -197,7 +197,7 @@ class _Refused:
 
 
 def to_message(pipeline: str, letter: DeadLetter) -> Message:
-    """The record as it came, with Kafka Connect's headers."""
+    """The record with its original bytes, and Kafka Connect's headers."""
     said = {
         "topic": letter.topic,
         "partition": str(letter.partition),

@@ -1,4 +1,4 @@
-"""Finds the dead letters on which Spark fails in the transform, by halving, however many there are."""
+"""Finds the dead letters on which Spark fails in the transform, by bisection, however many there are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_A_TIME = 2_000
 
 
 def transform_failures(dead_letters: DataFrame, evaluated: Callable[[DataFrame], DataFrame]) -> dict[Coordinates, str]:
-    """The dead letters that Spark fails on in the transform, with its error class."""
+    """The dead letters on which Spark fails in the transform, with its error class."""
 
     def evaluate(part: DataFrame) -> None:
         evaluated(part).agg(F.count(F.hash("value"))).collect()
@@ -41,7 +41,7 @@ def transform_failures(dead_letters: DataFrame, evaluated: Callable[[DataFrame],
 
 
 def _failing_in(dead_letters: DataFrame, evaluate: Callable[[DataFrame], None]) -> dict[Coordinates, str]:
-    """Those of one batch. The run holds the numbers of a few dead letters at a time."""
+    """The failing dead letters of one batch. The run's memory has only the numbers of a few dead letters at a time."""
     found: dict[Coordinates, str] = {}
     some = _after(dead_letters, -1)
     while some:
@@ -55,7 +55,7 @@ def _failing_in(dead_letters: DataFrame, evaluate: Callable[[DataFrame], None]) 
 
 
 def _after(dead_letters: DataFrame, last: int) -> list[int]:
-    """The next numbers of letters in their batch."""
+    """The next values of `i` of the batch's dead letters."""
     return [
         row["i"] for row in dead_letters.where(F.col("i") > last).select("i").orderBy("i").limit(_AT_A_TIME).collect()
     ]
