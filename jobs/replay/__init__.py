@@ -1,1 +1,1 @@
-"""Three replays: of landed batches, from Kafka, of dead letters."""
+"""Replays: of landed batches, and from Kafka."""

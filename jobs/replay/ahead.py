@@ -1,4 +1,4 @@
-"""What a replay will read, in words, before it reads it."""
+"""Describes what a replay will read, before it reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 5
 
 
 def of_batches(batches: Sequence[LandedBatch]) -> str:
-    """Landed batches: which, when they were landed, and that this is no time of a record."""
+    """Text about landed batches: their numbers, when they were landed, and that records have other times."""
     if not batches:
         return "nothing was landed then; records of that time, whenever they were landed: --kafka-from"
     first, last = batches[0], batches[-1]
@@ -25,7 +25,7 @@ def of_batches(batches: Sequence[LandedBatch]) -> str:
 
 
 def of_kafka(ranges: Ranges) -> str:
-    """Offsets that are read from Kafka again."""
+    """Text about offsets that are read from Kafka again."""
     if not total(ranges):
         return "nothing is to be read from Kafka: no landed record is of that time, or at those offsets"
     shown = [f"{tp} {wanted.start} to {wanted.end}" for tp, wanted in sorted(ranges.items())]

@@ -1,12 +1,12 @@
-"""Replay from Kafka: records that are still there, read with another transform, or for the first time.
+"""Replay from Kafka: reads records again, for example with another transform, or for the first time.
 
-For the first time, because the pipeline began after them, or offsets were reset beyond them. What is read lands as a
-batch that revises earlier ones (`jobs.replay.revise`), and goes into all tables of the pipeline. So an upsert table
-becomes what it would be if the pipeline had begun there with the file as it is now. A table of mode append gets the
-rows whose coordinates it lacks.
+For the first time, if the pipeline began after them, or if offsets were reset beyond them. The records land as a batch
+that revises earlier ones (`jobs.replay.revise`), and all tables of the pipeline merge it. So an upsert table becomes
+what it would be if the pipeline had begun there with the present file. A table of mode append gets the rows whose
+coordinates it lacks.
 
-Where batches were never landed, or were removed by retention, every record from the first wanted one up to those that
-are landed is needed; where Kafka has lost some, it is refused.
+If records were never landed, or retention has removed their batches, every record from the first wanted one up to the
+landed ones is needed; if Kafka has lost some, the replay is refused.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _LOG = logging.getLogger("batchmerge")
 
 _RANGES = "topic string, partition int, start long, end long, first long"
 
-# First wanted offset, and the one after the last (None: as far as is landed), from what Kafka and the landing have.
+# From Kafka's topics and the landed state to the first wanted offsets, and those after the last (None: all landed).
 Wanted = Callable[[TopicState, CommittedState], tuple[Offsets, Offsets | None]]
 
 
 def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
-    """Reads records again and lands them; None where nothing is landed yet, or nothing is wanted.
+    """Reads records again and lands them; None if nothing is landed yet, or nothing is wanted.
 
-    The tables get them with their next merge (`jobs.replay.revise.merge_tables`).
+    The tables merge them next (`jobs.replay.revise.merge_tables`).
 
     Raises:
-        OffsetsGone, TopicRecreated: Kafka does not have the records any more.
+        OffsetsGone, TopicRecreated: Kafka no longer has the records.
         ConfigurationError: a table's rows cannot be distinguished, or nothing orders their changes.
     """
     place = pipeline.intermediate
@@ -83,7 +83,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
 
 
 def ranges_ahead(pipeline: Pipeline, wanted: Wanted) -> Ranges:
-    """What `reread_from_kafka` would read now; it changes nothing, and raises the same errors about Kafka."""
+    """The ranges that `reread_from_kafka` would read now. Changes nothing; raises the same errors about Kafka."""
     committed = pipeline.intermediate.committed()
     return _ranges(pipeline, committed, pipeline.intermediate.landed().batches, wanted) if committed else {}
 
@@ -107,8 +107,8 @@ def wanted_ranges(
     """The ranges that are read again.
 
     Args:
-        landed: the batches that are known.
-        whole: where the records after `end` are not landed, they are read too: they decide about the same keys.
+        landed: the known batches.
+        whole: also read records after `end` that are not landed, since they change the same keys.
     """
     ranges, from_here = {}, landed_from(landed, committed.topic_ids)
     for tp, first in sorted(start.items()):
@@ -150,7 +150,7 @@ def _committed_offset(committed: CommittedState, topics: TopicState, tp: TopicPa
 
 
 def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
-    """Where a key moves between partitions, only batches tell what came first, and those may be gone."""
+    """Requires an order of changes: if a key moves between partitions, only batches order them, which may be gone."""
     needs_key = any(table.needs_key for table in pipeline.spec.tables)
     if needs_key and pipeline.spec.changes.order_by == "arrival" and len(committed.offsets) > 1:
         raise ConfigurationError(
@@ -163,7 +163,7 @@ def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
 
 @dataclass(frozen=True)
 class _KafkaRecords:
-    """The records of some ranges; tasks read them, and write files."""
+    """The records of some ranges; Spark tasks read them and write files."""
 
     pipeline: Pipeline
     batch: Batch
@@ -179,7 +179,7 @@ class _KafkaRecords:
             replace(self.batch, ranges=self.ranges),
             commit.schema,
             Registries(pipeline.registries()),
-            # A replay makes no columns: where one would be missing, a dead letter says so.
+            # A replay adds no columns: records that would need one become dead letters.
             refused_fields={},
             names=name_rule(spec, known_names(commit.properties, pipeline.name)),
             places=self.places,
@@ -194,9 +194,9 @@ class _KafkaRecords:
         return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
     def _dead_letters(self, spark: SparkSession) -> int:
-        """How many dead letters are of these records, also of batches that retention has removed."""
+        """The number of dead letters of these records, also in batches that retention has removed."""
         found = open_dead_letters(self.pipeline, spark)
-        # Dead letters of a recreated topic's predecessor are of other records.
+        # Not dead letters of a recreated topic's predecessor, which are of other records.
         restarted = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
         wanted = [
             (*tp, offsets.start, offsets.end, restarted.get(tp.topic, 0))
@@ -211,15 +211,15 @@ class _KafkaRecords:
 
 
 def from_offsets(start: Offsets, end: Offsets | None = None) -> Wanted:
-    """Records from these offsets on."""
+    """Selects the records from these offsets on."""
     return lambda _topics, _committed: (start, end)
 
 
 def from_time(pipeline: Pipeline, first: datetime, last: datetime | None, what_is_left: bool) -> Wanted:
-    """Records with timestamps in ``[first, last)``.
+    """Selects the records with timestamps in ``[first, last)``.
 
     Args:
-        what_is_left: take what Kafka has, where retention may have deleted records of that time already.
+        what_is_left: read what Kafka still has, even if retention may have deleted records of that time.
     """
 
     def wanted(topics: TopicState, committed: CommittedState) -> tuple[Offsets, Offsets | None]:

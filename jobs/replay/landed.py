@@ -1,7 +1,7 @@
-"""Replay: merge already landed batches again. The committed state does not move (`docs/replay-and-backfill.md`).
+"""Replay: merges landed batches again. The committed state does not move (`docs/replay-and-backfill.md`).
 
-For the keys that those batches touched, the newest landed state is merged again; an append table gets the rows that
-it lacks. Replaying any window, any number of times, in any order, leaves every table as if it had never been replayed.
+For the keys that those batches touched, the newest landed change is merged again; an append table gets the rows that
+it lacks. So replaying any window, any number of times, in any order, does not change a table that is correct.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _LOG = logging.getLogger("batchmerge")
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay: which batches, and what it did to the table."""
+    """One replay: its batches, and its result."""
 
     batches: list[LandedBatch]
     merged: Merged
 
 
 def replay_window(pipeline: Pipeline, destination: Destination, start: datetime, end: datetime) -> Replayed | None:
-    """Replays the batches that were landed in ``[start, end)``; None where there were none.
+    """Replays the batches that were landed in ``[start, end)``; None if there were none.
 
     Raises:
         ConfigurationError: the table's rows cannot be distinguished well enough to replay (append without coordinates).
@@ -49,7 +49,7 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
 
 
 def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> Replayed | None:
-    """Replays landed batches by number, both ends included; None where there are none."""
+    """Replays landed batches by number, both ends included; None if there are none."""
     return _replay(pipeline, destination, lambda b: first <= b.number <= last, lambda oldest: first < oldest.number)
 
 
@@ -59,10 +59,14 @@ def _replay(
     wanted: Callable[[LandedBatch], bool],
     before: Callable[[LandedBatch], bool],
 ) -> Replayed | None:
-    """`before`: what is wanted begins before this batch, the oldest one that is known."""
+    """Replays the wanted batches.
+
+    Args:
+        before: whether the wanted batches begin before this one, the oldest known batch.
+    """
     check_coordinates(pipeline, destination)
     if any(lease.left_behind for lease in destination.leases()):
-        # A run has died in the middle of a batch: a replay has to begin after it.
+        # A run has died in the middle of a batch: finish it before the replay.
         merge(pipeline, destination)
 
     def once() -> Replayed | None:
@@ -78,7 +82,7 @@ def _replay(
         if not batches:
             return None
         pipeline.check_meaning(committed, batches)
-        # Columns may have been declared since the last run.
+        # Columns may have been added to the file since the last run.
         pipeline.intermediate.prepare()
         destination.prepare()
         merged = destination.replay(pipeline.merge_context(destination), committed, batches)
@@ -102,10 +106,10 @@ def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
 
 
 def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
-    """Rows of a table without a unique key are distinguished by where they come from.
+    """Requires coordinates in a table without a unique key, since they distinguish its rows.
 
     Raises:
-        ConfigurationError: the table lacks their coordinates, or cannot say which of two topics they are of.
+        ConfigurationError: the table lacks coordinates, or the column that tells which of two topics a row is from.
     """
     table = destination.table
     missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]

@@ -1,13 +1,13 @@
-"""Records that are read once more are landed as a batch of their own, which revises earlier ones.
+"""Records that are read again are landed as a batch of their own, which revises earlier ones.
 
-A replay from Kafka and a retry of dead letters differ only in where records are read from. What they read lands as
-rows, dead letters and marks of records that are left out, each at the place (batch, i) that its record always had, and
-with the number of the new batch as its `revision`. Nothing that is landed is ever rewritten. The new batch is the next
-one of the lineage; its empty ranges move no offset. Every table merges it like any other batch (`jobs.protocol`): for
-the keys that any reading of its records names, the newest change of all that is landed is applied.
+A replay from Kafka and a retry of dead letters differ only in their source. Both land rows, dead letters and marks of
+filtered records, each at the original place (batch, i) of its record, with the number of the new batch as `revision`.
+Nothing that is landed is ever rewritten. The new batch is the next one of the lineage; its empty ranges move no offset.
+Every table merges it like any other batch (`jobs.protocol`): for each key that any reading of its records names, the
+newest of all landed changes is applied.
 
-Of a record the newest reading counts that could be read: one that a stricter file cannot read any more is a dead letter
-from then on, and what it said before stays in the tables.
+A record's newest reading without an error counts: if a stricter file can no longer read a record, it becomes a dead
+letter, but its earlier reading remains in the tables.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from resources.errors import BatchmergeError
 
 @dataclass(frozen=True)
 class Applied:
-    """What the tables have got of what is landed.
+    """The results of merging the tables.
 
     Attributes:
-        merged: by the table's name; None: it had everything.
-        failed: tables that could not be merged; the next run brings them what they lack.
+        merged: by table name; None: the table had everything.
+        failed: tables that could not be merged; the next run merges what they lack.
     """
 
     merged: Mapping[str, MergedBatches | None] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Applied:
 
 
 def merge_tables(pipeline: Pipeline) -> Applied:
-    """Brings every table what is landed; one that fails does not keep the others from it."""
+    """Merges what is landed into every table; a table that fails does not stop the others."""
     if pipeline.spec.commit == "together":
         return Applied({done.destination.name: done.merged for done in merge_together(pipeline)})
     merged, failed = {}, {}
@@ -49,7 +49,7 @@ def merge_tables(pipeline: Pipeline) -> Applied:
 
 
 def combined(done: Iterable[Applied]) -> Applied:
-    """What several pipelines got."""
+    """The results of several pipelines together."""
     found = list(done)
     merged = {table: one for applied in found for table, one in applied.merged.items()}
     return Applied(merged, {table: problem for applied in found for table, problem in applied.failed.items()})

@@ -1,4 +1,4 @@
-"""The batch of records that are read once more (`jobs.replay.revise`)."""
+"""The batch of records that are read again (`jobs.replay.revise`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jobs.pipeline import Pipeline
 
 
 def revising_batch(pipeline: Pipeline, committed: CommittedState, revises: int) -> Batch:
-    """The next batch, of records that are read once more.
+    """The next batch, for records that are read again.
 
     Args:
-        revises: the first batch that they have to do with.
+        revises: the first of the batches whose records are read again.
     """
     return Batch(
         pipeline=pipeline.name,
