@@ -27,10 +27,10 @@ _LOGICAL = {
 
 
 def avro_wire(texts: Sequence[str], where: str = "Avro schema") -> Wire:
-    """The wire type of the last of these schemas; those before it are the ones that it refers to.
+    """The wire type of the last of these schemas; the others are those that it refers to.
 
     Raises:
-        ConfigurationError: no Avro schema, or a record that holds itself.
+        ConfigurationError: not an Avro schema, or a record that contains itself.
     """
     named: dict[str, Any] = {}
     found = Wire("null")
@@ -45,7 +45,7 @@ def avro_wire(texts: Sequence[str], where: str = "Avro schema") -> Wire:
 
 
 def plain(schema: Any) -> Any:
-    """The schema without logical types, so that values are read as the numbers and bytes that they are."""
+    """The schema without logical types, so that values are read as plain numbers and bytes."""
     if isinstance(schema, list):
         return [plain(branch) for branch in schema]
     if isinstance(schema, dict):
@@ -84,7 +84,7 @@ class _Reader:
         return _meant(found, schema)
 
     def _definition(self, schema: Mapping[str, Any], full: str) -> Wire:
-        """What a type with a name is."""
+        """The wire type of a named type."""
         if schema["type"] == "enum":
             return Wire("string", "enum")
         if schema["type"] == "fixed":
@@ -107,7 +107,7 @@ class _Reader:
             raise ConfigurationError(
                 f"the type {name} is not defined", where=self._where, remedy="register what it refers to, or correct it"
             )
-        # A record in itself has no column type, but its other fields can be read.
+        # A record that contains itself has no column type there, but its other fields can be read.
         return self._named[full] or Wire("recursive record", name=full)
 
 
@@ -116,7 +116,7 @@ def _meant(wire: Wire, schema: Mapping[str, Any]) -> Wire:
 
 
 def _branch(schema: Any) -> str:
-    """What Connect's AvroConverter calls a branch of a union: the type's name without its namespace."""
+    """The name that Connect's AvroConverter gives a branch of a union: the type's name without its namespace."""
     kind = schema.get("name", schema["type"]) if isinstance(schema, Mapping) else schema
     return str(kind).rpartition(".")[2]
 
@@ -140,7 +140,7 @@ def _logical(schema: Mapping[str, Any]) -> Wire:
 
 
 def _decimal(schema: Mapping[str, Any]) -> Wire:
-    """An invalid decimal is read as its bytes, as the specification demands."""
+    """The wire type of a decimal; bytes if it is invalid, as the specification demands."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision:
         return Wire("bytes")

@@ -38,7 +38,7 @@ _NAMES = {
 
 
 def with_name(wire: Wire, name: str | None, parameters: Mapping[str, str] | None) -> Wire:
-    """The wire type with what its Connect name says about it; unknown names say nothing."""
+    """The wire type with the logical type of its Connect name; unchanged for unknown names."""
     if name == f"{_CONNECT}Decimal":
         known = parameters or {}
         precision = known.get("connect.decimal.precision", "0")

@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def connect_wire(schema: Mapping[str, Any]) -> Wire:
-    """The wire type of a Connect schema; raises KeyError or TypeError for what is none."""
+    """The wire type of a Connect schema; raises KeyError or TypeError if it is not one."""
     kind = schema["type"]
     match kind:
         case "struct":

@@ -1,7 +1,7 @@
-"""Fields that records have and no column takes: where, of which type, in how many records. Pure.
+"""Fields of records that have no column: their paths and types, and the number of records that have them. Pure.
 
-Types of several places go together by one rule, whatever the order in which they are seen: whole numbers and others are
-``double``, structs have the fields of both, and what does not go together is ``text``, which takes any value.
+Types that are found for one field are joined by one rule, in any order: integers and other numbers become ``double``,
+structs get the fields of both, and incompatible types become ``text``, which accepts any value.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from jobs.schema.types import inside, parse_type, type_name, with_inside
 Path = tuple[str, ...]
 """Names from the record inwards; ``element`` of a list, ``value`` of a map."""
 
-# A struct with more fields is rather a map whose keys are data.
+# A struct with more fields is probably a map whose keys are data.
 MOST_IN_STRUCT = 100
-# Of more than these only the number is reported: reports and summaries of snapshots stay small.
-MOST_NAMED, MOST_COUNTED = 1000, 100
+# The most fields in a report; others are only counted, so that reports are small.
+MOST_NAMED = 1000
+# The most fields in a snapshot's summary, for the same reason.
+MOST_COUNTED = 100
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class FoundField:
     """One field.
 
     Attributes:
-        type: that of a column which takes all values that were seen, strings as ``text``; None where there is none.
-        records: how many records have a value in it; of an array's elements, how many elements.
+        type: of a column that accepts all values that were seen, strings as ``text``; None if there is no such type.
+        records: the number of records with a value in it; for an array's elements, the number of elements.
     """
 
     type: pa.DataType | None
@@ -45,7 +47,7 @@ class FoundFields:
     """Fields by their paths.
 
     Attributes:
-        more: how many were not kept by name, because there are too many.
+        more: the number of fields that are not kept by name, because there are too many.
     """
 
     by_path: Mapping[Path, FoundField] = field(default_factory=dict)
@@ -68,19 +70,19 @@ class FoundFields:
         return FoundFields(found, more)
 
     def times(self, records: int) -> FoundFields:
-        """The same fields in so many times as many records."""
+        """The same fields with the numbers of records multiplied by `records`."""
         return replace(
             self, by_path={path: replace(one, records=one.records * records) for path, one in self.by_path.items()}
         )
 
     @property
     def counts(self) -> dict[str, int]:
-        """Records by the field's name, for people: of the most frequent ones, sorted."""
+        """The number of records by field name, for people: of the most frequent fields, sorted."""
         frequent = sorted(self.by_path.items(), key=lambda found: (-found[1].records, found[0]))[:MOST_COUNTED]
         return {shown(path): one.records for path, one in sorted(frequent)}
 
     def within(self, roots: Iterable[str]) -> FoundFields:
-        """Those in these fields of the record, by their paths in there."""
+        """The fields inside these fields of the record, with paths relative to them."""
         wanted = set(roots)
         inside = [(path[1:], one) for path, one in self.by_path.items() if len(path) > 1 and path[0] in wanted]
         found: dict[Path, FoundField] = {}
@@ -109,12 +111,12 @@ NOTHING_FOUND = FoundFields()
 
 
 def shown(path: Path) -> str:
-    """A path as messages name it."""
+    """A path for messages."""
     return ".".join(path)
 
 
 def field_paths(fields: Iterable[pa.Field]) -> frozenset[Path]:
-    """The fields and all that is in them."""
+    """The paths of the fields and of all nested ones."""
     return frozenset(_paths(fields, ()))
 
 
@@ -126,7 +128,7 @@ def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
 
 
 def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> pa.DataType | None:
-    """The type without what is at these paths; None where nothing is left of it."""
+    """The type without the parts at these paths; None if nothing is left."""
     if not pa.types.is_nested(kind):
         return kind
     parts = []
@@ -138,7 +140,7 @@ def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> 
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type of a column that takes the values of both; ``text`` where nothing else does."""
+    """The type of a column that accepts the values of both; ``text`` if no other type does."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -162,12 +164,12 @@ def _common_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def struct_of(fields: Mapping[str, pa.DataType]) -> pa.DataType:
-    """A struct; ``text`` where it has so many fields that their names are rather data."""
+    """A struct; ``text`` if it has so many fields that their names are probably data."""
     return pa.struct(list(fields.items())) if len(fields) <= MOST_IN_STRUCT else pa.string()
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type without parts of which nothing is known yet (only nulls, empty arrays); None where nothing is left."""
+    """The type without parts whose type is not known yet (only nulls, empty arrays); None if nothing is left."""
     if pa.types.is_null(kind):
         return None
     if not pa.types.is_nested(kind):

@@ -1,7 +1,7 @@
 """JSON Schemas as wire types, and the types of columns for their fields.
 
-Source: JSON Schema drafts 4 to 2020-12; Confluent's JsonSchemaConverter for what `title` and `connect.type` say. JSON
-has whole numbers for Connect's times: those in milliseconds and days are what columns take them for.
+Source: JSON Schema drafts 4 to 2020-12; Confluent's JsonSchemaConverter for `title` and `connect.type`. JSON has
+integers for Connect's times; columns read them as milliseconds and days.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TITLES = {"integer": (f"{_CONNECT}Timestamp", f"{_CONNECT}Date"), "number": (f"
 
 
 def json_schema_wire(schema: Any) -> Wire:
-    """The wire type; what it leaves open (no type, several types) is `any`, which has no column type."""
+    """The wire type; a schema without a type, or with several, is `any`, which has no column type."""
     return _Reader(schema).read(schema, ())
 
 
@@ -47,7 +47,7 @@ class _Reader:
         return found.optional() if isinstance(kinds, list) and "null" in kinds else found
 
     def _reference(self, reference: str, above: tuple[str, ...]) -> Wire:
-        """What is in itself has no end, and what is in each other has one that is too far away."""
+        """The referenced type; `any` for recursive references, which have no end, and after too many references."""
         self._left -= 1
         if reference in above or self._left < 0:
             return Wire("any")
@@ -78,10 +78,10 @@ class _Reader:
 
 
 def column_type(wire: Wire, seen: pa.DataType | None) -> pa.DataType | None:
-    """The type of a column for a field; None where nothing says it.
+    """The type of a column for a field; None if it is unknown.
 
     Args:
-        seen: that of the field's values, by themselves: it decides what the schema leaves open.
+        seen: the type of the field's values, which decides what the schema does not.
     """
     match wire.kind:
         case "any":

@@ -1,4 +1,4 @@
-"""Protobuf files that schemas import without a reference in the registry: its clients bring them along.
+"""Protobuf files that schemas import without a reference in the registry, since its clients contain them.
 
 Source: Confluent's documentation, "Protobuf Schema Serializer", and the descriptors in confluent-kafka. Google's common
 types are in `googleapis-common-protos`, the well-known ones in `grpcio-tools`.
@@ -28,5 +28,5 @@ TEXTS = {"confluent/meta.proto": _META, "confluent/type/decimal.proto": _DECIMAL
 
 
 def folders() -> list[Path]:
-    """Where Google's are, by their import paths."""
+    """The folders with Google's files, by their import paths."""
     return [Path(str(files("grpc_tools") / "_proto")), Path(str(files("google.type") / "date.proto")).parents[2]]

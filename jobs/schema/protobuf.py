@@ -1,7 +1,7 @@
 """Protobuf descriptors as wire types, and `.proto` texts compiled to descriptors.
 
-Fields have the names of the `.proto` file. Well-known types are what they stand for: Timestamp an instant, the wrappers
-a value that may be null, Duration, Struct and Any are read as messages.
+Fields have the names of the `.proto` file. Well-known types: Timestamp is an instant, wrappers are nullable values,
+Duration, Struct and Any are read as messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ WRAPPERS = frozenset(
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _MOST_SAID = 500
-# Messages that hold each other are written out in each place that they can be in: of a few, there may be millions.
+# The most messages that are expanded: messages that contain each other are expanded wherever they occur, which may be
+# millions of times.
 _MOST_MESSAGES = 10_000
 TIMESTAMP = "google.protobuf.Timestamp"
 
@@ -53,7 +54,7 @@ class Messages:
     """The messages of one descriptor set."""
 
     def __init__(self, descriptors: bytes) -> None:
-        """Raises ConfigurationError for bytes that are no file descriptor set, or one that is not complete."""
+        """Raises ConfigurationError for bytes that are not a complete file descriptor set."""
         try:
             found = descriptor_pb2.FileDescriptorSet.FromString(descriptors)
             self._pool = descriptor_pool.DescriptorPool()
@@ -67,10 +68,10 @@ class Messages:
             ) from None
 
     def named(self, name: str) -> Descriptor:
-        """The message of that full name.
+        """The message of this full name.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: there is no such message.
         """
         try:
             return self._pool.FindMessageTypeByName(name)
@@ -100,7 +101,7 @@ def message_wire(message: Descriptor) -> Wire:
     """The wire type of a message.
 
     Raises:
-        ConfigurationError: messages that hold each other, in more ways than can be written out.
+        ConfigurationError: messages contain each other in too many ways to be expanded.
     """
     return _Reader(message).wire(message, ())
 
@@ -123,7 +124,7 @@ class _Reader:
         return Wire("record", fields=fields, name=message.full_name)
 
     def _field(self, field: FieldDescriptor, above: tuple[str, ...]) -> Wire:
-        """A field that knows whether it was set may be null."""
+        """The wire type of a field; nullable if Protobuf tracks whether it was set."""
         if field.is_repeated:
             entry = field.message_type
             if entry is not None and entry.GetOptions().map_entry:
@@ -146,7 +147,7 @@ class _Reader:
 
 @lru_cache(64)
 def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
-    """The file descriptor set of `.proto` texts: imported ones first, under the names that they are imported by.
+    """The file descriptor set of `.proto` texts: imported ones first, by their import names.
 
     Raises:
         ConfigurationError: the compiler does not accept them.
@@ -174,7 +175,7 @@ def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
 
 
 def _reason(arguments: list[str]) -> str:
-    """What the compiler says, which in this process it only writes to where errors go."""
+    """The compiler's error message, which it only writes to stderr: so it is run again in a process of its own."""
     said = subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *arguments], capture_output=True, check=False)
     lines = said.stderr.decode(errors="replace").splitlines()
     return "; ".join(line.strip() for line in lines if line.strip())[:_MOST_SAID] or "it says nothing"

@@ -16,21 +16,21 @@ Step = Callable[[Path, str], tuple[str, str]]
 
 @dataclass(frozen=True)
 class Renaming:
-    """Both ways between fields of records and columns.
+    """Translates between fields of records and columns, in both directions.
 
     Attributes:
-        columns: a field's path in a record (``address.zip``, ``lines.element.nr``) to its name as a column.
+        columns: from a field's path in a record (``address.zip``, ``lines.element.nr``) to its name as a column.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, str]:
-        """A column's path, by the names that records have around it, to its field's path in a record."""
+        """From a column's path (its parents named as in records) to its field's path in a record."""
         return {shown((*path.split(".")[:-1], column)): path for path, column in self.columns.items()}
 
     def in_records(self, kind: pa.DataType) -> pa.DataType:
-        """The type of columns as records have it."""
+        """The type with the names of fields in records."""
         fields = self.fields
 
         def step(path: Path, column: str) -> tuple[str, str]:
@@ -40,7 +40,7 @@ class Renaming:
         return _mapped(kind, (), step)
 
     def as_columns(self, kind: pa.DataType, path: Path = ()) -> pa.DataType:
-        """The type of what records have at this path as columns have it."""
+        """The type at this path of records, with the names of columns."""
         return _mapped(kind, path, lambda at, name: (name, self.columns.get(shown((*at, name)), name)))
 
     def column(self, path: Path) -> Path:
@@ -55,7 +55,7 @@ class Renaming:
         return found
 
     def found(self, fields: FoundFields) -> FoundFields:
-        """What was found in records, as columns."""
+        """The fields found in records, with the names of columns."""
         if not (fields and self.columns):
             return fields
         named = {

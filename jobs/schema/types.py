@@ -76,7 +76,7 @@ def parse_columns(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def inside(kind: pa.DataType) -> list[pa.Field]:
-    """What a type has in it: the fields of a struct, ``element`` of a list, ``value`` of a map."""
+    """The fields inside a type: those of a struct, ``element`` of a list, ``value`` of a map."""
     if pa.types.is_struct(kind):
         return list(kind)
     if pa.types.is_list(kind):
@@ -85,7 +85,7 @@ def inside(kind: pa.DataType) -> list[pa.Field]:
 
 
 def with_inside(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
-    """The type with these in it instead (`inside`)."""
+    """The type with these fields inside it (`inside`) instead of its own."""
     if pa.types.is_struct(kind):
         return pa.struct(fields)
     if pa.types.is_list(kind):
@@ -94,29 +94,29 @@ def with_inside(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
 
 
 def has_map(kind: pa.DataType) -> bool:
-    """Whether a map is in the type."""
+    """Whether the type contains a map."""
     return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def is_text(field: pa.Field) -> bool:
-    """Whether the field takes values of any type as text."""
+    """Whether the field accepts values of any type as text."""
     return bool(field.metadata) and _TEXT.items() <= field.metadata.items()
 
 
 def as_text(field: pa.Field) -> pa.Field:
-    """The field with all text in it, nested too, taking values of any type."""
+    """The field with all its strings, also nested ones, marked to accept values of any type."""
     if pa.types.is_string(field.type):
         return field.with_metadata(_TEXT)
     return field.with_type(with_inside(field.type, [as_text(f) for f in inside(field.type)]))
 
 
 def field_text(field: pa.Field) -> str:
-    """The type string of a field, `text` and `not null` in it; raises as `type_name` does."""
+    """The type string of a field, with `text` and `not null`; raises as `type_name` does."""
     return ("text" if is_text(field) else type_name(field.type)) + ("" if field.nullable else " not null")
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The type string of an Arrow type; `parse_type` gives the same type back.
+    """The type string of an Arrow type, the inverse of `parse_type`.
 
     Raises:
         ConfigurationError: the Arrow type has no type string.

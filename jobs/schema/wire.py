@@ -1,6 +1,6 @@
-"""The schema that a record brings along, whatever it is written in: Avro, Protobuf, Connect's, JSON Schema.
+"""The schema of a record, independent of its format: Avro, Protobuf, Connect's, JSON Schema.
 
-A `Wire` says what a decoder's parser gives for a value (`kind`) and what the value means (`logical`):
+A `Wire` is the Python type that a decoder's parser returns for a value (`kind`) and the value's meaning (`logical`):
 
 ==================  =============================================================================================
 kind                value in Python
@@ -48,10 +48,10 @@ class Wire:
     Attributes:
         fields: of a record, by name; branches of a union without null, by the names that Kafka Connect gives them.
         items: element of an array; key and value of a map.
-        nullable: null is among its values.
+        nullable: the value may be null.
         local: a timestamp without a zone.
-        bytes_as: how bytes are written where the format has none (``base64``); empty: as bytes.
-        quoted: NaN and the infinities are strings of these names, as the format has no such numbers.
+        bytes_as: how bytes are written in a format without bytes (``base64``); empty: as bytes.
+        quoted: NaN and the infinities are strings of these names, since the format has no such numbers.
         name: of a record that may contain itself.
     """
 
@@ -74,7 +74,7 @@ class Wire:
         return dict(self.fields).get(name)
 
     def __str__(self) -> str:
-        """What messages call it."""
+        """The type for messages."""
         if self.logical == "decimal":
             return f"decimal({self.precision},{self.scale})" if self.precision else f"decimal of scale {self.scale}"
         if self.logical:
@@ -85,7 +85,7 @@ class Wire:
 
 
 MOST_DIGITS = 38
-# Of numbers whose digits nothing limits: what most of them fit.
+# The type for numbers without a limit of digits: most of them fit.
 UNFIXED_DECIMAL = pa.decimal128(MOST_DIGITS, 9)
 INSTANT, WALL_CLOCK = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
@@ -108,10 +108,10 @@ _LOGICAL = {
 
 
 def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
-    """The type of a column that holds every value of this wire type.
+    """The type of a column that can hold every value of this wire type.
 
     Raises:
-        ConfigurationError: there is none (a record in itself, a decimal of over 38 digits).
+        ConfigurationError: there is none (a record that contains itself, a decimal of over 38 digits).
     """
     simple = _simple_type(wire, path)
     if simple is not None:
@@ -164,8 +164,8 @@ def _decimal(wire: Wire, path: str) -> pa.DataType:
 
 
 def with_unlimited_as_text(wire: Wire) -> Wire:
-    """The type with text for numbers of more digits than a decimal column has, or of any number of them: a column that
-    nobody declared has to hold all of them."""
+    """The type with text for numbers that may have more digits than a decimal column: a column that nobody declared has
+    to hold all values."""
     if wire.logical in ("number", "variable-decimal") or (wire.logical == "decimal" and wire.precision > MOST_DIGITS):
         return Wire("string", nullable=wire.nullable)
     fields = tuple((name, with_unlimited_as_text(inner)) for name, inner in wire.fields)
@@ -176,7 +176,7 @@ _WHOLE, _NUMBERS = {pa.int32(), pa.int64()}, {pa.int32(), pa.int64(), pa.float32
 
 
 def _of_union(branches: list[tuple[str, pa.DataType]]) -> pa.DataType:
-    """One type where a value of any branch fits it, else a struct with a field per branch, as Connect's converter."""
+    """One type that fits values of all branches, else a struct with a field per branch, as Connect's converter."""
     kinds = {kind for _, kind in branches}
     if len(kinds) == 1:
         return branches[0][1]

@@ -1,4 +1,4 @@
-"""A struct with the fields that another type has besides: columns that a table has and a decoder does not fill."""
+"""Adds to a struct the fields that a table has and a decoder does not fill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def with_fields(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The struct with further fields as nulls, all in the order of `wanted`, nested ones too."""
+    """The struct with missing fields as nulls, also nested ones, in the order of `wanted`."""
     if values.type == wanted:
         return values
     if not (pa.types.is_struct(values.type) and pa.types.is_struct(wanted)):
