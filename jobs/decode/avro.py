@@ -1,9 +1,9 @@
 """Avro: records of a fixed schema without prefix, or in Confluent's wire format with the schemas of their ids.
 
-Records are read by the schema that they were written with, without logical types: those are applied on the way to the
-declared type, which takes extreme values too. Most are read in step (`columns`), the others by fastavro. Spark's own
-`from_avro` knows one schema per column expression, fails whole tasks or forgets why a record failed, and knows no
-prefix: so it is not used.
+Records are read by the schema with which they were written, without logical types: these are applied when values are
+converted to the declared type, which also works for extreme values. Most records are read column by column (`columns`),
+the others by fastavro. Spark's own `from_avro` is not used: it has one schema per column expression, fails whole tasks
+or loses the reason why a record failed, and does not support the prefix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Avro(OneSchema):
     format: ClassVar[str] = "Avro of the declared schema"
 
     def __init__(self, kind: pa.DataType, schema: str, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError where schema and columns do not go together."""
+        """Raises ConfigurationError if schema and columns are incompatible."""
         super().__init__(kind, watch)
         self._schema = schema
         self.check(remedy="declare the columns as the Avro schema has them")
@@ -74,11 +74,11 @@ class RegisteredAvro(SchemaOfEach):
         return type(self), (self._type, self._schemas, self._reader, self._watch)
 
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
-        del message  # a schema has one
+        del message  # an Avro schema has only one
         return _reading(schema.texts, self._fields, self._reader)
 
     def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
-        del record  # all prefixes are alike
+        del record  # the prefix has a fixed length
         return (), PREFIX_BYTES
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
@@ -97,7 +97,7 @@ def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> R
     wrapped = None
     one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1
     if one_value and not (wire.kind == "union" and wire.field(kind.field(0).name)):
-        # A key that is one value, as the only column; not the column of one branch of a union.
+        # A key that is a single value becomes the only column; not the column of one branch of a union.
         wrapped = kind.field(0).name
         wire = Wire("record", fields=((wrapped, wire),))
     convert = converter(wire, kind)
@@ -112,7 +112,7 @@ def _parse(writer: Any, reader: Any, wrapped: str | None) -> Callable[[bytes, in
     def parse(record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
         stream.seek(start)
-        # Of a union with several named types the name comes with the value: it alone distinguishes them.
+        # Values of a union with several named types come with the type's name, which alone distinguishes them.
         value = fastavro.schemaless_reader(
             stream, writer, reader, return_named_type=True, return_named_type_override=True
         )
@@ -139,7 +139,7 @@ def _in_step(
 
 
 def parsed(texts: Sequence[str], named: dict[str, Any]) -> Any:
-    """The last schema as fastavro wants it, after those that it refers to; `named` gets all that have a name.
+    """The last schema in fastavro's parsed form, after those that it refers to; adds all named types to `named`.
 
     Raises:
         ConfigurationError: fastavro does not accept it.

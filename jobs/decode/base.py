@@ -1,4 +1,4 @@
-"""What every decoder of record bytes gives back."""
+"""The interface of decoders of record bytes, and their results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class DecodeError:
     """Why one record was refused.
 
     Attributes:
-        kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, the
-            value does not fit), `missing` (a `not null` column is absent or null), `schema` (the schema that the record
-            names is unknown, or cannot be read as the declared columns), `unknown` (it has a field that no column
-            takes, under `unknown_fields: fail`); later steps have kinds of their own.
+        kind: `undecodable` (not of the format at all), `type` (another type than declared), `range` (right type, but
+            the value does not fit), `missing` (a `not null` column is absent or null), `schema` (the record's schema is
+            unknown, or cannot be read as the declared columns), `unknown` (a field without a column, with
+            `unknown_fields: fail`); later steps have kinds of their own.
         message: names the column's path, the expected and the found type; never the value.
-        stage: which part of the record: `key`, `value`, `transform`, `route`; a decoder does not know it.
+        stage: where the error occurred: `key`, `value`, `transform`, `route`; the decoder's caller sets it.
     """
 
     kind: Kind | str
@@ -36,14 +36,14 @@ class DecodeError:
 
 @dataclass(frozen=True)
 class Decoded:
-    """One array of decoded values, as long as the raw one.
+    """An array of decoded values, as long as the raw one.
 
     Attributes:
         values: of the decoder's type; null where the raw bytes are null (a tombstone) and where the record failed.
-        errors: index of each failed record to its error.
+        errors: from the index of each failed record to its error.
         filtered: indexes of records that are dropped on purpose.
-        unchanged: index of each record that leaves columns as they were, to the names of those (their values are null).
-        unknown: fields that no column takes, where the decoder is to report them (`jobs.decode.unknown`).
+        unchanged: from the index of each record that omits columns to their names (their values are null).
+        unknown: fields that have no column, if the decoder has to report them (`jobs.decode.unknown`).
     """
 
     values: pa.Array
@@ -54,7 +54,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Turns record bytes into values of one declared type. Picklable; holds no state that changes a result."""
+    """Decodes record bytes to values of one declared type. Picklable; has no state that changes a result."""
 
     @property
     def type(self) -> pa.DataType:
@@ -73,7 +73,7 @@ class Refused(Exception):
 
 
 def decode_each(raw: pa.Array, decode: Callable[[Any], Any]) -> tuple[list[Any], dict[int, DecodeError]]:
-    """The values of records that are decoded one by one, null for a tombstone and for what raises Refused."""
+    """The values of records that are decoded one by one; null for tombstones and records that raise Refused."""
     values: list[Any] = []
     errors: dict[int, DecodeError] = {}
     for index, record in enumerate(raw.to_pylist()):
@@ -82,7 +82,7 @@ def decode_each(raw: pa.Array, decode: Callable[[Any], Any]) -> tuple[list[Any],
             try:
                 value = decode(record)
             except Refused as refused:
-                # A decoder may keep one for all records of a schema: it must not keep the frames of each of them.
+                # Without frames: a decoder may keep one exception for all records of a schema.
                 errors[index] = refused.with_traceback(None).error
         values.append(value)
     return values, errors

@@ -12,7 +12,7 @@ from jobs.decode.verdicts import Verdicts
 
 
 def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Array, topics: pa.Array) -> Decoded:
-    """Each record by its topic's decoder in `others`, else by `decoder`; all give values of the same type."""
+    """Decodes each record by its topic's decoder in `others`, else by `decoder`; all return the same type."""
     present = set(pc.unique(topics).to_pylist())
     if not present.intersection(others):
         return decoder.decode(raw)

@@ -1,8 +1,8 @@
 """Kafka Connect's JSON with a schema in each record: ``{"schema": …, "payload": …}``.
 
-The schema is most of such a record, and the same in most of them: the text before the payload is compared with those
-that were seen, and parsed only where it is new. Payloads of one schema are read together by Arrow's JSON reader; those
-that it does not understand, each alone.
+The schema is the largest part of such a record, and the same in most of them: the text before the payload is compared
+with those that were seen, and parsed only if it is new. Arrow's JSON reader reads payloads of one schema together;
+those that it cannot read are parsed one by one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
-_MOST_STRANGE = 8  # records that begin like few others, until the rest are read one by one
+_MOST_STRANGE = 8  # schemas with few records in a batch, after which the rest are read one by one
 _NOTHING = Wire("null")
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How many payloads of one schema become values: what Arrow reads of them, and what is made of that."""
+    """How payloads of one schema are read together: the type that Arrow reads, and its conversion."""
 
     payload: ArrowJson
     convert: ConvertColumns
@@ -52,9 +52,9 @@ class Reading:
     """How payloads of one schema become values.
 
     Attributes:
-        convert: None: they are right as they are.
-        columns: None: each alone.
-        wire: what their schema says.
+        convert: converts a parsed payload; None: no conversion is needed.
+        columns: reads payloads together; None: they are read one by one.
+        wire: the schema.
     """
 
     convert: Convert | None
@@ -101,7 +101,7 @@ class ConnectJson(RowDecoder):
         return found
 
     def _prefix(self, record: bytes) -> bytes:
-        """What is before the record's payload; empty where that is not known."""
+        """The bytes before the record's payload; empty if they are not known."""
         try:
             self._split(record)
         except Exception:  # as for `_value`
@@ -120,7 +120,7 @@ class ConnectJson(RowDecoder):
         for prefix in (self._last, *self._known):
             if prefix is not None and record.startswith(prefix):
                 try:
-                    # The prefix is `{"schema":<a whole value>,"payload":`, so the rest but one bracket is the payload.
+                    # The prefix is `{"schema":<a whole value>,"payload":`, so the payload is the rest without `}`.
                     payload = parse(record[len(prefix) : -1]) if record.endswith(b"}") else _whole(record)["payload"]
                 except Refused:
                     break
@@ -147,7 +147,7 @@ class ConnectJson(RowDecoder):
         return Reading(convert, undeclared(wire, self._fields, self._watch), _columns(wire, self._fields), wire)
 
     def _wrapped(self, wire: Wire) -> Reading | Refused:
-        """A key that is one value, as the only column."""
+        """How a key that is a single value is read as the only column."""
         field = self._type.field(0)
         try:
             convert = converter(wire, field.type, field.name)
@@ -175,9 +175,9 @@ def _columns(wire: Wire, kind: pa.DataType) -> Columns | None:
 
 
 def _read_type(wire: Wire, kind: pa.DataType) -> pa.DataType | None:
-    """The type of values as JSON has them, so far as they are declared; None where Arrow does not read it."""
+    """The JSON type of the declared part of values; None if Arrow cannot read it."""
     if wire.kind == "record" and pa.types.is_struct(kind):
-        # What a payload has and its schema has not is for the row decoder, if it is declared.
+        # Declared fields that the schema lacks must be absent: else the row decoder has to read the payload.
         known = dict(wire.fields)
         types = {f.name: _read_type(known[f.name], f.type) if f.name in known else pa.null() for f in kind}
         return None if None in types.values() else pa.struct(list(types.items()))

@@ -1,6 +1,6 @@
-"""From a parsed value of a known wire type to the value of a declared type; where both are the same, as it is.
+"""Converts a parsed value of a known wire type to a declared type.
 
-What fits what, one rule for Avro, Protobuf and Connect's JSON:
+The same rules for Avro, Protobuf and Connect's JSON:
 
 ====================  ===============================================================================================
 declared              accepted
@@ -36,14 +36,14 @@ from jobs.schema.wire import Wire
 
 
 class Unrepresentable(Exception):
-    """A wire type that no value of the declared type can come from; the message names column and both types."""
+    """The wire type cannot be converted to the declared type; the message names the column and both types."""
 
 
 def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
-    """A function for values that are not null, which raises Refused; None where values are right as they are.
+    """A function for values that are not null, which raises Refused; None if values need no conversion.
 
     Raises:
-        Unrepresentable: the types do not go together.
+        Unrepresentable: the types are incompatible.
     """
     where = f"column {path}" if path else "the record"
     if wire.kind == "union":
@@ -61,7 +61,7 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
 
 
 def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
-    """Copies a record only where a field has to be changed."""
+    """Converts a record; copies it only if a field has to be changed."""
     known = dict(wire.fields)
     work: list[tuple[str, Convert | None]] = []
     required: list[tuple[str, str]] = []
@@ -145,14 +145,14 @@ _PYTHON = {
 }
 
 
-# Of a union with several named types the name comes with the value.
+# Branches without a name; values of unions with several named types come with the type's name.
 _UNNAMED = {"boolean", "int", "long", "float", "double", "string", "bytes", "array", "map"}
 
 
 def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
-    """Which branch a value is of, its name says or its Python type.
+    """Converts a value of a union, whose branch is known by its name or its Python type.
 
-    Every branch must fit the declared type, or that is a struct which has the branches as its fields.
+    Every branch must fit the declared type, unless that is a struct with the branches as its fields.
     """
     branches = dict(wire.fields)
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
@@ -172,7 +172,7 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
 
 
 def branch_signs(wire: Wire) -> list[object]:
-    """What shows that a value is of each branch of a union: its name, or its Python type."""
+    """How a value of each branch of a union is recognized: by its name, or by its Python type."""
     named = [name for name in dict(wire.fields) if name not in _UNNAMED]
     return [
         name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object) for name, branch in wire.fields
@@ -180,7 +180,7 @@ def branch_signs(wire: Wire) -> list[object]:
 
 
 def _into(name: str, branch: Wire, kind: pa.StructType, path: str) -> Convert:
-    """The struct of a union with only this branch in it; a branch that is not declared leaves all of them null."""
+    """Converts to the struct of a union in which only this branch is set; none if the branch is not declared."""
     if kind.get_field_index(name) < 0:
         return lambda _value: {}
     convert = converter(branch, kind.field(name).type, f"{path}.{name}" if path else name) or as_it_is

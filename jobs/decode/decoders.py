@@ -1,4 +1,4 @@
-"""The decoders by what a pipeline file says of a format."""
+"""Makes decoders for the formats of pipeline files."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def decoder_for(
     Args:
         schema: an Avro schema's text or a Protobuf file descriptor set, for formats that need it.
         message: full name of the Protobuf message.
-        registered: records are in Confluent's wire format; the schemas of the ids in them.
-        ignore_case: fields are found in upper or lower case; only of plain JSON.
-        watch: what to do about fields that no column takes; None: they are not looked for.
+        registered: the schemas of the ids in records, which have Confluent's wire format; None: they do not.
+        ignore_case: field names are compared without case; only in plain JSON.
+        watch: what to do about fields without a column; None: ignore them.
 
     Raises:
         ConfigurationError: unknown format, or a type that the format or the schema cannot carry.

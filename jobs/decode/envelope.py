@@ -1,7 +1,7 @@
-"""Change data: the row and its operation out of the envelope of Debezium or AWS DMS, a whole Arrow batch at a time.
+"""Change data: extracts the row and its operation from the envelope of Debezium or AWS DMS, for whole Arrow batches.
 
-The envelope is decoded as any record, by a type that is made of the declared columns: `before` and `after` of the row's
-columns, and the paths that are asked for. So every format can carry every envelope.
+The envelope is decoded like any record, with a type that is made from the declared columns: `before` and `after` with
+the row's columns, and the requested metadata. So every format can carry every envelope.
 
 Sources: Debezium's documentation of its connectors ("change event values") and of ExtractNewRecordState; AWS's "Using
 Apache Kafka as a target for AWS DMS".
@@ -29,21 +29,22 @@ from resources.errors import ConfigurationError
 
 OPERATION = "op"
 _ROW_OPS, _DELETE, TRUNCATE, _MESSAGE = ("c", "r", "u"), "d", "t", "m"
-# The kind of error of an insert that leaves values out: those of a row whose primary key was changed.
+# The kind of error of a primary-key change's insert that omits values.
 MOVED = "moved"
-# The headers in which the two records of such a row, its delete and its insert, name the other's key.
+# The headers in which the two records of a primary-key change, a delete and an insert, name each other's key.
 OF_MOVES = NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 _DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
 
 
 @dataclass(frozen=True)
 class EnvelopeRules:
-    """What a pipeline file says of an envelope (`jobs.spec.envelope`).
+    """The options of an envelope in a pipeline file (`jobs.spec.envelope`).
 
     Attributes:
-        unavailable: what becomes of a record whose value is the placeholder: `refuse` or `null`.
-        may_be_unchanged: columns that an update leaves unchanged instead.
-        moved: an insert leaves them unchanged too: what they are is known from the old key (`jobs.dead_letters`).
+        unavailable: what to do with a record whose value is Debezium's placeholder: `refuse` or `null`.
+        may_be_unchanged: columns that an update with the placeholder leaves unchanged instead.
+        moved: an insert leaves them unchanged too, because their values are known from the old key
+            (`jobs.dead_letters`).
     """
 
     kind: str
@@ -58,7 +59,7 @@ class EnvelopeRules:
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
     def refusal(self, column: str) -> str:
-        """Why a value that is left out makes a bad record: also where the column `may_be_unchanged`, in a new row."""
+        """Why an omitted value makes a bad record: in a new row also if the column `may_be_unchanged`."""
         what = f"column {column}: the change does not bring its value"
         if column in self.may_be_unchanged:
             keyed = "the primary key was changed, and the landed changes of the old key do not say it"
@@ -72,8 +73,8 @@ class Enveloped:
 
     Args of the constructor:
         kind: the declared columns.
-        inner: makes the format's decoder for a type, which watches the fields of the row.
-        watch: what to do about fields of the row that no column takes.
+        inner: makes the format's decoder for a type and a watch.
+        watch: what to do about fields of the row that have no column.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Enveloped:
         return found.decoded(pa.StructArray.from_arrays(columns, fields=list(self._type), mask=mask))
 
     def _row(self, envelope: pa.Array, found: Verdicts) -> tuple[pa.Array, pa.Array]:
-        """The operation (c, r, u or d) and the row that it leaves, or for a delete took away."""
+        """The operation (c, r, u or d) and the row after it, or, for a delete, the deleted row."""
         operation = _operation(self._rules.kind, envelope)
         truncates = pc.equal(operation, TRUNCATE)
         if self._rules.truncates == "skip":
@@ -133,7 +134,7 @@ class Enveloped:
         if self._rules.skips_without_row:
             found.filter_where(updates)
         found.refuse_where(without, DecodeError("missing", f"the change brings no row in {after}"))
-        # DMS sends a deleted row in `data`, and what it was before only where that is switched on.
+        # DMS sends a deleted row in `data`, and the row before the change only if that is switched on.
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
         row = pc.if_else(deleted, gone, new)
         if self._documents:
@@ -144,7 +145,7 @@ class Enveloped:
         return operation, row
 
     def _image(self, values: pa.Array) -> pa.Array:
-        """The columns of an image of the row, without what is only there because a path of the metadata wants it."""
+        """The columns of an image of the row, without fields that are only read for the metadata."""
         return values if self._documents else with_fields(values, self._row_type)
 
     def _column(
@@ -173,7 +174,7 @@ class Enveloped:
             return values
         written = pc.and_(left_out, pc.is_in(operation, value_set=pa.array(_ROW_OPS)))
         if self._rules.unavailable != "null":
-            # A new row keeps nothing: a changed primary key comes as one, and the value stands under the old key, whose
+            # Not in inserts: a primary-key change comes as an insert, and the value belongs to the old key, whose
             # delete may be in another batch, or already merged.
             stays = column.name in self._rules.may_be_unchanged
             may = pa.scalar(stays) if self._rules.moved else pc.and_(pc.equal(operation, "u"), stays)
@@ -190,7 +191,7 @@ def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: W
 
 
 def _of_row(kind: str, watch: Watch | None) -> Watch | None:
-    """The watch for the envelope's decoder: only the fields of the row are of interest."""
+    """The watch for the envelope's decoder, which reports only fields of the row."""
     if watch is None or kind == "mongo":
         return None
     if _has_images(kind):
@@ -200,12 +201,12 @@ def _of_row(kind: str, watch: Watch | None) -> Watch | None:
 
 
 def _has_images(kind: str) -> bool:
-    """Whether the row is in a field of the envelope, as a struct."""
+    """Whether the envelope has the row as a struct in one of its fields."""
     return kind in ("debezium", "dms")
 
 
 def _tombstones(decoded: Decoded) -> list[int]:
-    """Records without a value: null, or, as Connect's JSON writes them, a payload of null."""
+    """Indexes of records without a value: null, or, in Connect's JSON, a null payload."""
     empty = pc.indices_nonzero(pc.is_null(decoded.values)).to_pylist()
     return [row for row in empty if row not in decoded.errors]
 
@@ -227,7 +228,7 @@ def _operation(kind: str, envelope: pa.Array) -> pa.Array:
     operations = pa.nulls(len(envelope), pa.string())
     for word, operation in _DMS.items():
         operations = pc.if_else(pc.fill_null(pc.equal(name, word), False), pa.scalar(operation), operations)
-    # What DMS says of tables (create-table, add-column, …) is no change of a row.
+    # DMS's records about tables (create-table, add-column, …) are not changes of rows.
     control = pc.and_(pc.equal(pc.struct_field(metadata, "record-type"), "control"), pc.is_null(operations))
     return pc.if_else(pc.fill_null(control, False), pa.scalar(_MESSAGE), operations)
 
@@ -239,7 +240,7 @@ _TEXT, _ANY_TEXT = pa.field("", pa.string()), as_text(pa.field("", pa.string()))
 
 
 def wire_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
-    """The type of the whole envelope, as far as it is read; all of it may be null.
+    """The type of the part of the envelope that is read; all fields are nullable.
 
     Raises:
         ConfigurationError: a column of the metadata cannot be read from its path.
@@ -266,7 +267,7 @@ def _row_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:
 
 
 class _Metadata:
-    """Adds what a column of the metadata wants of the envelope. What is read anyway stays as it is."""
+    """Adds the fields of the envelope that metadata columns need to those that are read anyway."""
 
     def __init__(self, name: str, path: str, rules: EnvelopeRules) -> None:
         self._name, self._path, self._dialect = name, path, rules.dialect
@@ -300,7 +301,7 @@ class _Metadata:
 
 
 def _struct(tree: Tree) -> pa.StructType:
-    """All of it may be null."""
+    """The struct of a tree of types; all fields are nullable."""
     parts = ((name, _struct(found) if isinstance(found, dict) else found) for name, found in tree.items())
     return pa.struct(
         [f.with_name(name).with_nullable(True) if isinstance(f, pa.Field) else pa.field(name, f) for name, f in parts]

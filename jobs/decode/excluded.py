@@ -1,4 +1,4 @@
-"""Fields that are to be no column, nor in one (`exclude`): as if no record had them."""
+"""Fields that must not become a column or a part of one (`exclude`): as if no record had them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.schema.found_fields import FoundField, FoundFields, Path, without_path
 
 
 class Excluding:
-    """A decoder that reports none of them. Columns do not hold them, and what is refused or rescued is without."""
+    """A decoder that does not report excluded fields. Columns, errors and rescued fields do not contain them either."""
 
     def __init__(self, inner: Decoder, excluded: Collection[Path]) -> None:
         self._inner, self._excluded = inner, frozenset(excluded)

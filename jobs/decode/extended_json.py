@@ -1,4 +1,4 @@
-"""MongoDB's Extended JSON (v2, canonical and relaxed) as plain JSON, and documents and keys that are written in it.
+"""MongoDB's Extended JSON (v2, canonical and relaxed): its documents and keys, and conversion to plain JSON.
 
 Source: MongoDB's specification "Extended JSON", Debezium's documentation of its MongoDB connector.
 """
@@ -48,7 +48,7 @@ def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
 
 
 def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> Decoded:
-    """Documents as values of the decoder's type; with `as_id` each text is only the document's `_id`."""
+    """Decodes documents; with `as_id` each text is only the document's `_id`."""
 
     def plain_text(text: str) -> bytes:
         try:
@@ -80,7 +80,7 @@ def _date(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     number = float(value)
-    return number if number - number == 0 else json.dumps(number)  # the texts that stand for what JSON has not
+    return number if number - number == 0 else json.dumps(number)  # text for numbers that JSON does not have
 
 
 def _binary(value: Any) -> Any:

@@ -1,5 +1,4 @@
-"""What JSON leaves open: the unit of times that are numbers, and how decimals are written. Marks on fields say
-it, which only decoders of JSON look at.
+"""How JSON represents times and decimals, which JSON itself does not define: marks on fields for decoders of JSON.
 
 Debezium's JsonConverter with `schemas.enable=false` writes timestamps in the unit of the source's precision, and
 decimals (`decimal.handling.mode=precise`) as the base64 of their unscaled bytes. It writes timestamps with a zone as
@@ -17,13 +16,13 @@ _UNIT, _SCALE = b"json.unit", b"json.scale"
 
 @dataclass(frozen=True)
 class JsonDialect:
-    """How columns of the row (not what is nested in them) are written, where it is not as the JSON decoder reads."""
+    """How top-level columns of the row are written, if not in the JSON decoder's default way."""
 
     timestamps: str = "ms"
     decimals: str = "text"
 
     def marked(self, column: pa.Field) -> pa.Field:
-        """The column as decoders of JSON are to read it."""
+        """The column with marks for decoders of JSON."""
         if pa.types.is_timestamp(column.type) and self.timestamps != "ms":
             return _marked(column, _UNIT, self.timestamps)
         if pa.types.is_decimal(column.type) and self.decimals == "base64":
@@ -35,17 +34,17 @@ class JsonDialect:
 
 
 def in_base64(field: pa.Field, scale: int) -> pa.Field:
-    """The field as decimals whose text is the base64 of unscaled bytes."""
+    """The field, marked as decimals whose text is the base64 of unscaled bytes."""
     return _marked(field, _SCALE, str(scale))
 
 
 def unit_of(field: pa.Field) -> str:
-    """What a number counts that is a timestamp: ms, us or ns."""
+    """The unit of timestamps that are numbers: ms, us or ns."""
     return str((field.metadata or {}).get(_UNIT, b"ms"), "ascii")
 
 
 def base64_scale(field: pa.Field) -> int | None:
-    """The scale of decimals whose text is base64; None: it is the number."""
+    """The scale of decimals whose text is base64; None: the text is the number."""
     scale = (field.metadata or {}).get(_SCALE)
     return None if scale is None else int(scale)
 

@@ -1,16 +1,16 @@
-"""JSON by a declared struct, a whole Arrow batch at a time; the same answer as `json_strict`, several times faster.
+"""Decodes JSON to a declared struct, a whole Arrow batch at a time: `json_strict`'s results, several times faster.
 
-Arrow's JSON reader takes the records joined into one buffer. It knows nothing of record boundaries: ``{"a":[1`` and
+Arrow's JSON reader gets the records joined into one buffer. It does not know record boundaries: ``{"a":[1`` and
 ``,{"x":1}]}`` are two broken records but one good object; ``{}{}`` is one broken record but two good objects. Its
-answer holds all the same if each record begins with ``{`` and ends with ``}``, a newline stands between them, and as
-many objects come out as records went in. For at each ``}``, newline, ``{`` the reader cannot be inside a string (which
-holds no newline), nor inside an array or object (where a comma or a closing bracket must follow the ``}``): each record
-is one or more whole objects, and by the count each is one. What the reader refuses, and what it would understand in
-another way than `json_strict` does, goes to `json_strict`, as few records with it as the reader's message allows.
+result is still right if each record begins with ``{`` and ends with ``}``, a newline separates them, and the number of
+objects is the number of records. Reason: at each ``}``, newline, ``{`` the reader cannot be inside a string (which
+contains no newline), nor inside an array or object (where a comma or a closing bracket must follow the ``}``): so each
+record is one or more whole objects, and by the count exactly one. Records that the reader refuses, or would read
+differently than `json_strict`, go to `json_strict`, with as few others as the reader's message allows.
 
-Arrow is more lenient than `json_strict` in these, found by reading and by the differential test: `NaN` and `Infinity`
-in fields that nobody declared, bytes that are no UTF-8, any depth, a NUL byte at the end; they are looked for here.
-For those that depend on the column's type see `json_wire`.
+Arrow is more lenient than `json_strict` about these, found by reading its code and by the differential test: `NaN` and
+`Infinity` in undeclared fields, bytes that are not UTF-8, any depth, a NUL byte at the end. This module checks for
+them; for cases that depend on the column's type see `json_wire`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.types import has_map
 from jobs.schema.with_fields import with_fields
 
-_CHUNK = 512  # records of one call where bad ones cannot be distinguished from good ones
+_CHUNK = 512  # records of one call if the message does not tell which are bad
 _SAMPLES = 8
 _LENIENT = "NaN|Inf|\x00"
 _BAD_ROW = re.compile(r" in row (\d+)$")
@@ -44,7 +44,7 @@ _BEGINS = {"string": '"', "number": "[-0-9]", "boolean": "[tf]", "array": r"\[",
 
 
 class ArrowJson:
-    """Objects as Arrow's JSON reader understands them, where `json_strict` does so too."""
+    """Reads objects with Arrow's JSON reader, if its result is that of `json_strict`."""
 
     def __init__(self, kind: pa.StructType, watch: Watch | None = None) -> None:
         """Args:
@@ -58,7 +58,7 @@ class ArrowJson:
         return self._type
 
     def parts(self, raw: pa.Array) -> list[Part]:
-        """Those of these records (binary) that Arrow can read, with the fields of theirs that no column takes."""
+        """Those of these records (binary) that Arrow can read, with their fields that have no column."""
         text, objects = _candidates(raw)
         rows = _numbers(len(raw)).filter(objects)
         if not len(rows):
@@ -70,7 +70,7 @@ class ArrowJson:
         todo, failures = [rows], 0
         while todo:
             rows = todo.pop()
-            # The limit keeps a batch of nothing but bad records from costing much more than the strict way alone.
+            # The limit: a batch of only bad records must not cost much more than strict decoding alone.
             if len(rows) <= _SMALL or failures > 16 + len(text) // 128:
                 continue
             try:
@@ -88,10 +88,10 @@ class ArrowJson:
     def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None, FoundFields]:
         """The values of these records, a mask of those to decode one by one (None: there are none), and other fields.
 
-        One by one go those that lack a `not null` column, and those with fields that no column takes, unless these are
-        only to be reported.
+        One by one: records that lack a `not null` column, and those with fields without a column, unless these are
+        only reported.
 
-        Raises ArrowInvalid when Arrow refuses, or its answer might not be the strict one.
+        Raises ArrowInvalid if Arrow refuses, or if its result might differ from the strict one.
         """
         one_list = pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text)
         lines = pc.binary_join(one_list, "\n")[0].as_buffer()
@@ -125,7 +125,7 @@ class Json:
     """
 
     def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError for a type that JSON cannot carry."""
+        """Raises ConfigurationError for a type that JSON cannot represent."""
         self._type, self._watch = kind, watch
         self._strict = StrictJson(kind, watch=watch)
         read_type = watch.without_column(kind) if watch else kind
@@ -148,9 +148,9 @@ class Json:
 
 
 def _candidates(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The records as text, and which of them may be given to Arrow."""
+    """The records as text, and which of them Arrow may read."""
     try:
-        text = pc.cast(raw, pa.string())  # refuses what is no UTF-8; Arrow's JSON reader does not
+        text = pc.cast(raw, pa.string())  # fails if it is not UTF-8; Arrow's JSON reader does not
     except pa.ArrowInvalid:
         text = pa.array([_text_or_null(record) for record in raw.to_pylist()], pa.string())
     objects = _objects(text)
@@ -168,7 +168,7 @@ def _text_or_null(record: bytes | None) -> str | None:
 
 
 def _objects(text: pa.Array) -> pa.Array:
-    """True where a record may be given to Arrow: `{…}`, not deep, nothing in it that Arrow is lenient about."""
+    """True if Arrow may read the record: `{…}`, not deeply nested, without anything about which Arrow is lenient."""
     good = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
     if (pc.max(pc.binary_length(text)).as_py() or 0) > 2 * MAX_DEPTH:
         brackets = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
@@ -179,7 +179,7 @@ def _objects(text: pa.Array) -> pa.Array:
 
 
 def _may_be_lenient(data: bytes) -> bool:
-    # One byte is found at the speed of memory, three are not.
+    # Search for one byte first, which is much faster than searching for three.
     return (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data) or b"\x00" in data
 
 
@@ -194,7 +194,7 @@ def _data(array: pa.Array) -> pa.Buffer:
 
 
 def _text_of(name: str) -> str:
-    """Finds records in which a field of this name may be text; each letter of a name may be written in another way."""
+    """A regular expression for a field of this name with text; letters of the name may be escaped."""
     return rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*\"|\\[u/]"
 
 
@@ -219,7 +219,7 @@ def _samples(text: pa.Array, rows: pa.Array) -> list[Any]:
 
 
 def _divided(text: pa.Array, rows: pa.Array, message: str, failures: int) -> list[pa.Array]:
-    """Which of the rows that Arrow refused are to be read again, by its message, which only guides."""
+    """Groups of the rows that Arrow refused, to be tried again; its message is only a hint for the division."""
     chunk = len(rows) <= 2 * _CHUNK
     other_type = _OTHER_TYPE.match(message)
     if other_type and other_type[2] in _BEGINS and (chunk or failures <= 4):
@@ -227,7 +227,7 @@ def _divided(text: pa.Array, rows: pa.Array, message: str, failures: int) -> lis
         suspects = pc.match_substring_regex(text.take(rows), pattern)
         if 0 < (pc.sum(suspects).as_py() or 0) <= len(rows) // 4:
             return [rows.filter(pc.invert(suspects))]
-    if not chunk:  # a call sets memory aside for the whole range, so many bad rows are found better in short ones
+    if not chunk:  # a call allocates memory for the whole range, so many bad rows are found faster in short ranges
         return [rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK)]
     row = _BAD_ROW.search(message)
     bad = int(row[1]) if row else len(rows)

@@ -1,4 +1,4 @@
-"""JSON by a declared type, one record at a time: the rule that every faster way has to agree with.
+"""Decodes JSON to a declared type, one record at a time: the reference for all faster ways.
 
 ====================  ================================================================================
 declared              accepted
@@ -19,9 +19,9 @@ declared              accepted
 ``struct``            an object; other fields are for `jobs.decode.unknown`, of several equal ones the last counts
 ====================  ================================================================================
 
-A missing field and ``null`` are the same: null, or refused where the column is `not null`. The record itself must not
-be ``null``: a tombstone has no bytes at all. Refused as undecodable: what RFC 8259 does not allow (``NaN`` too), bytes
-that are no UTF-8, a byte order mark, half a surrogate pair, more than `MAX_DEPTH` levels. Years are 1 to 9999.
+A missing field and ``null`` are the same: null, or refused if the column is `not null`. The record itself must not be
+``null``: a tombstone has no bytes at all. Undecodable are: everything that RFC 8259 does not allow (also ``NaN``),
+bytes that are not UTF-8, a byte order mark, half a surrogate pair, more than `MAX_DEPTH` levels. Years are 1 to 9999.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class StrictJson:
     """Decodes JSON records of any declared type; about 150,000 records of 110 bytes a second."""
 
     def __init__(self, kind: pa.DataType, ignore_case: bool = False, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError for a type that JSON cannot carry (a map whose keys are no strings).
+        """Raises ConfigurationError for a type that JSON cannot represent (a map whose keys are not strings).
 
-        With `ignore_case` fields are found in upper or lower case; a record with two that differ in nothing else is
-        refused where one of them is declared.
+        With `ignore_case` field names are compared without case; a record with two fields that differ only in case is
+        refused if they are declared.
         """
         self._type, self._ignore_case, self._watch = kind, ignore_case, watch
         _converter(kind, "", ignore_case)
@@ -93,7 +93,7 @@ _NUMBERS = json.JSONDecoder(parse_float=Exact, parse_constant=_refuse_constant)
 
 
 def parse_json(record: bytes, numbers: bool = False) -> Any:
-    """A JSON value: of numbers their text (`Integer`, `Real`), or Python's `numbers` (int, `Exact`). Raises Refused."""
+    """A JSON value, with numbers as text (`Integer`, `Real`) or as Python `numbers` (int, `Exact`). Raises Refused."""
     if len(record) > 2 * MAX_DEPTH and record.count(b"[") + record.count(b"{") > MAX_DEPTH:
         _refuse_depth(record)
     try:
@@ -103,10 +103,10 @@ def parse_json(record: bytes, numbers: bool = False) -> Any:
     try:
         value = (_NUMBERS if numbers else _DECODER).decode(text)
     except json.JSONDecodeError as error:
-        # Some of json's messages go on with the offending text, and some end in "at".
+        # Some of json's messages contain the offending text, and some end in "at".
         what = error.msg.split(":")[0].lower().removesuffix(" at").removesuffix(" starting")
         raise Refused("undecodable", f"no JSON: {what} at character {error.pos}") from None
-    except ValueError:  # Python makes no whole number of over 4,300 digits
+    except ValueError:  # Python refuses integers of over 4,300 digits
         raise Refused("undecodable", "no JSON that is read: a number of too many digits") from None
     if _SURROGATE.search(text):
         try:
@@ -129,7 +129,7 @@ def _refuse_depth(record: bytes) -> None:
 
 
 def _converter(kind: pa.DataType, path: str, ignore_case: bool) -> Convert:
-    """A function from a parsed JSON value (not null) to what `pa.array` takes for the type; raises Refused."""
+    """A function from a parsed JSON value (not null) to what `pa.array` accepts for the type; raises Refused."""
     where = f"column {path}" if path else "the record"
     if pa.types.is_struct(kind):
         return _struct(kind, path, where, ignore_case)
@@ -209,7 +209,7 @@ def _struct(kind: pa.StructType, path: str, where: str, ignore_case: bool) -> Co
 
 
 def _spelled(value: dict[str, Any], spelling: dict[str, str], where: str) -> dict[str, Any]:
-    """The object with its fields as they are declared; others are left out."""
+    """The object with field names as they are declared; other fields are dropped."""
     found: dict[str, Any] = {}
     for name, inner in value.items():
         declared = spelling.get(name.lower())

@@ -1,4 +1,4 @@
-"""Fields that Arrow's JSON reader has found besides the declared ones: their types, and which records have them."""
+"""Undeclared fields that Arrow's JSON reader has found: their types, and which records have them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jobs.schema.found_fields import FoundField, FoundFields, Path, known_type, 
 
 
 def unexpected(read: pa.Table, declared: pa.StructType, watch: Watch) -> list[tuple[Path, pa.Array, pa.Array | None]]:
-    """Path, values and, per record, whether it has one (None where that is not asked for).
+    """Path, values and, for each record, whether it has the field (None if that is not needed).
 
     Args:
-        declared: the columns, without that of what is rescued; they come first in `read`.
+        declared: the columns, without the one for rescued fields; they come first in `read`.
     """
     if read.num_columns == declared.num_fields and all(
         column.type == field.type for column, field in zip(read.columns, declared, strict=True)
@@ -32,7 +32,7 @@ def unexpected(read: pa.Table, declared: pa.StructType, watch: Watch) -> list[tu
 
 
 def found_fields(found: list[tuple[Path, pa.Array, pa.Array | None]]) -> FoundFields:
-    """What was found, with the types of columns that take it."""
+    """The fields that were found, with the types of columns that accept them."""
     fields = FoundFields()
     for path, values, _ in found:
         kind, records = known_type(_column_type(values)), len(values) - values.null_count
@@ -42,7 +42,7 @@ def found_fields(found: list[tuple[Path, pa.Array, pa.Array | None]]) -> FoundFi
 
 
 def records_with(found: list[tuple[Path, pa.Array, pa.Array | None]]) -> pa.Array | None:
-    """The records that have any of these; None where nothing was found."""
+    """The records that have any of these fields; None if nothing was found."""
     masks = [rows for _, _, rows in found if rows is not None]
     return reduce(pc.or_, masks) if masks else None
 
@@ -70,13 +70,13 @@ def _in(values: pa.Array, declared: pa.DataType, path: Path) -> Iterator[tuple[P
 
 
 def _column_type(values: pa.Array) -> pa.DataType:
-    """The type of a column for values whose type Arrow has inferred; times are text: no other record need have one."""
+    """The type of a column for values whose type Arrow has inferred; times are text, since other texts may follow."""
     kind = values.type
     if pa.types.is_struct(kind):
         return struct_of({kind.field(n).name: _column_type(child) for n, child in enumerate(values.flatten())})
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _column_type(values.flatten())))
     if pa.types.is_floating(kind):
-        # Whole numbers from there on are read as floats, which lose their digits: a column of text keeps them.
+        # Arrow reads larger integers as floats, which lose digits: a text column keeps them.
         return pa.string() if pc.any(pc.greater_equal(pc.abs(values), float(LARGEST_WHOLE))).as_py() else kind
     return kind if kind in (pa.null(), pa.bool_(), pa.int64()) else pa.string()

@@ -1,4 +1,4 @@
-"""From a parsed JSON value to the value of a declared scalar type: the rules of `json_strict`, one column at a time."""
+"""Converts parsed JSON values to declared scalar types, by the rules of `json_strict`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from resources.errors import ConfigurationError
 # Bounds of years 1 to 9999.
 FIRST_DAY, LAST_DAY = date.min.toordinal() - 719_163, date.max.toordinal() - 719_163
 FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1) * 86_400_000_000 - 1
-# MySQL's TIME is of up to 838:59:59, and below zero; 24:00 is a time of day in PostgreSQL.
+# MySQL's TIME has up to 838:59:59, also negative; 24:00 is a time of day in PostgreSQL.
 LONGEST_TIME = 839 * 3_600_000_000 - 1
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 Convert = Callable[[Any], Any]
 
-# What a number of this unit is multiplied with, and divided by, to be microseconds.
+# Factor and divisor from a unit to microseconds.
 UNITS = {"ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
 _NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -41,7 +41,7 @@ NON_FINITE = {text: float(text) for text in ("NaN", "Infinity", "-Infinity")}
 
 
 class Integer(str):
-    """The text of a JSON number without fraction and exponent: converted only where a column wants it, exactly."""
+    """The text of a JSON number without fraction and exponent; converted exactly, and only if a column needs it."""
 
 
 class Real(str):
@@ -49,7 +49,7 @@ class Real(str):
 
 
 class Exact(float):
-    """A JSON number with its text, for a column that wants all of its digits."""
+    """A JSON number with its text, for columns that need all its digits."""
 
     __slots__ = ("text",)
 
@@ -73,7 +73,7 @@ _FOUND = {
 
 
 def field_converter(field: pa.Field, where: str) -> Convert | None:
-    """As `scalar_converter`, for a field that has a mark of `json_dialect`; None where it has none."""
+    """As `scalar_converter`, for a field with a mark of `json_dialect`; None if it has none."""
     scale, unit = base64_scale(field), unit_of(field)
     if scale is not None:
         return _base64_decimal(field.type, scale, where)
@@ -81,13 +81,13 @@ def field_converter(field: pa.Field, where: str) -> Convert | None:
 
 
 def scalar_converter(kind: pa.DataType, where: str) -> Convert:
-    """A function from a parsed JSON value (not null) to what `pa.array` takes for the type; it raises Refused.
+    """A function from a parsed JSON value (not null) to what `pa.array` accepts for the type; it raises Refused.
 
     Args:
-        where: the column in messages.
+        where: the column, for messages.
 
     Raises:
-        ConfigurationError: JSON cannot carry the type.
+        ConfigurationError: JSON cannot represent the type.
     """
     if pa.types.is_decimal128(kind):
         return _decimal(kind, where)
@@ -171,7 +171,7 @@ def _floating(expected: str, where: str) -> Callable[[Any], float]:
 
 
 def non_finite(value: Any, expected: str, where: str) -> float:
-    """The number that JSON writes as a text (`NON_FINITE`); raises Refused for any other value."""
+    """The number for a text of `NON_FINITE`; raises Refused for any other value."""
     if type(value) is not str or value not in NON_FINITE:
         raise mismatch(where, expected, value)
     return NON_FINITE[value]
@@ -195,7 +195,7 @@ def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:
 
 
 def _base64_decimal(kind: pa.Decimal128Type, scale: int, where: str) -> Convert:
-    """Of text that is the base64 of unscaled bytes; a number is what it is."""
+    """Converts text that is the base64 of unscaled bytes; numbers as numbers."""
     number, expected = _decimal(kind, where), type_name(kind)
 
     def convert(value: Any) -> Decimal:
@@ -215,12 +215,12 @@ _WIDE = Context(prec=10_000, Emax=999_999, Emin=-999_999)
 
 
 def unscaled(raw: bytes, scale: int) -> Decimal:
-    """The number of a scale whose digits are in two's complement, big end first."""
+    """The decimal of this scale whose unscaled value is in two's complement, big-endian."""
     return _WIDE.scaleb(Decimal(int.from_bytes(raw, "big", signed=True)), -scale)
 
 
 def exact_decimal(number: Decimal, kind: pa.Decimal128Type, where: str) -> Decimal:
-    """The number without zeros at its end, if it fits the type exactly; raises Refused otherwise, also for NaN."""
+    """The number without trailing zeros, if it fits the type exactly; raises Refused otherwise, also for NaN."""
     if not number:
         return Decimal(0)
     sign, digits, exponent = number.as_tuple()
@@ -236,7 +236,7 @@ def exact_decimal(number: Decimal, kind: pa.Decimal128Type, where: str) -> Decim
 
 
 def base64_bytes(text: str) -> bytes:
-    """The bytes of a base64 string (standard alphabet, padded); ValueError when it is none."""
+    """The bytes of a base64 string (standard alphabet, padded); raises ValueError if it is not one."""
     return binascii.a2b_base64(text, strict_mode=True)
 
 

@@ -1,8 +1,8 @@
-"""The types in which Arrow's JSON reader reads columns, and the way from there to the declared types.
+"""The types with which Arrow's JSON reader reads columns, and their conversion to the declared types.
 
-Each conversion gives what `json_strict` gives, or raises ArrowInvalid, and the records are decoded one by one. Where
-Arrow's own conversions are more lenient this is checked here: years outside 1 to 9999, times without minutes, decimals
-wider than declared, numbers too large for a float, null where `not null` is declared.
+Each conversion has the result of `json_strict`, or raises ArrowInvalid; then the records are decoded one by one. Where
+Arrow's own conversions are more lenient, this module checks: years outside 1 to 9999, times without minutes, decimals
+wider than declared, numbers too large for a float, null in a `not null` column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
 
 
 def numbers_alone(fields: Iterable[pa.Field], wire: Iterable[pa.Field]) -> Iterator[str]:
-    """Names of decimals whose text would be base64, and that are read as numbers: Arrow would read any text as one."""
+    """Names of decimals that are read as numbers although their texts would be base64: Arrow would parse these."""
     for field, read in zip(fields, wire, strict=True):
         if base64_scale(field) is not None and not pa.types.is_string(read.type):
             yield field.name
@@ -35,7 +35,7 @@ def numbers_alone(fields: Iterable[pa.Field], wire: Iterable[pa.Field]) -> Itera
 
 
 def declared_columns(columns: list[pa.Array], kind: pa.StructType) -> tuple[pa.Array, pa.Array | None]:
-    """The struct of columns that were read by `wire_fields`, and a mask of rows that lack a `not null` column."""
+    """The struct of columns that were read as `wire_fields`, and a mask of rows that lack a `not null` column."""
     fields = list(kind)
     lacking = [
         column.is_null() for column, f in zip(columns, fields, strict=True) if not f.nullable and column.null_count
@@ -55,7 +55,7 @@ def _wire_type(field: pa.Field, samples: list[Any]) -> pa.DataType:
 
 
 def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
-    """What is written in several ways is read in the one that the samples have."""
+    """The type to read; if values may be written in several ways, that of the samples."""
 
     def has(python_type: type) -> bool:
         return any(isinstance(sample, python_type) for sample in samples)
@@ -67,7 +67,7 @@ def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
         return pa.string()
     if is_text(field) and has(bool):
         return pa.bool_()
-    # Rounded to float from double, as the strict decoder does: not the same as from the text.
+    # Read as double and rounded to float, like the strict decoder; parsing the text as float may differ.
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
@@ -79,7 +79,7 @@ def _declared(values: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _declared_struct(values: pa.Array, declared_as: pa.Field) -> pa.Array:
-    # A flattened child is null where its parent is. Fields that nobody declared come after the others.
+    # A flattened child is null where its parent is. Undeclared fields come after the others.
     fields = list(declared_as.type)
     children = values.flatten()[: len(fields)]
     for child, field in zip(children, fields, strict=True):
@@ -120,7 +120,7 @@ def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.A
 
 
 def microseconds(values: pa.Array, unit: str) -> pa.Array:
-    """Numbers of this unit in microseconds, cut downwards."""
+    """Converts numbers of this unit to microseconds, rounding down."""
     multiply, divide = UNITS[unit]
     long = values.cast(pa.int64())
     if divide == 1:

@@ -1,6 +1,6 @@
-"""A value of a record's own schema as text that says what it means: for what no other column takes.
+"""Converts values to text by the meaning that the record's schema gives them, for columns of type `text`.
 
-In an array of dates there are numbers, in one of decimals bytes. As they are in the record they would say nothing.
+An array of dates has numbers, one of decimals has bytes, which would be meaningless as they are.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Meaning = Callable[[Any], Any]
 
 
 def text_converter(wire: Wire) -> Convert:
-    """To the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO's form, bytes
-    in base64."""
+    """A function to the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO
+    format, bytes in base64."""
     meaning = meaning_of(wire)
     return as_text if meaning is None else lambda value: as_text(meaning(value))
 
 
 def meaning_of(wire: Wire) -> Meaning | None:
-    """From a value to one that says in JSON what it means; None where they are the same. It may raise Refused."""
+    """A function to a value whose JSON shows its meaning; None if no conversion is needed. It may raise Refused."""
     return _meaning(wire, {})
 
 
 def _meaning(wire: Wire, above: Mapping[str, list[Meaning]]) -> Meaning | None:
-    """From a value to one that JSON can have; None where they are the same.
+    """A function to a value that JSON can represent; None if no conversion is needed.
 
     Args:
-        above: of the records that it is in, by name: one of them may be in itself.
+        above: the functions of enclosing records by name, since a record may contain itself.
     """
     if wire.kind == "recursive record" and (same := above.get(wire.name)) is not None:
         return lambda value: same[0](value) if same else value

@@ -1,4 +1,4 @@
-"""A decoder of records that go into one column as a whole."""
+"""A decoder that puts whole records into one column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.decode.base import Decoded, Decoder
 
 
 class Nested:
-    """Gives a struct whose only field has what another decoder gives; null where that is null."""
+    """Returns structs whose only field has the other decoder's value; null if that is null."""
 
     def __init__(self, inner: Decoder, name: str) -> None:
         self._inner, self._name = inner, name

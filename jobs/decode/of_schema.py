@@ -1,4 +1,4 @@
-"""Decoders of records that a schema describes: one schema for all of them, or for each the one of its id."""
+"""Decoders of records with a schema: one for all records, or the schema of each record's id."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Reading:
     """How records of one schema become values of one type.
 
     Attributes:
-        wire: what their schema says.
-        parse: the value of a record that begins at this place; raises Refused.
-        convert: from it to what Arrow takes; None: it is that.
-        columns: how many of them are read in step; None: they cannot be.
-        undeclared: fields of the schema that no column takes.
+        wire: the schema.
+        parse: parses a record that begins at this offset; raises Refused.
+        convert: converts the parsed value to what Arrow accepts; None: no conversion is needed.
+        columns: reads many records column by column; None: not possible for this schema.
+        undeclared: fields of the schema that have no column.
     """
 
     wire: Wire
@@ -44,7 +44,7 @@ class Reading:
 
 
 class SchemaDecoder(RowDecoder):
-    """Reads records by what is known of their schemas."""
+    """Reads records by their schemas."""
 
     def _complete(self, reading: Reading) -> Reading:
         return replace(reading, undeclared=undeclared(reading.wire, self._fields, self._watch))
@@ -54,7 +54,7 @@ class SchemaDecoder(RowDecoder):
         return self.watched(parsed, reading.convert, reading.undeclared, reading.wire)
 
     def in_step(self, reading: Reading, raw: pa.Array, rows: Rows, start: int) -> list[Part]:
-        """Those of these rows that can be read in step, from `start` on: none where their other fields matter."""
+        """Those of these rows that can be read column by column, from `start` on; none if undeclared fields matter."""
         looked_at = bool(reading.undeclared) and self._rest is not None
         if reading.columns is None or looked_at:
             return []
@@ -66,10 +66,10 @@ class OneSchema(SchemaDecoder):
 
     @abstractmethod
     def reading(self) -> Reading:
-        """Raises Unrepresentable where schema and columns do not go together."""
+        """How records are read; raises Unrepresentable if schema and columns are incompatible."""
 
     def check(self, remedy: str) -> None:
-        """Raises ConfigurationError where schema and columns do not go together."""
+        """Raises ConfigurationError if schema and columns are incompatible."""
         try:
             self.reading()
         except Unrepresentable as problem:
@@ -88,7 +88,7 @@ class OneSchema(SchemaDecoder):
 
 
 class SchemaOfEach(SchemaDecoder):
-    """Records in Confluent's wire format, each of the schema of its id.
+    """Records in Confluent's wire format, each with the schema of its id.
 
     Attributes:
         of: the type of these schemas.
@@ -102,11 +102,11 @@ class SchemaOfEach(SchemaDecoder):
 
     @abstractmethod
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
-        """Raises Refused, Unrepresentable, ConfigurationError where these records cannot be read."""
+        """How these records are read; raises Refused, Unrepresentable, ConfigurationError if they cannot be read."""
 
     @abstractmethod
     def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
-        """Which message of its schema a record with a schema id is, and where it begins; raises Refused."""
+        """The message indexes of a record with a schema id, and the offset where the message begins; raises Refused."""
 
     def value(self, record: bytes) -> Any:
         schema_id, _ = split(record)

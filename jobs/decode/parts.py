@@ -1,4 +1,4 @@
-"""Records that are decoded together, as many as can be; the others by the judge of their format, one by one."""
+"""Joins the results of fast decoders, for as many records as possible, with those of the row decoder for the others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from jobs.decode.base import Decoded, DecodeError
 from jobs.decode.columns.arrays import arrow
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
-_ROWS, _BYTES = 16_384, 64 << 20  # of one piece
-SMALL = 48  # records that are decoded one by one in the time that it takes to begin with them together
+_ROWS = 16_384  # the most rows of one piece
+_BYTES = 64 << 20  # the most bytes of one piece
+SMALL = 48  # up to this many records, decoding one by one is as fast as decoding together
 
 Rows = npt.NDArray[np.int64]
 
@@ -25,8 +26,8 @@ class Part:
     """Some records of an array, all of them good.
 
     Attributes:
-        rows: where they stand.
-        unknown: fields that no column takes.
+        rows: their indexes.
+        unknown: fields that have no column.
     """
 
     rows: Rows
@@ -35,7 +36,7 @@ class Part:
 
 
 def judged(raw: pa.Array, parts: Sequence[Part], judge: Callable[[pa.Array], Decoded]) -> Decoded:
-    """All records of `raw`: those in no part are for the judge."""
+    """The results for all records of `raw`; `judge` decodes those that are in no part."""
     open_ = np.ones(len(raw), np.bool_)
     for part in parts:
         open_[part.rows] = False
@@ -54,7 +55,7 @@ def judged(raw: pa.Array, parts: Sequence[Part], judge: Callable[[pa.Array], Dec
 
 
 def joined(decoded: Iterable[Decoded]) -> Decoded:
-    """Pieces of one array, one after the other."""
+    """The results of the pieces of one array, joined in order."""
     values: list[pa.Array] = []
     errors: dict[int, DecodeError] = {}
     unknown, start = NOTHING_FOUND, 0
@@ -67,7 +68,7 @@ def joined(decoded: Iterable[Decoded]) -> Decoded:
 
 
 def pieces(raw: pa.Array) -> Iterator[pa.Array]:
-    """Binary arrays of at most so many rows and bytes (a longer record stands alone); one at least."""
+    """Divides an array into binary arrays of at most `_ROWS` rows and `_BYTES` bytes (but one record); at least one."""
     todo = [pc.cast(raw, pa.binary())]
     while todo:
         piece = todo.pop()

@@ -1,6 +1,6 @@
 """Protobuf: records of a message in a descriptor file, or in Confluent's wire format with message indexes.
 
-Most are read in step (`columns`), the others by Google's library.
+Most are read column by column (`columns`), the others by Google's library.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Protobuf(OneSchema):
     format: ClassVar[str] = "a Protobuf message of the declared type"
 
     def __init__(self, kind: pa.DataType, descriptors: bytes, message: str, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError where message and columns do not go together."""
+        """Raises ConfigurationError if message and columns are incompatible."""
         super().__init__(kind, watch)
         self._descriptors, self._message = descriptors, message
         self.check(remedy="declare the columns as the message has them")
@@ -49,7 +49,7 @@ class Protobuf(OneSchema):
 
 
 class RegisteredProtobuf(SchemaOfEach):
-    """Records in Confluent's wire format: each of the message that its schema id and message indexes name."""
+    """Records in Confluent's wire format; schema id and message indexes name the message of each."""
 
     format: ClassVar[str] = "a Protobuf message of its schema id"
     of: ClassVar[SchemaType] = "PROTOBUF"
@@ -72,7 +72,7 @@ class RegisteredProtobuf(SchemaOfEach):
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self._type)]
         for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
-            # The first number says how many indexes there are: most records have the same.
+            # The first number is the number of indexes; most records have the same indexes.
             example = self._indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
             for prefix, own in by_prefix(raw.take(arrow(rows)), example[1]) if example else ():
                 named = self._indexes(prefix)
@@ -89,9 +89,9 @@ class RegisteredProtobuf(SchemaOfEach):
 
 
 def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
-    """The indexes between schema id and message, and where the message begins.
+    """The indexes between schema id and message, and the offset where the message begins.
 
-    A number of indexes, then the indexes, all as zigzag variable-length integers; a single zero stands for [0].
+    The number of indexes, then the indexes, all as zigzag variable-length integers; a single zero means [0].
     """
     count, at = _zigzag(rest, 0)
     if count == 0:
@@ -123,7 +123,7 @@ def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataTy
     """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message.
 
     Args:
-        whole: also the fields that no column takes are wanted.
+        whole: also read fields that have no column.
     """
     messages = Messages(descriptors)
     found = messages.named(message) if isinstance(message, str) else messages.at(message)
@@ -197,7 +197,7 @@ def _item(field: FieldDescriptor) -> Get:
         return lambda value: value.seconds * 1_000_000_000 + value.nanos
     if message.full_name in WRAPPERS:
         return lambda value: value.value
-    # Made when first needed: a message may hold itself.
+    # Made when first needed, since a message may contain itself.
     made: list[Get] = []
 
     def extract(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Confluent's wire format: a zero byte, the schema's id (4 bytes, big end first), then the record.
+"""Confluent's wire format: a zero byte, the schema's id (4 bytes, big-endian), then the record.
 
-Source: Confluent's documentation of Schema Registry, "Wire format". The ids that occur in a batch are looked up by the
-run (`jobs.landing.registry_schemas`), so that no worker has to reach the registry or hold its credentials.
+Source: Confluent's documentation of Schema Registry, "Wire format". The run fetches the schemas of a batch's ids
+(`jobs.landing.registry_schemas`), so that workers need no access to the registry and no credentials.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Ids = Mapping[str, frozenset[int]]
 
 @dataclass(frozen=True)
 class RegisteredSchema:
-    """A schema as a registry has it under an id.
+    """A registry's schema of an id.
 
     Attributes:
         texts: the schemas that it refers to, each after those it needs, and itself at the end.
         names: the names by which it refers to them; its own is empty.
-        descriptors: of Protobuf, the compiled file descriptor set.
-        problem: why there is none.
+        descriptors: for Protobuf, the compiled file descriptor set.
+        problem: why there are no descriptors.
     """
 
     id: int
@@ -39,14 +39,14 @@ class RegisteredSchema:
 
 
 def split(record: bytes) -> tuple[int, bytes]:
-    """Schema id and the rest. Raises Refused where the prefix is missing."""
+    """The schema id and the rest. Raises Refused if the prefix is missing."""
     if len(record) < PREFIX_BYTES or record[0] != 0:
         raise Refused("undecodable", "the record does not begin with a zero byte and a schema id")
     return int.from_bytes(record[1:PREFIX_BYTES], "big"), record[PREFIX_BYTES:]
 
 
 def known(schemas: Mapping[int, RegisteredSchema], schema_id: int, wanted: SchemaType) -> RegisteredSchema:
-    """The schema of an id. Raises Refused where there is none, or one of another type."""
+    """The schema of an id. Raises Refused if there is none, or if it has another type."""
     schema = schemas.get(schema_id)
     if schema is None:
         raise Refused("schema", f"schema id {schema_id} is not in the registry")

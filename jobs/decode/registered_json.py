@@ -1,5 +1,6 @@
-"""JSON in Confluent's wire format (JSON Schema). The columns say what is accepted, as for any JSON; the schemas say the
-types of fields that no column takes, and where text is a decimal's bytes, as Confluent's JsonSchemaConverter writes it.
+"""JSON in Confluent's wire format (JSON Schema). Values are decoded by the columns' types, like any JSON; the schemas
+are used for types of fields without a column, and for texts that are a decimal's bytes, as Confluent's
+JsonSchemaConverter writes them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from jobs.schema.wire import Wire
 
 
 class RegisteredJson:
-    """Takes the prefix off and leaves the rest to the JSON decoder; a schema id must be known, and of type JSON."""
+    """Removes the prefix and leaves the rest to the JSON decoder; the schema id must be known, and of type JSON."""
 
     def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
         self._inner, self._kind, self._schemas, self._watch = Json(kind, watch), kind, dict(schemas), watch
@@ -50,7 +51,7 @@ class RegisteredJson:
         return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=unknown)
 
     def _decoded(self, texts: pa.Array, prefixes: pa.DictionaryArray, good: list[bool]) -> Decoded:
-        """Records whose schemas write their decimals alike are decoded together."""
+        """Decodes records; together those whose schemas write decimals in the same way."""
         plain, others = _identity(self._kind), dict[str, Decoder]()
         names = []
         for prefix, is_good in zip(prefixes.dictionary.to_pylist(), good, strict=True):
@@ -66,7 +67,7 @@ class RegisteredJson:
         return _wire(self._schemas[schema_id].texts[-1])
 
     def _unknown(self, prefixes: pa.Array, by_value: FoundFields) -> FoundFields:
-        """The fields in the records' schemas with the types there; others, and what schemas leave open, by values."""
+        """Unknown fields with the types of the records' schemas; by their values if the schemas have no type."""
         if self._watch is None or self._watch.then != "report":
             return by_value
         found = FoundFields(more=by_value.more)
@@ -93,12 +94,12 @@ class RegisteredJson:
 
 
 def _identity(kind: pa.DataType) -> str:
-    """The same for types that are the same, marks on their fields too."""
+    """A text that is equal for equal types with equal marks on their fields."""
     return str(pa.schema([pa.field("", kind)]).serialize().hex())
 
 
 def _as_written(kind: pa.DataType, wire: Wire) -> pa.DataType:
-    """The type with a mark on the decimals that are decimals in the schema."""
+    """The type with a mark on decimals that the schema writes as bytes."""
     if wire.kind == "record" and pa.types.is_struct(kind):
         known = dict(wire.fields)
         return pa.struct([_field_as_written(f, known[f.name]) if f.name in known else f for f in kind])

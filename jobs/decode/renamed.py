@@ -1,4 +1,4 @@
-"""A decoder of columns that have another name than their fields in records."""
+"""A decoder for columns with other names than their fields in records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.schema.renaming import Renaming
 
 
 class Renamed:
-    """Decodes by the names that records have, and gives the columns their own."""
+    """Decodes with the records' names, and then renames the columns."""
 
     def __init__(self, inner: Decoder, renaming: Renaming) -> None:
         self._inner, self._renaming = inner, renaming

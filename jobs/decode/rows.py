@@ -1,4 +1,4 @@
-"""What all decoders share that can read one record at a time: each record's failure is its own."""
+"""The base of decoders that can read one record at a time, so that each record fails on its own."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, Value
 
 
 class RowDecoder(ABC):
-    """A decoder that reads the records together which it can, and parses the others record by record.
+    """A decoder that reads as many records as possible together, and parses the others one by one.
 
     Attributes:
-        format: what messages call it.
+        format: its name, for messages.
     """
 
     format: ClassVar[str]
 
     def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
         """Args:
-        watch: what to do about fields of a record's schema that no column takes.
+        watch: what to do about fields of a record's schema that have no column.
         """
         self._type, self._watch = kind, watch
-        # The columns that fields of records fill.
+        # The columns that are filled from fields of records.
         self._fields = watch.without_column(kind) if watch else kind
         self._rest = watch.rest(kind) if watch and watch.then != "report" else None
         self._reported: dict[int, tuple[FoundFields, int]] = {}
@@ -48,12 +48,12 @@ class RowDecoder(ABC):
 
     @abstractmethod
     def value(self, record: bytes) -> Any:
-        """What `pa.array` takes for the type. Raises Refused; any other exception means: not of this format."""
+        """A value that `pa.array` accepts for the type. Raises Refused; other exceptions mean: not of this format."""
 
     def watched(self, parsed: Any, convert: Convert | None, undeclared: FoundFields, wire: Wire) -> Any:
-        """The converted value of a record, with its fields that no column takes dealt with; raises Refused.
+        """The converted value of a record, after handling its fields without a column; raises Refused.
 
-        They are reported of a record that its columns cannot hold, too: with wider ones it might be held.
+        Fields are reported also if the columns cannot hold the record: wider columns might.
         """
         looks = self._watch is not None and bool(undeclared) and parsed is not None
         if looks and self._rest is None:
@@ -65,7 +65,7 @@ class RowDecoder(ABC):
         return value if rest is None else self._watch.apply(rest, value, Finding())
 
     def _meant(self, parsed: Any, wire: Wire, watch: Watch) -> Any:
-        """The record whose fields that no column takes say in JSON what they mean, where they mean anything."""
+        """The record with its fields without a column converted by their schema's meaning (`jobs.decode.meant`)."""
         if id(wire) not in self._meanings:
             self._meanings[id(wire)] = wire, meaning_of(undeclared_part(wire, self._fields, watch))
         meaning = self._meanings[id(wire)][1]
@@ -76,7 +76,7 @@ class RowDecoder(ABC):
 
     @abstractmethod
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        """Those of the records (binary) that need no parsing one by one, with the values that this would give."""
+        """Those of the records (binary) that can be read together, with the same values as one by one."""
 
     def decode(self, raw: pa.Array) -> Decoded:
         return joined(judged(piece, self._parts(piece), self.decode_each) for piece in pieces(raw))
@@ -84,7 +84,7 @@ class RowDecoder(ABC):
     def _parts(self, raw: pa.Array) -> list[Part]:
         try:
             found = self.bulk_parts(raw) if len(raw) > SMALL else []
-        except Exception:  # one record alone is never wrong about another
+        except Exception:  # decoded one by one, a record does not affect others
             return []
         return [replace(part, values=with_fields(part.values, self._type)) for part in found]
 
@@ -99,7 +99,7 @@ class RowDecoder(ABC):
             return self.value(record)
         except Refused:
             raise
-        except Exception as problem:  # parsers raise what they like on broken bytes, and say values in it
+        except Exception as problem:  # parsers may raise anything on broken bytes, with values in the message
             raise Refused("undecodable", f"the record is not {self.format}: {type(problem).__name__}") from None
 
     def _array(self, values: Sequence[Any], errors: dict[int, DecodeError]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""From a parsed value of a known wire type to the value of a declared scalar type: the rules of `convert`."""
+"""Converts parsed values of a known wire type to declared scalar types, by the rules of `convert`."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _AS_IT_IS: Convert = as_it_is
 
 
 def scalar_converter(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
-    """A function for values that are not null, which raises Refused; `as_it_is` where they are right as they are.
+    """A function for values that are not null, which raises Refused; `as_it_is` if no conversion is needed.
 
-    None where no value of the declared type can come from the wire type.
+    None if the wire type cannot be converted to the declared type.
     """
     for fits, build in _SCALARS:
         if fits(kind):
@@ -82,7 +82,7 @@ def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 
 
 def _single(kind: pa.DataType, where: str) -> Convert:
-    """Rounds to the four bytes of a float: the digits that JSON has of one are another number when read as a double."""
+    """Rounds to four-byte floats, since a float's digits in JSON are another number when read as a double."""
 
     def convert(value: float) -> float:
         try:
@@ -100,7 +100,7 @@ def _decimal(wire: Wire, kind: pa.Decimal128Type, where: str) -> Convert | None:
     whole, allowed = wire.precision - wire.scale, kind.precision - kind.scale
     as_declared = wire.logical == "decimal" and not wire.bytes_as and wire.precision > 0
     if as_declared and wire.scale <= kind.scale and whole <= allowed:
-        return number  # fits always; bytes of more digits than they should have, Arrow refuses
+        return number  # always fits; Arrow refuses bytes with too many digits
 
     def convert(value: Any) -> Decimal:
         try:
@@ -112,7 +112,7 @@ def _decimal(wire: Wire, kind: pa.Decimal128Type, where: str) -> Convert | None:
 
 
 def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
-    """From a value of this wire type to the exact number."""
+    """A function from a value of this wire type to the exact number."""
     if wire.logical == "decimal":
         return _unscaled(wire)
     if wire.logical == "variable-decimal":
@@ -130,7 +130,7 @@ def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
 
 def _text_number(text: str) -> Decimal:
     number = Decimal(text)
-    if "_" in text or not text.isascii():  # Python reads more than numbers as others write them
+    if "_" in text or not text.isascii():  # Python accepts more spellings of numbers than others write
         raise ValueError("no number")
     return number
 

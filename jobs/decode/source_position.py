@@ -1,4 +1,4 @@
-"""Where a change stands in the log of its database, as Debezium says it.
+"""The position of a change in the log of its database, from Debezium's fields.
 
 Sources: Debezium's documentation of the connectors for PostgreSQL and Oracle (`source` in change event values), and of
 ExtractNewRecordState (`add.fields`).
@@ -18,12 +18,12 @@ from resources.errors import ConfigurationError
 
 # PostgreSQL has the first, Oracle the others.
 _FIELDS = {"lsn": pa.int64(), "scn": pa.string(), "rs_id": pa.string(), "ssn": pa.int64()}
-# As the fields of `source` are called in a row without an envelope.
+# Prefixes of the fields of `source` in a row without an envelope.
 _PREFIXES = ("__source_", "__")
 
 
 class SourcePosition:
-    """A decoder of change data into one text a record: the same for all records of a change, null where none says it.
+    """Decodes the position of change data as a text: equal for all records of a change; null if a record has none.
 
     Args of the constructor:
         kind: of the envelope (`jobs.decode.envelope`).
@@ -36,11 +36,11 @@ class SourcePosition:
         flat = pa.struct([(prefix + name, of) for prefix in _PREFIXES for name, of in _FIELDS.items()])
         wanted = flat if kind == "debezium_flat" else pa.struct([("source", pa.struct(_FIELDS))])
         self._inner: Decoder | None = None
-        with suppress(ConfigurationError):  # the schema in the file has such fields with other types
+        with suppress(ConfigurationError):  # the file's schema has such fields with other types
             self._inner = inner(wanted, None)
 
     def decode(self, raw: pa.Array) -> Decoded:
-        """Records that cannot be read have none, either: they are bad for another reason."""
+        """The positions; null also for records that cannot be read, whose error is reported elsewhere."""
         found = self._inner.decode(raw).values.to_pylist() if self._inner else [None] * len(raw)
         return Decoded(pa.array(map(_text, found), pa.string()), {})
 

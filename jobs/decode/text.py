@@ -1,4 +1,4 @@
-"""Records that are one value without structure: UTF-8 text, or bytes as they are."""
+"""Records that are a single value: UTF-8 text, or plain bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resources.errors import ConfigurationError
 
 
 class _OneValue:
-    """A scalar type, or a struct of one field of it."""
+    """A decoder of a scalar type, or of a struct with one field of it."""
 
     format: str
     scalar: pa.DataType
@@ -62,7 +62,7 @@ def _text(record: bytes) -> str:
 
 
 class Bytes(_OneValue):
-    """Bytes as they are (`binary`); nothing is refused."""
+    """Plain bytes (`binary`); nothing is refused."""
 
     format = "bytes"
     scalar = pa.binary()

@@ -1,8 +1,8 @@
 """Debezium's placeholder for a large value that a change has not touched, in every form in which it can arrive.
 
-The connector's `unavailable.value.placeholder` is text, or bytes as `hex:…`. Columns of text and bytes hold it as it
-is, columns of bytes that the connector writes as text (`binary.handling.mode`) hold it as base64 or hex, arrays hold it
-as their only element or one element a byte, and maps (hstore) as their only key and value.
+The connector's `unavailable.value.placeholder` is text, or bytes as `hex:…`. Text and bytes columns have it as it is,
+bytes columns that the connector writes as text (`binary.handling.mode`) have it as base64 or hex, arrays as their only
+element or with one element a byte, and maps (hstore) as their only key and value.
 
 Sources: Debezium's documentation of `unavailable.value.placeholder` and "Toasted values" (PostgreSQL connector).
 """
@@ -26,7 +26,7 @@ _HEX = "hex:"
 
 @dataclass(frozen=True)
 class Placeholder:
-    """The placeholder of one connector, as its option `unavailable.value.placeholder` is written.
+    """The placeholder of one connector, from the value of its option `unavailable.value.placeholder`.
 
     Raises:
         ValueError: what follows `hex:` is not hexadecimal.
@@ -50,7 +50,7 @@ class Placeholder:
 
     @property
     def texts(self) -> list[str]:
-        """The forms in a column of text: as it is, bytes written as text, and an hstore written as JSON."""
+        """The placeholder's forms in a text column: as it is, bytes written as text, and an hstore written as JSON."""
         return [
             self.text,
             base64.b64encode(self.bytes).decode(),
@@ -72,7 +72,7 @@ class Placeholder:
         return _one_of(values, self._elements(kind.value_type) if pa.types.is_list(kind) else [pair])
 
     def _elements(self, kind: pa.DataType) -> list[list[Any]]:
-        """The forms of an array of this element type."""
+        """The placeholder's forms in an array of this element type."""
         if kind == pa.string():
             digest = hashlib.md5(self.bytes, usedforsecurity=False).digest()
             return [[self.text], [str(uuid.UUID(bytes=digest, version=3))]]
@@ -94,7 +94,7 @@ _NUMBERS = (pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32())
 
 
 def _one_of(values: pa.Array, forms: list[list[Any]]) -> pa.Array:
-    """Which lists or maps are one of the forms; only those of the length of one are looked at."""
+    """Which lists or maps are one of the forms; compares only those of the same length."""
     lengths = pc.subtract(values.offsets[1:], values.offsets[:-1])
     likely = pc.indices_nonzero(pc.is_in(lengths, value_set=pa.array({len(form) for form in forms}, lengths.type)))
     found = {

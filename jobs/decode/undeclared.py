@@ -1,4 +1,4 @@
-"""Fields in a record's own schema that no column takes, or whose column is too narrow, with the types that fit them."""
+"""Fields of a record's schema that have no column, or whose column is too narrow, with the types that fit them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from resources.errors import ConfigurationError
 
 
 def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundFields:
-    """Each as if one record had it; its type is None where no column can have it.
+    """The fields, counted as if one record had them; the type is None if no column can have it.
 
     Args:
-        kind: the declared columns, without that of what is rescued.
+        kind: the declared columns, without the one for rescued fields.
     """
     found = undeclared_wires(wire, kind, watch)
     return FoundFields({path: FoundField(_column_type(inner, path), 1) for path, inner in found})
 
 
 def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iterator[tuple[Path, Wire]]:
-    """Where they are, and what the schema says of them."""
+    """The paths and wire types of these fields."""
     if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
         return iter(())
     found = _in_record(wire, kind, (), watch.widens)
@@ -37,7 +37,7 @@ def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iter
 
 
 def undeclared_part(wire: Wire, kind: pa.DataType, watch: Watch) -> Wire:
-    """The record's type with nothing in it but fields that no column takes, and that the watch looks at."""
+    """The record's type with only the fields that have no column and that the watch observes."""
     part = _part(wire, kind)
     if watch.within:
         return replace(part, fields=tuple(f for f in part.fields if f[0] in watch.within))

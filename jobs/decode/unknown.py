@@ -1,6 +1,6 @@
-"""Fields of records that no column takes: what a decoder is to do about them, and how it finds them.
+"""Fields of records that have no column: what a decoder does about them, and how it finds them.
 
-A null is no value: a field that is null, empty, or has nothing but such inside, is as good as absent.
+A field without a value counts as absent: if it is null or empty, or contains only such fields.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ LARGEST_WHOLE = 2**63
 
 @dataclass(frozen=True)
 class Watch:
-    """What becomes of fields that no column takes.
+    """What to do about fields that have no column.
 
     Attributes:
-        then: report: they are reported and the record is a row without them; refuse: the record is bad; rescue: the
-            record is a row, with them as JSON in `column`.
-        column: where `rescue` puts them; a column of the watched fields, that no field of a record can be.
-        within: fields of the record that are looked into, and no others (the row in an envelope); empty: the record.
-        passing: fields whose names begin so are of the envelope.
-        reasons: why a field can be no column, by its name, where that is known.
-        widens: paths of fields whose columns follow the records: one of a wider type than its column is reported too.
-        excluded: paths of fields, of the row in an envelope, that are as good as absent.
+        then: report: the fields are reported, and the record becomes a row without them; refuse: the record is bad;
+            rescue: the record becomes a row, with the fields as JSON in `column`.
+        column: the column for `rescue`, which is not filled from a field of records.
+        within: watch only inside these fields of the record (the row in an envelope); empty: the whole record.
+        passing: fields whose names begin with this belong to the envelope and are ignored.
+        reasons: why a field cannot become a column, by its name, if known.
+        widens: paths of fields whose columns follow the records: values wider than the column are reported too.
+        excluded: paths of fields (of the row in an envelope) that count as absent.
     """
 
     then: Literal["report", "refuse", "rescue"] = "report"
@@ -48,7 +48,7 @@ class Watch:
     excluded: frozenset[Path] = frozenset()
 
     def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
-        """What finds such fields in a record of this type; None where it can have none."""
+        """Finds such fields in records of this type; None if they cannot have any."""
         found = self._all_rest(kind, ignore_case)
         if found is None or not self.excluded:
             return found
@@ -71,7 +71,7 @@ class Watch:
         return within
 
     def without_column(self, kind: pa.DataType) -> pa.DataType:
-        """The record's type without the column of what is rescued: that is none of its fields."""
+        """The record's type without the column for rescued fields, which is not a field of records."""
         if not (self.column and pa.types.is_struct(kind)):
             return kind
         if not self.within:
@@ -79,7 +79,7 @@ class Watch:
         return pa.struct([f.with_type(_without(f.type, self.column)) if f.name in self.within else f for f in kind])
 
     def apply(self, rest: Any, value: dict[str, Any], found: Finding) -> dict[str, Any]:
-        """The converted record with its rest dealt with. Raises Refused where that makes it a bad one."""
+        """The converted record after handling its unknown fields. Raises Refused if they make it a bad record."""
         if self.then == "report":
             found.add(rest)
         elif self.then == "refuse":
@@ -92,7 +92,7 @@ class Watch:
         return value
 
     def refusal(self, rest: Any) -> str:
-        """What is wrong with a record that has these."""
+        """The error of a record with these unknown fields."""
         names = [shown(path[1:] if self.within else path) for path, _ in leaves(rest)]
         some = list(dict.fromkeys(names))[:_MOST_SHOWN]
         text = f"no column takes the field{'s' if len(some) > 1 else ''} {', '.join(some)}"
@@ -124,7 +124,7 @@ class Finding:
 
 
 def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """The fields in a rest, by their paths: those that no column takes, not what is nested in them."""
+    """The outermost unknown fields of a rest, with their paths."""
     if isinstance(rest, Nested):
         for name, part in rest.items():
             yield from leaves(part, (*path, rest.step or name))
@@ -137,7 +137,7 @@ def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def pruned(rest: Any, excluded: frozenset[Path], path: Path = ()) -> Any:
-    """A rest without the fields at these paths; None where there are no others."""
+    """A rest without the fields at these paths; None if there are no others."""
     if isinstance(rest, dict):
         parts = {}
         for name, part in rest.items():
@@ -159,7 +159,7 @@ class Nested(dict[str, Any]):
 
 
 class NestedMap(Nested):
-    """The rest of each value of a map, by its keys, which are no names of fields."""
+    """The rest of each value of a map, by its keys, which are not field names."""
 
     step = "value"
 
@@ -171,7 +171,7 @@ class NestedList(list[Any]):
 
 
 def holds_values(value: Any) -> bool:
-    """Whether there is anything but nulls in a parsed value."""
+    """Whether a parsed value contains anything but nulls."""
     if isinstance(value, dict):
         return any(map(holds_values, value.values()))
     if isinstance(value, list):
@@ -180,7 +180,7 @@ def holds_values(value: Any) -> bool:
 
 
 def type_of(value: Any) -> pa.DataType:
-    """The type of a column for a parsed value; nulls and what is empty say nothing."""
+    """The type of a column for a parsed value; unknown (null) for nulls and empty values."""
     if isinstance(value, dict):
         return struct_of({name: type_of(inner) for name, inner in value.items()})
     if isinstance(value, list):
@@ -192,7 +192,7 @@ def type_of(value: Any) -> pa.DataType:
 
 
 def _number_type(value: Any) -> pa.DataType:
-    """From 2**63 on `text`, which keeps all digits, of any number: Arrow's reader does not say how one was written."""
+    """The type for a number; from 2**63 on `text`, which keeps all digits, since Arrow's reader loses them."""
     if isinstance(value, int):
         return pa.int64() if -LARGEST_WHOLE <= value < LARGEST_WHOLE else pa.string()
     return pa.float64() if isinstance(value, float) and abs(value) < LARGEST_WHOLE else pa.string()
@@ -288,5 +288,5 @@ def json_text(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """What a column of type `text` has of a parsed value: text as it is, anything else as JSON."""
+    """A parsed value for a column of type `text`: text as it is, anything else as JSON."""
     return str(value) if type(value) is str else json_text(value)

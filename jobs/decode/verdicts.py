@@ -1,4 +1,4 @@
-"""What becomes of each record of an array: the one account that decoding, transform and landing share."""
+"""The outcome of each record of an array, shared by decoding, transform and landing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COLUMNS = pa.schema([("problem", PROBLEM), ("filtered", pa.bool_()), ("unknown",
 
 
 class Verdicts:
-    """Which records are bad, which are filtered, and which leave columns as they were. All others are plain rows.
+    """Which records are bad, which are filtered, and which omit columns. All others are plain rows.
 
-    The first error of a record stays. A filtered record is dropped on purpose: it has no error, whatever else is found.
+    A record keeps its first error. A filtered record is dropped on purpose, so it has no error, whatever else is found.
 
     Attributes:
-        errors: index of each bad record to its error.
+        errors: from the index of each bad record to its error.
         filtered: indexes of the records that are dropped on purpose.
-        unchanged: index of each good record that leaves columns as they were, to the names of those.
-        unknown: fields that no column takes.
-        truncated_below: the largest order of the truncations among them (`jobs.watermark`).
+        unchanged: from the index of each good record that omits columns to their names.
+        unknown: fields that have no column.
+        truncated_below: the largest `order_by` value of truncations among the records (`jobs.watermark`).
     """
 
     def __init__(self, rows: int, errors: Mapping[int, DecodeError] | None = None) -> None:
@@ -62,11 +62,11 @@ class Verdicts:
                 self.unchanged[row] = (*self.unchanged.get(row, ()), column)
 
     def add(self, decoded: Decoded, stage: str = "", at: Sequence[int] | None = None) -> None:
-        """What a decoder has found.
+        """Adds what a decoder has found.
 
         Args:
             stage: which part of the record was decoded.
-            at: where the decoded values stand among the records; None: they are all records.
+            at: the records' indexes of the decoded values; None: all records were decoded.
         """
         places = range(self._rows) if at is None else at
         self.unknown += decoded.unknown
@@ -78,13 +78,13 @@ class Verdicts:
                 self.unchanged[places[index]] = columns
 
     def refuse_filtered(self, error: DecodeError) -> None:
-        """Makes bad records of the filtered ones."""
+        """Makes the filtered records bad ones, with this error."""
         rows, self.filtered = self.filtered, set()
         for row in rows:
             self.refuse(row, error)
 
     def good(self) -> pa.Array | None:
-        """True per record that is a row; None where all are."""
+        """True for each record that is a row; None if all are."""
         if not self.errors and not self.filtered:
             return None
         return pa.array([row not in self.errors and row not in self.filtered for row in range(self._rows)])
@@ -93,7 +93,7 @@ class Verdicts:
         return Decoded(values, self.errors, frozenset(self.filtered), self.unchanged, self.unknown)
 
     def columns(self) -> dict[str, pa.Array]:
-        """Errors, filtered records, and in the first row what is unknown, as columns beside the records (`COLUMNS`)."""
+        """Errors, filtered records, and (in the first row) unknown fields, as columns (`COLUMNS`)."""
         errors = [vars(self.errors[row]) if row in self.errors else None for row in range(self._rows)]
         reported = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
         return {
@@ -115,6 +115,6 @@ class Verdicts:
 
 
 def _rows_of(mask: pa.Array) -> list[int]:
-    """Where the mask is true."""
+    """The indexes at which the mask is true."""
     rows: list[int] = pc.indices_nonzero(pc.fill_null(mask, False)).to_pylist()
     return rows

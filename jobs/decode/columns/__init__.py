@@ -1,5 +1,5 @@
-"""Records of a binary format decoded in step: one field of all of them after the other, with numpy.
+"""Decodes records of a binary format column by column ("in step"): one field of all records after the other, by numpy.
 
-A reader is made once per schema. It knows the records that are written as writers write them. It gives up every other
-record (broken, or odd in any way), which is then decoded alone by the row decoder: that one is the judge.
+A reader is made once per schema. It reads records as usual writers write them, and gives up all others (broken or
+unusual ones), which the row decoder then decodes one by one: it decides.
 """

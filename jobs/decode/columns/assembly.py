@@ -1,4 +1,4 @@
-"""What is read of some records, put together to one value for each."""
+"""Assembles the values of records from what was read of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from jobs.decode.columns.cursors import Cursors, Ints, Mask
 Read = Callable[[Cursors], pa.Array]
 """Reads one value of each record."""
 
-# Where so few records have an item more, they cost less one by one.
-_FEW, _MOST_ITEMS = 8, 4096
+# If at most this many records have more items, decoding them one by one costs less.
+_FEW = 8
+_MOST_ITEMS = 4096
 
 
 def where(cursors: Cursors, chosen: Mask, read: Read) -> pa.Array:
-    """A value of each chosen record, null for the others."""
+    """A value for each chosen record, null for the others."""
     if chosen.all():
         return read(cursors)
     rows = np.flatnonzero(chosen)
@@ -29,14 +30,14 @@ def where(cursors: Cursors, chosen: Mask, read: Read) -> pa.Array:
 
 
 def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:
-    """An array of so many values: these in their rows, null in the others."""
+    """An array of `count` values: these in their rows, null in the others."""
     places, absent = np.zeros(count, np.int64), np.ones(count, np.bool_)
     places[rows], absent[rows] = np.arange(len(rows)), False
     return values.take(arrow(places, absent))
 
 
 def structs(columns: Sequence[pa.Array], fields: Sequence[pa.Field], like: pa.Array | None, count: int) -> pa.Array:
-    """Structs of these columns, so many; null where `like` is null."""
+    """`count` structs of these columns; null where `like` is null."""
     mask = like.is_null() if like is not None and like.null_count else None
     if fields:
         return pa.StructArray.from_arrays(columns, fields=list(fields), mask=mask)
@@ -45,7 +46,7 @@ def structs(columns: Sequence[pa.Array], fields: Sequence[pa.Field], like: pa.Ar
 
 
 class Lists:
-    """The items of one list in each record, which are read in turns: of each record at most one a turn."""
+    """The items of one list in each record, read in rounds: in each round at most one item of each record."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -57,7 +58,7 @@ class Lists:
         self._owners.append(rows)
 
     def goes_on(self, cursors: Cursors, rows: Ints) -> bool:
-        """Whether the items of these records are worth another turn; otherwise they are given up."""
+        """Whether another round for these records is worth it; otherwise the records are given up."""
         turns = len(self._items)
         if not len(rows) or turns < _FEW or (len(rows) >= _FEW and turns < _MOST_ITEMS):
             return bool(len(rows))
@@ -65,7 +66,7 @@ class Lists:
         return False
 
     def concatenated(self, empty: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Offsets, one more than records, and the items in the records' order."""
+        """The list offsets (one more than records), and the items in the records' order."""
         items = pa.concat_arrays(self._items) if self._items else empty
         owners = np.concatenate(self._owners) if self._owners else np.zeros(0, np.int64)
         if len(self._items) > 1:
@@ -75,9 +76,9 @@ class Lists:
 
 
 def maps(cursors: Cursors, offsets: pa.Array, entries: pa.Array) -> pa.Array:
-    """Maps of entries (structs of key and value); a key twice in one of them is left to the row decoder."""
+    """Maps of entries (structs of key and value); maps with a duplicate key are left to the row decoder."""
     keys, values = entries.flatten()
-    if keys.null_count:  # of bad records
+    if keys.null_count:  # from bad records
         keys = keys.fill_null(pa.scalar("" if pa.types.is_string(keys.type) else 0).cast(keys.type))
     owners, codes = np.repeat(np.arange(len(cursors)), np.diff(offsets.to_numpy())), keys.dictionary_encode()
     pairs = owners * max(1, len(codes.dictionary)) + codes.indices.to_numpy()

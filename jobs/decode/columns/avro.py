@@ -1,4 +1,4 @@
-"""Avro records in step, by the schema that they were written with."""
+"""Reads Avro records column by column, by the schema with which they were written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from jobs.decode.columns.cursors import Cursors, Ints, NotInStep
 
 
 def avro_read(schema: Any, named: Mapping[str, Any]) -> Read:
-    """What reads the values of a schema as their plain types: no logical ones, an enum as text, a union as a struct.
+    """A reader of a schema's values in plain types: no logical types, an enum as text, a union as a struct.
 
     Args:
         schema: as fastavro has parsed it, without logical types.
         named: the schemas that it names, by their full names.
 
     Raises:
-        NotInStep: a record in itself.
+        NotInStep: a record contains itself.
     """
     return _Reader(named).read(schema)
 
@@ -60,7 +60,7 @@ class _Reader:
         return read
 
     def _union(self, branches: Sequence[Any]) -> Read:
-        """The values of the only branch that is not null, or a struct with one field per branch (`f"{number}"`)."""
+        """Reads the only branch that is not null, or a struct with one field per branch (`f"{number}"`)."""
         null = branches.index("null") if "null" in branches else -1
         reads = [(number, self.read(branch)) for number, branch in enumerate(branches) if number != null]
 
@@ -107,7 +107,7 @@ def _double(cursors: Cursors) -> pa.Array:
 
 
 def _lengths(cursors: Cursors) -> Any:
-    # A negative one is a large one.
+    # A negative length becomes a large one, which is then given up.
     return cursors.zigzag().view(np.uint64)
 
 
@@ -158,7 +158,7 @@ def _map(value: Read) -> Read:
 
 
 def _blocks(cursors: Cursors, item: Callable[[Cursors], pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Offsets and items of blocks: each a number of items (negative: their bytes follow), the last one has none."""
+    """Offsets and items of blocks, each with its number of items first (negative: a byte size follows); 0 is last."""
     lists = Lists(len(cursors))
     left, open_ = np.zeros(len(cursors), np.int64), np.ones(len(cursors), np.bool_)
     while True:

@@ -1,7 +1,7 @@
-"""From the plain values of a wire type to those of a declared type, a column at a time: `jobs.decode.convert` in step.
+"""Converts plain values of a wire type to a declared type, whole columns at a time, as `jobs.decode.convert` does.
 
-A decimal is read as its bytes, a time as its number, an enum as text, a union of several types as a struct that has one
-field per branch.
+Decimals are read as bytes, times as numbers, enums as text, unions of several types as a struct with one field per
+branch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]
 """Values of the declared type, and the rows whose values the row decoder has to see; those may be anything."""
 
 _NONE: Ints = np.zeros(0, np.int64)
-_NARROW = 16  # so few rows, one of which does not fit, are not looked at again
+_NARROW = 16  # if one of at most this many rows does not fit, all are given up
 
 
 def column_converter(wire: Wire, kind: pa.DataType) -> Convert | None:
-    """None where these types are left to the row decoder."""
+    """The conversion; None if these types are left to the row decoder."""
     if wire.kind == "union":
         return _union(wire, kind)
     if pa.types.is_struct(kind):
@@ -118,7 +118,7 @@ def _union(wire: Wire, kind: pa.DataType) -> Convert | None:
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
     alike = not apart and all(branch.kind in _NUMBERS and not branch.logical for branch in branches.values())
     if len(set(branch_signs(wire))) < len(wire.fields) and not alike:
-        return None  # the row decoder may take one branch for another
+        return None  # the row decoder may choose another branch
     if apart:
         as_record = _struct(Wire("record", fields=wire.fields), kind)
         names = list(branches)
@@ -139,7 +139,7 @@ def _named(values: pa.Array, names: list[str]) -> pa.Array:
 
 
 def _items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets from 0 on, and the items that they divide."""
+    """List offsets starting at 0, and the items."""
     raw = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     inner = values.values if pa.types.is_list(values.type) else _entries(values)
     return arrow(raw - raw[0]), inner[int(raw[0]) : int(raw[-1])]

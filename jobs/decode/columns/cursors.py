@@ -1,4 +1,4 @@
-"""Places in records, one in each, that are read in step."""
+"""Cursors: a position in each record, for reading all records in parallel with numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Mask = npt.NDArray[np.bool_]
 _PADDING = 16  # so that a word, or the longest number, can be read at the last byte
 _STOPS, _LOW, _ONES = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x0101010101010101)
 _BIT = np.uint64(1)
-# How the groups of 7 bits move together: which stay, which move, by how many bits.
+# How groups of 7 bits are joined: the mask of those that stay, of those that move, and by how many bits.
 _GROUP_MOVES = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
@@ -27,16 +27,16 @@ _GROUP_MOVES = [
 
 
 class NotInStep(Exception):
-    """A schema whose records cannot be read in step."""
+    """The schema's records cannot be read column by column."""
 
 
 class Cursors:
-    """One place in each record. What cannot be read there makes `good` false; the place is then the record's end.
+    """A position in each record. If a record cannot be read, `good` becomes false and the position is its end.
 
     Attributes:
-        at: where in the bytes.
-        end: of the record, or of the part of it that is read.
-        good: the record could be read so far.
+        at: the positions in the bytes.
+        end: the end of each record, or of its part that is read.
+        good: whether the record could be read so far.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], at: Ints, end: Ints) -> None:
@@ -59,21 +59,21 @@ class Cursors:
         return len(self.at)
 
     def of(self, rows: Ints) -> Cursors:
-        """Those of some records; `put` brings them back."""
+        """The cursors of some records; `put` writes them back."""
         return Cursors(self._data, self.at[rows], self.end[rows])
 
     def put(self, rows: Ints, read: Cursors) -> None:
-        """Those that `of` gave, after they were read."""
+        """Writes back cursors that `of` returned, after reading."""
         self.at[rows] = read.at
         self.good[rows] &= read.good
 
     def part(self, lengths: Words) -> Cursors:
-        """At the beginning of the next bytes, which are passed; `join` says what was read of them."""
+        """Cursors for the next `lengths` bytes, which these cursors skip; finish with `join`."""
         start, end = self.passed(lengths)
         return Cursors(self._data, start, end)
 
     def join(self, part: Cursors) -> None:
-        """What `part` gave has to be read to its end."""
+        """Ends a `part`, which must have been read to its end."""
         self.refuse(~part.good | (part.at != part.end))
 
     def refuse(self, rows: Mask) -> None:
@@ -81,7 +81,7 @@ class Cursors:
         self.at[rows] = self.end[rows]
 
     def words(self) -> Words:
-        """The next eight bytes, little end first, whether they belong to the record or not."""
+        """The next eight bytes, little-endian, whether they belong to the record or not."""
         return self._words[self.at]
 
     def advance(self, count: Any) -> None:
@@ -91,7 +91,7 @@ class Cursors:
             self.refuse(over)
 
     def varint(self) -> Words:
-        """The next variable-length integer, seven bits a byte, low ones first; of at most 64 bits."""
+        """The next variable-length integer (at most 64 bits), seven bits a byte, low ones first."""
         word = self.words()
         stops = ~word & _STOPS
         first = stops & (~stops + _BIT)
@@ -107,7 +107,7 @@ class Cursors:
         return value
 
     def zigzag(self) -> Ints:
-        """The next variable-length integer, whose lowest bit is its sign."""
+        """The next zigzag-encoded variable-length integer."""
         value = self.varint()
         found: Ints = ((value >> _BIT) ^ (~(value & _BIT) + _BIT)).view(np.int64)
         return found
@@ -125,7 +125,7 @@ class Cursors:
         self.at[rows] = self.end[rows]
 
     def passed(self, lengths: Any) -> tuple[Ints, Ints]:
-        """Where the next bytes, of these lengths, begin and end."""
+        """Skips the next `lengths` bytes; returns where they begin and end."""
         room = self.end - self.at
         if np.isscalar(lengths):
             lengths = np.full(len(self), lengths, np.int64)
@@ -138,12 +138,12 @@ class Cursors:
         return start, self.at.copy()
 
     def binary(self, lengths: Any) -> pa.Array:
-        """The next bytes, of these lengths."""
+        """The next `lengths` bytes."""
         start, end = self.passed(lengths)
         return _between(pa.py_buffer(self._data), start, end)
 
     def string(self, lengths: Any) -> pa.Array:
-        """The next bytes as text; what is no UTF-8 makes the record a bad one."""
+        """The next `lengths` bytes as text; if they are not UTF-8 the record is given up."""
         values = self.binary(lengths)
         try:
             return values.cast(pa.string())
@@ -154,8 +154,8 @@ class Cursors:
 
 
 def cut(raw: pa.Array, first: int, last: int) -> pa.Array:
-    """The values of a binary array without so many bytes at their beginnings and ends; null stays null."""
-    # `binary_slice` of Arrow asks for too much memory where no end is given.
+    """The values of a binary array without their first `first` and last `last` bytes; null remains null."""
+    # Arrow's `binary_slice` allocates too much memory if no end is given.
     bounds, data = value_bounds(raw)
     start = np.minimum(bounds[:-1] + first, bounds[1:])
     found = _between(data, start, np.maximum(bounds[1:] - last, start))
@@ -163,7 +163,7 @@ def cut(raw: pa.Array, first: int, last: int) -> pa.Array:
 
 
 def value_bounds(raw: pa.Array) -> tuple[Ints, pa.Buffer | None]:
-    """Where each value of a binary array begins, and the last one ends, in its bytes."""
+    """The offsets of a binary array's values in its data: where each begins, and where the last one ends."""
     _, offsets, data = raw.buffers()
     if not len(raw):
         return np.zeros(1, np.int64), None
@@ -171,8 +171,8 @@ def value_bounds(raw: pa.Array) -> tuple[Ints, pa.Buffer | None]:
 
 
 def _between(data: pa.Buffer | None, start: Ints, end: Ints) -> pa.Array:
-    """Bytes from starts to ends, which never go down."""
-    # What lies between them is a value too, so that Arrow takes them from the bytes as they are.
+    """The bytes between ascending starts and ends, without a copy."""
+    # An array whose other values are the bytes in between; every second value is taken.
     offsets = np.empty(2 * len(start) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = start, end
     offsets[-1] = end[-1] if len(end) else 0

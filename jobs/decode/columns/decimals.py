@@ -1,4 +1,4 @@
-"""Decimals a column at a time."""
+"""Converts decimals, whole columns at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOST_SCALE = 38
 
 
 def fitting(values: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
-    """The numbers in a decimal type; raises ArrowInvalid where one does not fit."""
+    """The numbers in a decimal type; raises ArrowInvalid if one does not fit."""
     found = values.cast(kind)
     found.validate(full=True)  # Arrow checks the precision of a text before it rescales, not after
     return found
 
 
 def unscaled(raw: pa.Array, scale: int) -> pa.Array:
-    """The numbers of a scale up to 38 whose digits are in two's complement, big end first; raises ArrowInvalid."""
+    """The decimals of this scale (up to 38) from unscaled big-endian two's complement; raises ArrowInvalid."""
     kind = pa.decimal128(MOST_SCALE, scale)
     lengths = pc.binary_length(raw).fill_null(0).to_numpy().astype(np.int64)
     widest = int(lengths.max(initial=0))
@@ -32,7 +32,7 @@ def unscaled(raw: pa.Array, scale: int) -> pa.Array:
 
 
 def _little(raw: pa.Array, lengths: Ints, widest: int) -> npt.NDArray[np.uint8]:
-    """Sixteen bytes, little end first, for each number of at most `widest` bytes, big end first."""
+    """Sixteen bytes, little-endian, for each big-endian number of at most `widest` bytes."""
     found = np.zeros((len(raw), 16), np.uint8)
     bounds, data = value_bounds(raw)
     if not widest or data is None:

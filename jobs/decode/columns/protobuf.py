@@ -1,7 +1,6 @@
-"""Protobuf messages in step: fields in the order of their numbers, as writers write them, or in another.
+"""Reads Protobuf messages column by column: fields in the order of their numbers, as writers write them, or in another.
 
-Given up are messages with a field, or fields of one oneof, more than once, with an enum's number that has no name, and
-with groups.
+It gives up messages in which a field, or fields of a oneof, occur more than once, and those with an unnamed enum value.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from jobs.schema.protobuf import TIMESTAMP, WRAPPERS
 from jobs.schema.wire import Wire
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_ROUNDS = 8  # through the fields, where they come in another order
+_ROUNDS = 8  # passes over the fields, if they come in another order
 _LAST_SECOND = 2**42
 
 
 def protobuf_read(message: Descriptor) -> Read:
-    """What reads messages as structs of all fields, by the types of `read_wire`.
+    """A reader of messages as structs of all fields, by the types of `read_wire`.
 
     Raises:
-        NotInStep: a message in itself, or a group.
+        NotInStep: a message contains itself, or a group.
     """
     return _message(message, ())
 
 
 def read_wire(wire: Wire) -> Wire:
-    """The wire type with instants as they are read."""
+    """The wire type in which `protobuf_read` reads instants."""
     if wire.kind == "long" and wire.logical == "timestamp-ns":
         return replace(wire, kind=INSTANT, logical="timestamp-us")
     fields = tuple((name, read_wire(inner)) for name, inner in wire.fields)
@@ -57,7 +56,7 @@ def _message(message: Descriptor, inside: tuple[str, ...]) -> Read:
         for _ in range(_ROUNDS):
             for values in found:
                 values.take(cursors, tags)
-            if not is_entry:  # in an entry of a map they have a meaning
+            if not is_entry:  # in an entry of a map they are the key and the value
                 _skip(cursors, tags, known)
             if not tags.any():
                 break
@@ -71,7 +70,7 @@ def _message(message: Descriptor, inside: tuple[str, ...]) -> Read:
 
 
 def _tags(cursors: Cursors) -> Words:
-    """The next tag (a field's number and how it is written) of each message, which is passed; 0 at its end."""
+    """Reads the next tag (a field's number and wire type) of each message; 0 at its end."""
     rows = np.flatnonzero(cursors.at < cursors.end)
     tags = np.zeros(len(cursors), np.uint64)
     own = cursors if len(rows) == len(cursors) else cursors.of(rows)
@@ -85,7 +84,7 @@ def _tags(cursors: Cursors) -> Words:
 
 
 def _skip(cursors: Cursors, tags: Words, known: Words) -> None:
-    """Passes fields that the message does not know."""
+    """Skips fields that the message type does not have."""
     while True:
         rows = np.flatnonzero((tags != 0) & ~np.isin(tags >> np.uint64(3), known))
         if not len(rows):
@@ -114,9 +113,9 @@ class _Field:
     """How one field is read.
 
     Attributes:
-        tags: with which it begins, packed last.
+        tags: the tags with which it may begin, the packed one last.
         needed: messages without it are given up.
-        filling: its value where it is not written; None: null.
+        filling: its value if it is absent; None: null.
     """
 
     def __init__(self, field: FieldDescriptor, inside: tuple[str, ...]) -> None:
@@ -136,7 +135,7 @@ class _Field:
 
 
 class _Singular:
-    """The values of a field that a message has once at most."""
+    """The values of a field that a message has at most once."""
 
     def __init__(self, field: _Field, messages: int) -> None:
         self._field, self._seen = field, np.zeros(messages, np.bool_)
@@ -208,7 +207,7 @@ class _Repeated:
 
 
 def _single(field: FieldDescriptor, inside: tuple[str, ...]) -> tuple[int, Read, pa.Scalar | None]:
-    """How one value is written, what reads it, and what it is where it is not written."""
+    """A field's wire type, the reader of one value, and the value if it is absent."""
     message = field.message_type
     if field.type == FieldDescriptor.TYPE_ENUM:
         first = None if field.is_repeated else pa.scalar(field.enum_type.values_by_number[field.default_value].name)

@@ -1,4 +1,4 @@
-"""Reading records in step to values of a declared type."""
+"""Reads records column by column to values of a declared type."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class InStep:
     """How records of one schema are read.
 
     Attributes:
-        read: one record, to its end.
-        convert: from what it reads to values of the declared type.
+        read: reads each record to its end.
+        convert: converts what was read to the declared type.
     """
 
     read: Read
@@ -33,8 +33,8 @@ class InStep:
         """Those of these rows that can be read.
 
         Args:
-            start: where in each record its value begins.
-            undeclared: fields of the schema that no column takes.
+            start: the offset in each record where its value begins.
+            undeclared: fields of the schema that have no column.
         """
         cursors = Cursors.of_records(raw if len(rows) == len(raw) else raw.take(arrow(rows)))
         cursors.advance(start)
@@ -45,7 +45,7 @@ class InStep:
 def converted(
     values: pa.Array, rows: Rows, convert: Convert, good: Mask | None, undeclared: FoundFields = NOTHING_FOUND
 ) -> Part:
-    """What was read of these rows as values of the declared type, without those that are not good; None: all are."""
+    """Converts what was read of these rows to the declared type, without rows that are not good (None: all are)."""
     found, bad = convert(values)
     good = np.ones(len(rows), np.bool_) if good is None else good
     good[bad] = False
@@ -66,7 +66,7 @@ def others(raw: pa.Array, part: Part) -> Rows:
 
 
 def by_prefix(raw: pa.Array, size: int) -> Iterator[tuple[bytes, Rows]]:
-    """The beginnings of this many bytes that many records have, each with their rows."""
+    """The prefixes of this size that many records have in common, each with their rows."""
     long = pc.indices_nonzero(pc.greater_equal(pc.binary_length(raw), size)).to_numpy().astype(np.int64)
     prefixes = pc.binary_slice(raw.take(arrow(long)), 0, size).dictionary_encode()
     codes = prefixes.indices.to_numpy()

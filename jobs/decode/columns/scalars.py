@@ -1,7 +1,7 @@
-"""From the plain values of a scalar wire type to those of a declared one, a column at a time.
+"""Converts plain values of a scalar wire type to a declared type, whole columns at a time.
 
-The same rules as `jobs.decode.scalars`, as far as they are here: what is not, or raises ArrowInvalid because one of the
-values does not fit, is for the row decoder.
+By the rules of `jobs.decode.scalars`. The row decoder reads what is not implemented here, and values that raise
+ArrowInvalid because one does not fit.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ INSTANT = "instant"
 
 _HOUR = 3_600_000_000
 _WHOLE = ("int", "long", "ulong")
-_EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # whole numbers of JSON from here on may be no float
+_EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # larger integers of JSON may not be representable
 
 
 def scalar_cast(wire: Wire, kind: pa.DataType) -> Cast | None:
-    """None where it is not known here."""
+    """The cast; None if it is not implemented here."""
     for fits, build in _SCALARS:
         if fits(kind):
             return build(wire, kind)
@@ -58,11 +58,11 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
     def cast(values: pa.Array) -> pa.Array:
         doubles = values.cast(pa.float64(), safe=False)
         if wire.quoted:
-            # A whole number that may be no float, or a zero below zero, which is one only with a fraction.
+            # An integer that may not be representable, or -0, which is a negative zero only if written as -0.0.
             exact = pc.less(pc.abs(doubles), _EXACT[kind])
             _check(pc.or_(exact, pc.not_equal(pc.floor(doubles), doubles)), "a number that may be no float")
             _check(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
-        # JSON's digits of a float are another number when they are read as a double.
+        # A float's digits in JSON are another number when they are read as a double.
         found = doubles.cast(pa.float32() if wire.kind == "float" else kind, safe=False).cast(kind)
         _check(pc.or_(pc.is_finite(found), pc.invert(pc.is_finite(doubles))), "a number that does not fit")
         return found
@@ -82,7 +82,7 @@ def _decimal(wire: Wire, kind: pa.Decimal128Type) -> Cast | None:
 
 
 def _unscaled(wire: Wire) -> Cast | None:
-    """The numbers of a decimal's bytes."""
+    """A cast from a decimal's bytes to the number."""
     if not 0 <= wire.scale <= MOST_SCALE:
         return None
     return lambda values: unscaled(declared_binary(values) if wire.bytes_as else values, wire.scale)
@@ -93,11 +93,11 @@ def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
         return _time_of_day(wire)
     if wire.logical == "decimal":
         number = _unscaled(wire)
-        # Arrow writes others with an exponent.
+        # Arrow would write decimals with a larger scale with an exponent.
         return (lambda values: number(values).cast(pa.string())) if number and wire.scale <= 6 else None
     if wire.logical == "uuid" and wire.kind == "bytes":
         return _uuid
-    if wire.kind == "boolean":  # for a column of type `text`: no other takes it
+    if wire.kind == "boolean":  # for a column of type `text`, the only one that accepts it
         return lambda values: values.cast(pa.string())
     plain = wire.kind == "string" and not wire.bytes_as and wire.logical != "variable-decimal"
     return _as_it_is if plain else None
