@@ -2,8 +2,8 @@
 
 import os
 
-# Spark deletes the folder of a session that was idle for 30 minutes, and its Python workers are left in it. Libraries
-# that look for the current folder when they are imported (pyiceberg) would fail there.
+# Spark deletes the folder of a session that was idle for 30 minutes while Python workers still have it as their current
+# folder. Libraries that read the current folder when they are imported (pyiceberg) would fail there.
 try:
     os.getcwd()
 except FileNotFoundError:

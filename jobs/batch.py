@@ -12,7 +12,7 @@ from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from jobs.watermark import RECORD_TIMES, Watermark
 
 PREFIX = "batchmerge."
-# Only the summary of a landed batch has it: how many offsets of each topic-partition it took.
+# The number of offsets of each topic-partition; only in summaries of landed batches.
 LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _ORDER = PREFIX + "order"
@@ -23,7 +23,7 @@ _MOVES = PREFIX + "moves"
 _REVISES = PREFIX + "revises"
 _OFFSETS = PREFIX + "offsets"
 _TOPIC_IDS = PREFIX + "topic-ids"
-# What grows with the number of topic-partitions. It is looked at only where somebody asks for it.
+# Properties that grow with the number of topic-partitions; they are decoded only on access.
 LONG = frozenset({_OFFSETS, _TOPIC_IDS, _EPOCHS, LENGTHS, PREFIX + RECORD_TIMES})
 
 
@@ -33,20 +33,20 @@ class Batch:
 
     Attributes:
         pipeline: the pipeline's name.
-        number: goes up by one and never restarts.
+        number: increases by one and never restarts.
         commit_id: UUID of this batch.
-        previous_commit_id: the batch before it; None for a pipeline's first.
-        ranges: per topic-partition ``[start, end)``. Empty ranges stand for partitions that were planned but had
-            nothing new, so that their start offset is known from the first batch on.
-        topic_ids: Kafka's id per topic (a recreated topic has another).
+        previous_commit_id: of the previous batch; None for a pipeline's first.
+        ranges: ``[start, end)`` by topic-partition. Empty for partitions that were planned but had nothing new, so that
+            their start offset is known from the first batch on.
+        topic_ids: Kafka's id of each topic (a recreated topic has another).
         planned_at: milliseconds since the epoch.
-        meaning_hash: hash of the parts of the pipeline file that change meaning.
-        continues: only of a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
+        meaning_hash: hash of the parts of the pipeline file that change the meaning of rows.
+        continues: only in a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
-            empty ranges stand where the next batch begins.
-        leader_epochs: per topic-partition how often Kafka had changed its leader when the batch was planned.
-        revises: only of a batch of records that were read once more (`jobs.replay.revise`): the first batch that it has
-            to do with. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
+            empty ranges are where the next batch begins.
+        leader_epochs: Kafka's leader epoch of each topic-partition when the batch was planned.
+        revises: only in a batch of records that were read again (`jobs.replay.revise`): the first batch that it
+            revises. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
     """
 
     pipeline: str
@@ -65,13 +65,13 @@ class Batch:
         return f"batch {self.number} ({self.commit_id[:8]})"
 
     def follows(self, commit_id: str | None) -> bool:
-        """Whether the batch may be applied on top of that one; None: to a table without a batch."""
+        """Whether the batch may be applied on top of this commit; None: to a table without a batch."""
         if self.continues is not None:
             return (commit_id or "") in self.continues
         return commit_id == self.previous_commit_id
 
     def begins_after(self, commit_id: str) -> Offsets:
-        """Where it begins, as seen from a batch that it follows."""
+        """The offsets at which it begins, for a table at this commit."""
         return offsets.starts(self.ranges) if self.continues is None else self.continues.get(commit_id, {})
 
 
@@ -81,11 +81,11 @@ def new_commit_id() -> str:
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the records of a batch; each is counted on its own, so that they can be checked.
+    """The outcomes of a batch's records; each is counted independently, so that the sum can be checked.
 
-    `skipped` are bad records of which nothing is kept (`on_bad_record: skip`). `gaps` are offsets without a record
-    (compaction, control records, aborted transactions); never used to balance. `recovered` are dead letters of earlier
-    batches that this one has another reading of.
+    `skipped` are bad records that were not landed (`on_bad_record: skip`). `gaps` are offsets without a record
+    (compaction, control records, aborted transactions); they are not part of the balance. `recovered` are dead letters
+    of earlier batches of which this batch has another reading.
     """
 
     read: int = 0
@@ -101,17 +101,17 @@ class Counts:
         return self.read == self.landed + self.quarantined + self.filtered + self.skipped
 
     def with_recovered(self, recovered: int) -> Counts:
-        """As if these dead letters had been good from the start."""
+        """The counts as if these dead letters had been good from the start."""
         return replace(self, landed=self.landed + recovered, quarantined=self.quarantined - recovered)
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Changes of a primary key among the records of a batch (`jobs.dead_letters.landing_moved_rows`).
+    """The numbers of primary-key changes among the records of a batch (`jobs.dead_letters.landing_moved_rows`).
 
     Attributes:
-        left: deletes of rows that go on under another key.
-        waiting: inserts of such rows that leave values out: dead letters, until what the old key says is looked for.
+        left: deletes under the old key.
+        waiting: inserts under the new key that omit values; dead letters until the values are found under the old key.
     """
 
     left: int = 0
@@ -123,11 +123,11 @@ class Moves:
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """A batch that is in the intermediate table, with what was found while landing it.
+    """A batch in the intermediate table, with the findings of landing.
 
     Attributes:
-        unknown: records by field that no column takes, and that was left out.
-        new_columns: columns that the records have brought, to their types; `int to long` where they became wider.
+        unknown: fields that have no column and were not landed, each with the number of records that had it.
+        new_columns: columns that the records have brought, with their types; `int to long` if one became wider.
     """
 
     batch: Batch
@@ -149,28 +149,28 @@ class LandedBatches:
 
     Attributes:
         batches: ascending.
-        complete: they begin with the pipeline's first batch; False where retention has removed older ones.
+        complete: they begin with the pipeline's first batch; False if retention has removed older ones.
     """
 
     batches: list[LandedBatch] = field(default_factory=list)
     complete: bool = True
 
     def since(self, first: int) -> LandedBatches:
-        """Those from this batch on: of a table that no earlier one concerns."""
+        """The batches from this one on, for a table that earlier batches do not concern."""
         batches = [batch for batch in self.batches if batch.number >= first]
         return LandedBatches(batches, self.complete or any(b.number == first for b in batches))
 
 
 @dataclass(frozen=True)
 class CommittedState:
-    """What a table says about itself: kept with the table, moved only together with its data.
+    """What a table has merged: kept with the table, moved only together with its data.
 
     Attributes:
-        offsets: next offset per topic-partition.
-        watermark: per-partition record times, of which VTTS is the minimum.
-        leader_epochs: of the newest batch (`Batch`); empty in states of before they were stored.
-        order: hash of the key and the order that the table's deletes are kept by (`PipelineSpec.order_hash`); empty
-            where none are, and in states of before it was stored. It says nothing about where the table stands.
+        offsets: next offset of each topic-partition.
+        watermark: record times of each partition, of which VTTS is the minimum.
+        leader_epochs: of the newest batch (`Batch`); empty in states of earlier versions.
+        order: hash of the key and the `order_by` with which deletes are kept (`PipelineSpec.order_hash`); empty if none
+            are kept, and in states of earlier versions. Not part of the position, so comparisons ignore it.
     """
 
     pipeline: str
@@ -185,7 +185,7 @@ class CommittedState:
 
     @classmethod
     def after(cls, landed: LandedBatch, order: str = "") -> CommittedState:
-        """The state of a table that has everything up to and including this batch."""
+        """The state of a table that has merged everything up to and including this batch."""
         batch = landed.batch
         return cls(
             pipeline=batch.pipeline,
@@ -200,12 +200,13 @@ class CommittedState:
         )
 
     def orders_otherwise(self, meaning_hash: str, order: str) -> bool:
-        """Whether deletes of before say nothing about changes of this meaning: these have another key or order. Where
-        it is not known which the deletes have, any change of meaning counts as one."""
+        """Whether the kept deletes are void, because key or `order_by` changed since they were written. If the state
+        does not say what they were written with, any change of `changes` counts."""
         return self.meaning_hash != meaning_hash and self.order != order
 
     def truncates(self, before: CommittedState | None) -> int | None:
-        """The order below which a table in the state before may have rows that it must not have in this one."""
+        """The `order_by` value below which the merge from `before` to this state must delete rows, because of a
+        truncation; None: no rows."""
         below = self.watermark.truncated_below
         return below if below != (before.watermark.truncated_below if before else None) else None
 
@@ -241,13 +242,13 @@ class CommittedState:
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """What a merge did to a destination table, in rows.
+    """The effect of a merge on a destination table, in numbers of rows.
 
     Attributes:
-        changes: what was landed, before one per key is left.
+        changes: landed changes, before the reduction to one per key.
         refused: landed rows that the table's system cannot store, kept as dead letters beside the table.
-        skipped: such rows of which nothing is kept (`on_bad_record: skip`).
-        out_of_range: landed rows with a value that was set to one that it can (`out_of_range: clamp | null`).
+        skipped: such rows that are not kept (`on_bad_record: skip`).
+        out_of_range: landed rows with a value that was adjusted (`out_of_range: clamp | null`).
     """
 
     changes: int = 0
@@ -263,7 +264,7 @@ class MergeCounts:
 
 
 def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
-    """A landed batch as the summary of its snapshot: the committed state plus what makes the lineage checkable."""
+    """A landed batch as properties for its snapshot: the committed state, and what is needed to check the lineage."""
     batch, counts = landed.batch, landed.counts
     return {
         **CommittedState.after(landed).to_properties(),

@@ -1,4 +1,4 @@
-"""Errors say which batches they are about: in the log, in Dagster's metadata, in alerts."""
+"""Adds the batches to errors about them, for the log, Dagster's metadata and alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNDER_WAY: ContextVar[dict[str, object] | None] = ContextVar("batchmerge_under_
 
 @contextmanager
 def batch_error_context(batches: Sequence[Batch]) -> Iterator[None]:
-    """What goes wrong here is about these batches, ascending, unless it says so itself."""
+    """Errors in this context get these batches (ascending), unless they name batches themselves."""
     first, last = batches[0].number, batches[-1].number
     named = str(first) if first == last else f"{first} to {last}"
     under_way = _UNDER_WAY.get()
@@ -32,7 +32,7 @@ def batch_error_context(batches: Sequence[Batch]) -> Iterator[None]:
 
 @contextmanager
 def batches_under_way() -> Iterator[Mapping[str, object]]:
-    """The facts of what is under way in this context and its copies, for work that hangs and cannot say so itself."""
+    """The facts of the current work in this context and its copies, for errors about work that hangs."""
     facts: dict[str, object] = {}
     token = _UNDER_WAY.set(facts)
     try:

@@ -1,4 +1,4 @@
-"""The one loop around conditional commits: refresh and try again while other writers are faster."""
+"""The loop around conditional commits: refresh and try again while other writers are faster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def retry_on_conflict(once: Callable[[], T], attempts: int, where: str) -> T:
     """The result of the first attempt that is not refused by another writer's commit.
 
     Args:
-        once: one attempt. It must read the state that it starts from each time: after `CommitStateUnknown` that state
-            says whether the commit has happened.
-        attempts: at most so many.
+        once: one attempt. It must read its starting state each time: after `CommitStateUnknown` that state shows
+            whether the commit has happened.
+        attempts: the largest number of attempts.
 
     Raises:
         TerminalError: every attempt was refused.

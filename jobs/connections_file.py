@@ -1,7 +1,7 @@
-"""Reads the connections file: connections of the engine's own (`resources.connections`), and of each installed kind.
+"""Reads the connections file: connections of the engine (`resources.connections`), and of each installed kind.
 
-It is found through ``BATCHMERGE_CONNECTIONS``, else at ``<data folder>/connections.yaml`` where the data folder is
-``BATCHMERGE_HOME`` (default ``.batchmerge``); `batchmerge up` writes that one.
+Its path is ``BATCHMERGE_CONNECTIONS``, else ``<data folder>/connections.yaml``, which `batchmerge up` writes; the data
+folder is ``BATCHMERGE_HOME`` (default ``.batchmerge``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryC
 
 @cache
 def _file() -> type[BaseModel]:
-    """The connections file: what pipelines read from and land in, and the systems of all kinds of destination."""
+    """The model of the connections file: Kafka, the intermediate table's catalog, and the systems of all kinds."""
     models: set[Any] = {*_SOURCES, *(kind.connection for kind in kinds().values())}
     one: Any = Annotated[reduce(or_, models), Field(discriminator="kind")]
     return create_model("_File", __config__=ConfigDict(extra="forbid"), connections=(dict[str, one], ...))
@@ -63,7 +63,7 @@ def load_connections(path: Path | None = None) -> Connections:
     if not isinstance(found.data, dict):
         raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])
     resolved, unresolved = resolve(found.data, ())
-    # Values may be resolved secrets: none is repeated.
+    # Values may be resolved secrets: do not show them.
     examined = examine(_file(), resolved, (mistake.path for mistake in unresolved), show_values=False)
     mistakes = [*found.mistakes, *unresolved, *examined.mistakes]
     if examined.value is None or mistakes:

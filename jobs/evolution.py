@@ -1,7 +1,7 @@
-"""How a table's schema may follow what is declared: pure decisions, the same for every kind of table.
+"""How a table's schema may follow the declared columns: pure decisions, the same for every kind of table.
 
-Rules: add a column (nested too), int to long, float to double, decimal to more digits at the same
-scale, required to optional. Columns that are no longer declared stay. Anything else is refused.
+Rules: add a column (also nested), int to long, float to double, decimal to more digits with the same scale, required to
+optional. Columns that are no longer declared are kept. All other changes are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new optional column; the path of a nested one goes through `element`, `key` and `value`."""
+    """A new optional column; the path of a nested one contains `element`, `key` or `value`."""
 
     path: Path
     type: pa.DataType
@@ -53,14 +53,14 @@ SchemaChange = AddColumn | WidenType | RelaxRequired
 def plan_evolution(
     table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution, ignore_case: bool = False
 ) -> list[SchemaChange]:
-    """The changes that let `wanted` rows into a table with the `present` schema; empty where they fit.
+    """The changes after which `wanted` rows fit into a table with the `present` schema; empty if they fit already.
 
     Args:
-        ignore_case: a column of another spelling is the same one; otherwise it is refused, since no engine can have
-            both in one table.
+        ignore_case: names that differ only in case mean the same column; otherwise they are refused, since no engine
+            can have both in one table.
 
     Raises:
-        SchemaRefused: a change that no rule allows, with all of them named, before a byte is written.
+        SchemaRefused: names all changes that no rule allows; before anything is written.
     """
     allowed: list[SchemaChange] = []
     refused: list[str] = []
@@ -133,7 +133,7 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
             yield RelaxRequired((*path, "value"))
         yield from _types((*path, "value"), old.item_type, new.item_type, ignore_case)
     elif is_wider(new, old):
-        # The table's type is wider than the declared one: rows fit as they are.
+        # The table's type is wider than the declared one: rows fit.
         return
     elif is_wider(old, new):
         yield WidenType(path, old, new)
@@ -142,7 +142,7 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
 
 
 def evolved(old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """The type of a column for its rows and those of a new type that the rules of evolution allow."""
+    """The type of a column that holds its present values and those of a new type, by the rules of evolution."""
     old, new = plain(old), plain(new)
     if pa.types.is_struct(old) and pa.types.is_struct(new):
         wanted = {f.name: f for f in new}
@@ -169,7 +169,7 @@ def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
 
 
 def _shown(kind: pa.DataType) -> str:
-    """A table that others made may have types that a pipeline file has no name for (time, UUID, nanoseconds)."""
+    """The type for messages; tables of others may have types without a type string (time, UUID, nanoseconds)."""
     try:
         return type_name(kind)
     except ConfigurationError:
@@ -177,7 +177,7 @@ def _shown(kind: pa.DataType) -> str:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type without Arrow's storage variants (large strings and lists), which tables do not know."""
+    """The type without Arrow's storage variants (large strings and lists), which tables do not distinguish."""
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

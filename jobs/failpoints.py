@@ -1,8 +1,8 @@
-"""Named boundaries between two outside effects, where tests kill or stop the real process.
+"""Named boundaries between two outside effects, at which tests kill or stop the real process.
 
 `BATCHMERGE_FAILPOINT=<name>[:<n>][=<action>]` acts when the boundary of that name is reached for the n-th time
-(default 1): `kill` (SIGKILL, the default) or `stop` (SIGSTOP, until somebody continues the process). Without the
-variable, reaching a boundary does nothing.
+(default 1): `kill` (SIGKILL, the default) or `stop` (SIGSTOP, until a SIGCONT). Without the variable, a boundary does
+nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from functools import partial
 
 VARIABLE = "BATCHMERGE_FAILPOINT"
 
-# Every boundary of the protocol, in its order. The crash suite goes through all of them. Kinds of destination that have
-# several outside effects in a merge have more (`jobs.destinations.kind.Kind.failpoints`).
+# Every boundary of the protocol, in order. The crash tests cover all of them. Kinds of destination with several outside
+# effects in a merge have more (`jobs.destinations.kind.Kind.failpoints`).
 LANDING = ("land.planned", "land.begun", "land.written", "land.published")
-# Where records bring new columns, before the batch is written by them (jobs/landing/new_columns.py).
+# When records bring new columns, before the batch is written with them (jobs/landing/new_columns.py).
 NEW_COLUMNS = "land.evolved"
 MERGE = ("merge.planned", "merge.begun", "merge.written", "merge.published")
 EVENTS = (
@@ -32,16 +32,16 @@ EVENTS = (
     "events.complete.written",
     "events.complete.sent",
 )
-# Instead of `merge.published` where all tables are committed at once (jobs/protocol.py).
+# Instead of `merge.published` if all tables are committed at once (jobs/protocol.py).
 TOGETHER = ("together.written", "together.published")
 # Sending dead letters to their topic (jobs/dead_letters/topic.py).
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
-# Landing what was read once more, then its merges (jobs/replay/revise.py).
+# Landing records that were read again, then its merges (jobs/replay/revise.py).
 REVISION = ("land.written", "land.published", "merge.written", "merge.published")
-# Taking over another pipeline's tables (jobs/take_over.py); the second one where a kind does it in two steps.
+# Taking over another pipeline's tables (jobs/take_over.py); the second one only in kinds that do it in two steps.
 TAKE_OVER = ("take-over.landed", "take-over.given", "take-over.table")
-# Upkeep of an Iceberg table (jobs/maintenance): batches forgotten and their rows still there, a compaction, and each
-# task when it is done; of any other table only `clean_up`.
+# Maintenance of an Iceberg table (jobs/maintenance): batches removed but not yet their rows, a compaction, and the end
+# of each task; for other tables only `clean_up`.
 MAINTENANCE = (
     "maintenance.forgotten",
     "maintenance.landed",
@@ -55,7 +55,7 @@ MAINTENANCE = (
     "maintenance.orphans",
     "maintenance.clean_up",
 )
-# Instead of those of EVENTS where the control topic is off.
+# Instead of those of EVENTS if the control topic is off.
 GROUP = "events.group"
 
 _ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -63,17 +63,17 @@ _reached: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    """Says that the process stands at this boundary."""
+    """Marks a boundary; acts if `BATCHMERGE_FAILPOINT` names it."""
     action = _due(name)
     if action:
-        # To this very thread: a signal to the process may stop it only after this one has gone on.
+        # To this thread: a signal to the process may take effect only after this thread has continued.
         signal.pthread_kill(threading.get_ident(), action)
 
 
 def failpoint_of_task(name: str) -> Callable[[], None]:
-    """What a task of Spark calls when it stands at this boundary: the run that has started it dies, the task goes on.
+    """A function for a Spark task to call at this boundary: it kills the run that started the task, not the task.
 
-    Works only where both are on one machine.
+    Works only if both are on one machine.
     """
     action = _due(name)
     return partial(os.kill, os.getpid(), action) if action else _nothing

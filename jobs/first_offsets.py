@@ -1,4 +1,4 @@
-"""The offsets at which topic-partitions begin that were never read (`source.start`)."""
+"""The first offsets of topic-partitions that were never read (`source.start`)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def first_offsets(
     """The first offset of each of these partitions.
 
     Args:
-        offsets_at: asks Kafka for those at or after an instant.
+        offsets_at: queries Kafka for the offsets at or after an instant.
 
     Raises:
         ConfigurationError: an offset is named for a partition that Kafka does not have.
     """
     if isinstance(start, FromTimestamp):
         instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
-        # Where there is no such record yet, or only since Kafka was asked for its ends, all that comes is later.
+        # Without such a record, or with one beyond the planned ends, begin at the ends: all records there are later.
         return {tp: min(offset, topics.stable[tp]) for tp, offset in offsets_at(partitions, instant).items()}
     if isinstance(start, FromOffsets):
         return _named(pipeline, start, partitions, topics)

@@ -1,4 +1,4 @@
-"""Items in groups of a size that a statement, a file or the memory takes."""
+"""Divides items into groups of limited size, for statements, files or memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def groups(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Items one after another that together are no larger than this; a larger one alone."""
+    """Groups of consecutive items that together are no larger than `most`; a larger item alone."""
     group, total = list[T](), 0
     for item in items:
         more = size(item)

@@ -1,4 +1,4 @@
-"""The highest batch number that destination tables know: with a new intermediate table, numbers go on from there."""
+"""The highest batch number in destination tables, after which numbers continue in a new intermediate table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
 
-# A table that does not answer holds up a pipeline's first landing for so many seconds.
+# For at most this many seconds a table that does not respond delays a pipeline's first landing.
 _PATIENCE = 20.0
 
 
 def highest_of(destinations: Sequence[Destination]) -> int:
-    """0 where none knows a batch.
+    """The highest batch number of these tables; 0 if none has a batch.
 
-    A table that does not answer does not hold up landing: should it know a higher number, then its merge is refused by
-    its lineage, as it would be with any number.
+    A table that does not respond is ignored: if it has a higher number, the lineage check refuses its merge, as it
+    would with any number.
     """
     with ThreadPoolExecutor(len(destinations) or 1) as pool:
         return max(pool.map(_known_to, destinations), default=0)
@@ -29,7 +29,7 @@ def highest_of(destinations: Sequence[Destination]) -> int:
 def _known_to(destination: Destination) -> int:
     def number() -> int:
         state = destination.committed()
-        # What a dead run has left half done may be there, and what comes has to be newer.
+        # Rows of a dead run's unfinished batch may be in the table; new batches have to be newer.
         begun = (lease.batch for lease in destination.leases())
         return max(state.batch_number if state else 0, *begun, 0)
 

@@ -1,8 +1,8 @@
-"""The topics of a pipeline with `for_each` that were seen in Kafka, kept in the data folder.
+"""The topics of a pipeline with `for_each` that were seen in Kafka, cached in the data folder.
 
-What is made of the pipeline file (assets, names) must not wait for Kafka. So whoever has looked there remembers the
-topics here, in the order in which they appeared: of two that want one table the first keeps it. So are names of tables
-that records have brought (`new_tables`), but the landed table is the truth about those.
+Building Dagster's assets from the pipeline file must not wait for Kafka. So every process that has read the topics
+stores them here, in the order in which they appeared: if two topics would have the same table, the first one gets it.
+Names of tables that records brought (`new_tables`) are stored too, but for those the intermediate table counts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LOG = logging.getLogger("batchmerge")
 
 @dataclass(frozen=True)
 class _Known:
-    """The topics in the order of their appearance, and those of them that appeared when the pipeline had begun."""
+    """The topics in the order of their appearance, and those that appeared after the pipeline had begun."""
 
     topics: tuple[str, ...] = ()
     later: frozenset[str] = frozenset()
 
 
 def known_topics(pipeline: str, spec: PipelineSpec) -> list[str]:
-    """Those that were seen, then those that the file names; what it does not read (any more) may be among them."""
+    """The topics that were seen, then those that the file names; some may not be read (any more)."""
     return list(dict.fromkeys([*_read(pipeline).topics, *spec.source.topics]))
 
 
@@ -41,7 +41,7 @@ def seen_names(pipeline: str) -> list[str]:
 
 
 def known_members(pipeline: str, spec: PipelineSpec) -> Expansion:
-    """What the file says for each known topic."""
+    """The members for all known topics."""
     return expand(pipeline, spec, known_topics(pipeline, spec), _read(pipeline).later)
 
 
@@ -53,12 +53,12 @@ def known_member(pipeline: str, spec: PipelineSpec, topic: str) -> Member:
 def remember(
     pipeline: str, topics: Iterable[str], begun: Callable[[list[str]], set[str]] = lambda _: set()
 ) -> list[str]:
-    """Adds topics that were seen; returns those that are new. Where the folder cannot be written, a warning: the next
-    look finds them again.
+    """Adds topics that were seen; returns the new ones. If the folder cannot be written, this is only logged, and the
+    topics are found again next time.
 
     Args:
-        begun: those among the topics that are landed already. It is asked where the folder knows none: the pipeline
-            may have begun on another machine, or before the folder was lost.
+        begun: returns those of the topics that are landed already. Called if the folder has no topics, because the
+            pipeline may have begun on another machine, or before the folder was lost.
     """
     path, appeared = _file(pipeline), list[str]()
     try:
@@ -81,7 +81,7 @@ def _file(pipeline: str) -> Path:
 
 
 def _read(pipeline: str) -> _Known:
-    """Nothing where there is no such file, or none of ours: a look at Kafka finds the topics again."""
+    """The stored topics; nothing if the file is missing or not ours: they are found in Kafka again."""
     try:
         found = json.loads(_file(pipeline).read_text())
         return _Known(tuple(map(str, found["topics"])), frozenset(map(str, found["later"])))

@@ -10,22 +10,22 @@ from resources.errors import ConfigurationError, LineageBroken
 
 
 def choices(pipeline: str) -> str:
-    """What can be done about a broken lineage."""
+    """The remedies for a broken lineage."""
     return (
         "restore the intermediate table (roll it forward), or go on from the tables' own offsets, without the landed "
         f"batches that are missing: `batchmerge offsets reset {pipeline} --to committed`"
     )
 
 
-# Per topic that was recreated the first batch of each later topic of that name.
+# For each topic that was recreated the first batch of each later topic of that name.
 RecreatedTopics = Mapping[str, Sequence[int]]
 
 
 def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
-    """Per topic that was recreated the first batch of each later topic of that name.
+    """For each topic that was recreated the first batch of each later topic of that name.
 
-    A record is recognised by topic id, partition and offset. Rows hold the topic's name only, so their batch number
-    says which topic of that name they are from.
+    A record is identified by topic id, partition and offset. Rows contain only the topic's name, so their batch number
+    determines which topic of that name they are from.
 
     Args:
         states: ascending.
@@ -41,17 +41,17 @@ def recreated_topics(states: Iterable[CommittedState]) -> dict[str, list[int]]:
 
 
 def incarnation(topic: str, batch: int, recreated: RecreatedTopics) -> int:
-    """Which of the topics of its name a record of this batch is of; in SQL ``incarnation.sql.j2``."""
+    """The number, from 0, of the topic of this name that a record of this batch is from; SQL: `incarnation.sql.j2`."""
     return sum(batch >= first for first in recreated.get(topic, ()))
 
 
 def bound_topics(recreated: RecreatedTopics) -> dict[str, str]:
-    """What statements that distinguish topics of one name are bound to (``incarnation.sql.j2``)."""
+    """The parameters of statements that distinguish topics of one name (``incarnation.sql.j2``)."""
     return {f"recreated_{number}": topic for number, topic in enumerate(recreated)}
 
 
 def joined(one: RecreatedTopics, other: RecreatedTopics) -> dict[str, list[int]]:
-    """What two sources know about recreated topics."""
+    """The union of two sources about recreated topics."""
     return {topic: sorted({*one.get(topic, ()), *other.get(topic, ())}) for topic in sorted({*one, *other})}
 
 
@@ -60,15 +60,15 @@ def next_batches(
 ) -> list[LandedBatch]:
     """The landed batches after the committed one, in order: what one merge applies.
 
-    A merge is allowed only when the first of them continues the committed state: its previous commit id and start
-    offsets equal the committed ones; and each other one the one before it.
+    A merge is allowed only if the first of them continues the committed state (its previous commit id and start offsets
+    equal the committed ones), and each other one continues the one before it.
 
     Args:
         landed: all landed batches that are still known, ascending.
-        oldest_complete: True where `landed` begins with the pipeline's first batch.
+        oldest_complete: whether `landed` begins with the pipeline's first batch.
 
     Raises:
-        LineageBroken: the landed batches do not continue the committed state; says which choices there are.
+        LineageBroken: the landed batches do not continue the committed state; its remedy names the choices.
     """
     _check_chain(table, landed)
     found = _after(table, committed, landed, oldest_complete)
@@ -82,7 +82,7 @@ def _after(
 ) -> list[LandedBatch]:
     if committed is None:
         begun = [n for n, b in enumerate(landed) if b.batch.continues is not None and b.batch.follows(None)]
-        # A reset lets it begin there, unless it can begin with its own first batch.
+        # The table may begin with a reset, unless it can begin with the pipeline's first batch.
         if begun and not (oldest_complete and len({b.batch.meaning_hash for b in landed[: begun[-1] + 1]}) == 1):
             return list(landed[begun[-1] :])
         if landed and not oldest_complete:
@@ -96,7 +96,7 @@ def _after(
     newer = [b for b in landed if b.number > committed.batch_number]
     _check_same(table, committed, landed)
     if newer and not newer[0].batch.follows(committed.commit_id):
-        # A reset lets the table go on from where it is, without what was landed in between.
+        # A reset that continues the committed state skips the batches in between.
         resets = (n for n, b in enumerate(newer) if b.batch.continues and b.batch.follows(committed.commit_id))
         newer = newer[next(resets, 0) :]
     if newer:
@@ -105,7 +105,7 @@ def _after(
 
 
 def next_stretch(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
-    """The first of these batches that are merged together: those up to one that revises, or that one alone."""
+    """The batches that are merged together next: those before the first one that revises, or that one alone."""
     revising = [n for n, b in enumerate(batches) if b.batch.revises is not None]
     return list(batches[: max(revising[0], 1)] if revising else batches)
 
@@ -121,7 +121,7 @@ def _check_chain(table: str, landed: Sequence[LandedBatch]) -> None:
 
 
 def _check_same(table: str, committed: CommittedState, landed: Sequence[LandedBatch]) -> None:
-    """The intermediate table must know the committed batch by the same id, or have moved past it by retention."""
+    """Requires that the intermediate table has the committed batch with the same id, or that retention removed it."""
     if not landed or landed[-1].number < committed.batch_number:
         newest = f"ends at {landed[-1].batch}" if landed else "is empty"
         raise _broken(
@@ -171,7 +171,7 @@ def _broken(table: str, committed: CommittedState, what: str, **facts: object) -
 
 
 def of_one_meaning(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
-    """The last of these batches: those that were landed with the same `changes`. Keys of older ones are other keys."""
+    """The last of these batches that were landed with the same `changes`; older ones may have another key."""
     others = [n for n, b in enumerate(batches) if b.batch.meaning_hash != batches[-1].batch.meaning_hash]
     return list(batches[others[-1] + 1 if others else 0 :])
 
@@ -179,14 +179,14 @@ def of_one_meaning(batches: Sequence[LandedBatch]) -> list[LandedBatch]:
 def check_meaning(
     pipeline: str, meaning_hash: str, committed: CommittedState | None, batches: Sequence[LandedBatch]
 ) -> None:
-    """Refuses to merge under other key columns, op mapping or order than before: never a silent mix.
+    """Refuses to merge with other key columns, op mapping or order than before, so that they are not mixed silently.
 
     Args:
-        meaning_hash: of the pipeline file as it is now.
-        batches: what would be merged next; a reset among them may have accepted the change.
+        meaning_hash: of the present pipeline file.
+        batches: the batches to merge next; a reset at their beginning may have accepted the change.
 
     Raises:
-        ConfigurationError: says which choices there are.
+        ConfigurationError: its remedy names the choices.
     """
     if batches and batches[0].batch.continues is not None and batches[0].batch.meaning_hash == meaning_hash:
         committed = None

@@ -1,4 +1,4 @@
-"""Lands what is new of the members of a pipeline (`jobs.members`), side by side, each by the protocol."""
+"""Lands new records of the members of a pipeline (`jobs.members`) side by side, each by the protocol."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jobs.side_by_side import Outcome
 def land(
     members: Members, seen: Seen, max_batches: int, turn: float = math.inf
 ) -> Iterator[Outcome[list[LandedBatch]]]:
-    """Lands what is new of every member, `max_batches` of each (0: all that was seen); after `turn` seconds no more,
-    the rest is the next landing's."""
+    """Lands new records of every member, at most `max_batches` batches of each (0: all that was seen). After `turn`
+    seconds no further batch begins; the next landing continues."""
     until = time.monotonic() + turn
     are_published = members.published_check("landing") if members.spec.control.enabled else lambda _: True
     yield from (Outcome(topic, problem=problem) for topic, problem in seen.failed.items())
@@ -43,7 +43,7 @@ def land(
 
 
 def _has_changes(pipeline: Pipeline, committed: CommittedState | None, state: TopicState) -> bool:
-    """Whether landing has anything to do or to refuse; False only where everything in Kafka is known to be landed."""
+    """Whether landing has anything to do or to refuse; False only if everything in Kafka is known to be landed."""
     if committed is None:
         return state.stable != state.first or pipeline.spec.source.start == "latest"
     return dict(committed.offsets) != dict(state.stable) or dict(committed.topic_ids) != dict(state.topic_ids)

@@ -1,4 +1,4 @@
-"""What Kafka has for the members of a pipeline with `source.for_each`."""
+"""The topics in Kafka of a pipeline with `source.for_each`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from resources.kafka import KafkaCluster
 
 @dataclass(frozen=True)
 class Seen:
-    """What Kafka has for the members now.
+    """The topics that Kafka has for the members now.
 
     Attributes:
-        failed: topics that cannot be read or made into a pipeline, and why.
-        appeared: topics that nobody knew before.
+        failed: topics that cannot be read or cannot become a member, and why.
+        appeared: topics that are new.
     """
 
     members: Sequence[Member]
@@ -28,7 +28,7 @@ class Seen:
 
 
 def states_of(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
-    """What Kafka has for each topic; where they cannot all be asked together, each by itself, with those that fail."""
+    """The state of each topic, and the errors of those that fail. One request for all; if it fails, one for each."""
     if not topics:
         return {}, {}
     try:

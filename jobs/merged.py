@@ -1,4 +1,4 @@
-"""What the protocol passes around about a table's merge: what it has to get, and what it got."""
+"""Values of the protocol about a table's merge: what the table has to get, and what it got."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.destinations.merge_context import Merged
 
 @dataclass(frozen=True)
 class MergedBatches:
-    """One committed merge: which batches, from which state, and what it did."""
+    """One committed merge: its batches, the state before it, and its result."""
 
     batches: list[LandedBatch]
     before: CommittedState | None
@@ -22,7 +22,7 @@ class MergedBatches:
         return CommittedState.after(self.batches[-1])
 
     def combined_with(self, other: MergedBatches) -> MergedBatches:
-        """Combines the merges of two parts of a table, which take rows of the same batches."""
+        """Combines the merges of two parts of a table, which have rows of the same batches."""
         batches = {batch.number: batch for batch in (*self.batches, *other.batches)}
         first = min(self, other, key=lambda one: one.batches[0].number)
         mine, theirs = self.merged, other.merged
@@ -32,7 +32,7 @@ class MergedBatches:
         return MergedBatches([batches[number] for number in sorted(batches)], first.before, merged)
 
     def since(self, earlier: MergedBatches | None) -> MergedBatches:
-        """This merge and those before it as one."""
+        """This merge and earlier ones as one."""
         if earlier is None:
             return self
         old, new = earlier.merged, self.merged
@@ -44,17 +44,17 @@ class MergedBatches:
 
 
 def _sum_counted(*duplicates: int | None) -> int | None:
-    """What was found counts, although a merge of them did not count; None: nothing was found, and one did not count."""
+    """The sum of the counted duplicates; None if none were found and one of the merges did not count them."""
     return sum(filter(None, duplicates)) or (None if None in duplicates else 0)
 
 
 @dataclass(frozen=True)
 class Pending:
-    """What a table has to get: the landed batches after its committed state.
+    """The landed batches that a table lacks.
 
     Attributes:
         batches: those that are merged next, in one step.
-        more: others follow.
+        more: whether others follow.
     """
 
     destination: Destination
@@ -66,13 +66,13 @@ class Pending:
 
 @dataclass(frozen=True)
 class MergedTable:
-    """What one table got; `merged` None: it had everything already. `more`: it has not got everything yet."""
+    """The result for one table; `merged` is None if it had everything already; `more`: it still lacks batches."""
 
     destination: Destination
     merged: MergedBatches | None
     more: bool = False
 
     def after(self, before: MergedTable | None) -> MergedTable:
-        """This step and those before it as one."""
+        """This step and earlier ones as one."""
         earlier = before.merged if before else None
         return replace(self, merged=self.merged.since(earlier) if self.merged else earlier)

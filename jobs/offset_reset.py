@@ -1,13 +1,13 @@
-"""Resets offsets: a person decides where a pipeline goes on, after an error that leaves the choice to a person.
+"""Resets offsets: a person decides where a pipeline continues, after an error that only a person can resolve.
 
 A reset is a batch that reads no records. Like every batch it has a number and an identity, is published in the
-intermediate table by compare-and-set, and is applied by each table in one step with the table's state. It names the
-commit ids that it continues, each with its offsets, and the offsets after it. So the lineage stays provable: a table
-goes on only from a state that was known when the reset was planned, and the batch says which offsets were moved, from
-where, and to where.
+intermediate table by compare-and-set, and is applied by each table in one step with the table's state. It contains the
+commit ids that it continues, each with its offsets, and the offsets after it. So the lineage can still be checked: a
+table continues only from a state that was known when the reset was planned, and the batch has the old and the new
+offsets.
 
 A reset may continue several commit ids: tables may have batches that the intermediate table has lost (it was rolled
-back or recreated), and each table goes on from its own state.
+back or recreated), and each table continues from its own state.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class ResetState:
     """Everything that a reset is planned from.
 
     Attributes:
-        current: the state of the intermediate table's head, rolled back or not; None where it has none.
+        current: the state of the intermediate table's head, also if rolled back; None if it has none.
         highest: the highest batch number that any table of the pipeline ever had.
-        tables: the committed state of each table by its name.
+        tables: the committed state of each table by name.
         landed: the landed batches that are still known.
-        begins: the first batch of tables that records have named: no earlier one concerns them.
+        begins: the first batch of each table that records have named; earlier batches do not concern it.
     """
 
     pipeline: str
@@ -47,10 +47,10 @@ class ResetState:
     begins: Mapping[str, int] = field(default_factory=dict)
 
     def base(self, table: str | None = None) -> CommittedState:
-        """The state whose offsets stay where nothing else is said: of one table, or of all, if they agree.
+        """The state whose offsets are kept unless a target changes them: of one table, or of all, if they agree.
 
         Raises:
-            ConfigurationError: there is none, or they do not agree.
+            ConfigurationError: there is no state, or they do not agree.
         """
         if table is not None:
             named = [state for name, state in self.tables.items() if table in (name, name.split(" ")[-1])]
@@ -80,7 +80,7 @@ class ResetState:
 
 @dataclass(frozen=True)
 class Impact:
-    """What a reset means for one table: how many offsets it will never see, and how many it will get twice."""
+    """The effect of a reset on one table: the numbers of offsets that it skips, and that it gets twice."""
 
     table: str
     skipped: int
@@ -94,7 +94,7 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
         topics: what Kafka has for the pipeline's topics; None: ask for it.
 
     Raises:
-        BatchmergeError: a table cannot be asked, or was replaced; its own remedy comes first.
+        BatchmergeError: a table cannot be read, or was replaced; its own remedy comes first.
     """
     current, highest = pipeline.intermediate.current_state()
     destinations = pipeline.destinations()
@@ -102,7 +102,7 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
         destination.settle()
     tables = {d.name: d.committed() for d in destinations}
     landed = pipeline.intermediate.landed()
-    # Also of batches that a dead run has left half done: rows of theirs may be there, and what comes is newer.
+    # Rows of a dead run's unfinished batch may be in a table; new batches have to be newer.
     begun = [lease.batch for d in destinations for lease in d.leases()]
     numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
     return ResetState(
@@ -114,14 +114,14 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
 def plan_reset(
     known: ResetState, base: CommittedState, targets: Offsets, dropped: Collection[TopicPartition], meaning_hash: str
 ) -> Batch:
-    """The batch that moves the offsets of `base` to these targets; all others stay. Pure but for its identity.
+    """The batch that moves the offsets of `base` to these targets and keeps all others. Pure except for its identity.
 
     Args:
-        dropped: topic-partitions that are no longer to be known.
-        meaning_hash: what the batches after it are made with; another than the base's accepts a change of meaning.
+        dropped: topic-partitions to remove from the state.
+        meaning_hash: of the batches after it; if it is not the base's, the reset accepts a change of meaning.
 
     Raises:
-        ConfigurationError: a target that Kafka does not have, or half of a recreated topic.
+        ConfigurationError: a target that Kafka does not have, or only some partitions of a recreated topic.
     """
     _check_targets(known, targets)
     after = {tp: o for tp, o in base.offsets.items() if tp not in dropped} | dict(targets)
@@ -163,7 +163,7 @@ def state_after(base: CommittedState, batch: Batch) -> CommittedState:
 
 
 def impact(known: ResetState, batch: Batch) -> list[Impact]:
-    """Per table what it skips and what it gets twice, counted from its offsets when the reset reaches it."""
+    """For each table the offsets that it skips and gets twice, counted from its offsets when it applies the reset."""
     assert batch.continues is not None
     found = []
     for name, state in known.tables.items():
@@ -184,7 +184,7 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
 
 
 def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> BatchmergeError | None:
-    """Why the next run would fail even after the reset; None where it would not."""
+    """The error with which the next run would fail even after the reset; None if it would not."""
     try:
         pipeline.plan_batch(after, known.topics)
     except BatchmergeError as problem:
@@ -193,13 +193,13 @@ def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> Ba
 
 
 def _begins_with_reset(known: ResetState, table: str, meaning_hash: str) -> bool:
-    """Whether a table without a batch begins with the reset; otherwise it gets what is landed before."""
+    """Whether a table without a batch begins with the reset; otherwise it first gets the earlier batches."""
     beginning = _for_a_new_table(known, table)
     return not beginning or any(b.batch.meaning_hash != meaning_hash for b in beginning)
 
 
 def _for_a_new_table(known: ResetState, table: str) -> list[LandedBatch]:
-    """The landed batches that this table without a batch gets as things are; none where it cannot begin with them."""
+    """The landed batches that this table without a batch would get without the reset; none if it cannot begin there."""
     landed = LandedBatches(list(known.landed), known.complete)
     if table in known.begins:
         landed = landed.since(known.begins[table])
@@ -214,8 +214,8 @@ def _is_landed(state: CommittedState, landed: Sequence[LandedBatch]) -> bool:
 
 
 def _watermark(base: CommittedState, batch: Batch) -> Watermark:
-    """Record times of a recreated topic start over: it is another topic. What truncations have taken away stays away,
-    and comes back by no replay, until `changes` means something else: the order may be another one then."""
+    """The watermark after the reset. Record times of a recreated topic start over. Truncations remain effective, also
+    in replays, unless `changes` was changed, since then `order_by` may be another column."""
     same = {t for t, topic_id in batch.topic_ids.items() if base.topic_ids.get(t) == topic_id}
     times = {tp: base.watermark.record_times.get(tp) if tp.topic in same else None for tp in batch.ranges}
     below = base.watermark.truncated_below if batch.meaning_hash == base.meaning_hash else None
@@ -240,7 +240,7 @@ def _check_targets(known: ResetState, targets: Offsets) -> None:
 
 
 def _check_whole_topics(base: CommittedState, after: Offsets, targets: Offsets, ids: Mapping[str, str]) -> None:
-    """Offsets of a recreated topic must not be mixed with those of the topic before it."""
+    """Requires that offsets of a recreated topic are not mixed with those of its predecessor."""
     for tp in after:
         renewed = tp.topic in base.topic_ids and ids[tp.topic] != base.topic_ids[tp.topic]
         if renewed and tp not in targets:
@@ -252,7 +252,7 @@ def _check_whole_topics(base: CommittedState, after: Offsets, targets: Offsets, 
 
 
 def _check_all_merged(known: ResetState, base: CommittedState) -> None:
-    """Batches that were landed with the old meaning have to be merged with it."""
+    """Requires that batches that were landed with the old meaning are merged: they have to be merged with it."""
     behind = [n for n, s in known.tables.items() if s and s.commit_id != base.commit_id]
     if behind or (known.current and known.current.commit_id != base.commit_id):
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""Offsets of topic-partitions: the values every plan, batch and committed state is made of.
+"""Offsets of topic-partitions: the values of plans, batches and committed states.
 
-The compact form is for snapshot summaries and table properties: one JSON array per topic, indexed by partition,
-with null for partitions without a value; compressed where it is long. Offsets of 5,000 partitions take about 35 KB.
+The compact form is for snapshot summaries and table properties: one JSON array per topic, indexed by partition, with
+null for partitions without a value; compressed if it is long. Offsets of 5,000 partitions have about 35 KB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
 
-from resources.topic_partition import TopicPartition as TopicPartition  # noqa: PLC0414  so it is a word of this module
+from resources.topic_partition import TopicPartition as TopicPartition  # noqa: PLC0414  re-exported
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -49,9 +49,10 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 class Later(Mapping[K, V]):
-    """Values by topic-partition, or by topic, decoded when somebody asks for one: of most landed batches nobody does.
+    """Values by topic-partition, or by topic, decoded on first access, which for most landed batches never happens.
 
-    Those that were asked for last stay decoded: thousands of batches of thousands of partitions would fill the memory.
+    Only the last ones that were accessed are cached: thousands of batches of thousands of partitions would fill the
+    memory.
     """
 
     _decoded: ClassVar[deque[Later[Any, Any]]] = deque()
@@ -82,12 +83,12 @@ class Later(Mapping[K, V]):
         return len(self._values)
 
     def __reduce__(self) -> tuple[type[dict[K, V]], tuple[dict[K, V]]]:
-        """Whoever gets a copy, on another machine too, gets the values."""
+        """Pickles the decoded values."""
         return dict, (dict(self._values),)
 
 
 def read_ahead(found: Iterable[Mapping[K, V]]) -> Iterator[dict[K, V]]:
-    """The same in this order, some of them decoded before they are asked for: each may be in a file of its own."""
+    """The values in this order, some of them decoded ahead in threads, since each may be in a file of its own."""
     waiting = deque[Future[dict[K, V]]]()
     with ThreadPoolExecutor(_AHEAD) as pool:
         for one in found:
@@ -119,7 +120,7 @@ def from_arrays(arrays: Mapping[str, Iterable[int | None]]) -> dict[TopicPartiti
 
 
 def encode(values: Mapping[TopicPartition, int]) -> str:
-    """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders; a long one as ``zlib:…``."""
+    """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders; ``zlib:…`` if it is long."""
     text = json.dumps(to_arrays(values), separators=(",", ":"))
     return text if len(text) <= _READABLE else _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
@@ -144,17 +145,17 @@ def lengths(ranges: Ranges) -> dict[TopicPartition, int]:
 
 
 def reached(offsets: Offsets, wanted: Offsets) -> bool:
-    """Whether these next offsets are not before the wanted ones in any topic-partition."""
+    """Whether these next offsets have reached the wanted ones in every topic-partition."""
     return all(offsets.get(tp, 0) >= offset for tp, offset in wanted.items())
 
 
 def total(ranges: Ranges) -> int:
-    """How many offsets the ranges cover: an upper bound of their records."""
+    """The number of offsets in the ranges, an upper bound of their records."""
     return sum(len(r) for r in ranges.values())
 
 
 def minimum(many: Iterable[Offsets]) -> dict[TopicPartition, int]:
-    """Per topic-partition the smallest offset; a partition that one of them lacks is left out."""
+    """The smallest offset of each topic-partition that all of them have."""
     found = list(many)
     if not found:
         return {}

@@ -1,8 +1,8 @@
-"""One pipeline writes a table.
+"""Only one pipeline may write a table.
 
-A second one would change rows of the first: keys, offsets and batch numbers mean something in one pipeline only. Every
-kind asks here when a pipeline begins with a table, before anything is written, and makes sure that of two pipelines
-that begin at the same moment one is refused. Where versions of before let two begin, both go on, and their logs say so.
+A second one would change rows of the first, since keys, offsets and batch numbers are only meaningful in one pipeline.
+Every kind checks this when a pipeline begins with a table, before anything is written, and ensures that of two
+pipelines that begin at the same time one is refused. If earlier versions let two begin, both continue with a warning.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def require_only_writer(pipeline: str, others: Collection[str], where: str) -> None:
-    """
+    """Requires that there are no others.
+
     Args:
-        others: pipelines that the table has a state of.
+        others: other pipelines of which the table has a state.
 
     Raises:
-        ConfigurationError: there are some.
+        ConfigurationError: there are others.
     """
     if others:
         names = ", ".join(sorted(others))
@@ -37,7 +38,7 @@ def require_only_writer(pipeline: str, others: Collection[str], where: str) -> N
 
 
 def _of_file(pipeline: str, other: str) -> tuple[str, str]:
-    """As people name the two: where both are the members of two pipelines for one topic, those pipelines."""
+    """The names of both for people: if both are members of pipelines for the same topic, these pipelines' names."""
     names = pipeline.split(SEPARATOR)
     for n in range(1, len(names)):
         topic = SEPARATOR + SEPARATOR.join(names[n:])
@@ -47,7 +48,7 @@ def _of_file(pipeline: str, other: str) -> tuple[str, str]:
 
 
 def warn_of_other_writers(pipeline: str, others: Collection[str], where: str) -> None:
-    """For a table that this pipeline has a state of, and others too; once a process."""
+    """Warns, once a process, if a table has a state of this pipeline and of others."""
     if others:
         _warn(pipeline, ", ".join(sorted(others)), where)
 

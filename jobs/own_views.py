@@ -1,4 +1,4 @@
-"""Temporary views of Spark's for one piece of work, where others work in the same session (`jobs.members`)."""
+"""Temporary Spark views for one piece of work, in a session that others use too (`jobs.members`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def own_views(spark: SparkSession, *names: str) -> Iterator[list[str]]:
-    """Names for views that nobody else uses. Afterwards the views are gone, and what Spark has cached of them."""
+    """Unique names for views. At the end the views are dropped, together with their cached data."""
     views = [f"batchmerge_{name}_{uuid.uuid4().hex}" for name in names]
     try:
         yield views
     finally:
         for view in views:
-            spark.catalog.dropTempView(view)  # and what is cached of it
+            spark.catalog.dropTempView(view)  # also drops its cached data

@@ -1,4 +1,4 @@
-"""What the next batch is: a pure decision from committed state and what Kafka has (step 1 of `jobs/protocol.py`)."""
+"""Plans the next batch: a pure decision from the committed state and Kafka's offsets (step 1 of `jobs/protocol.py`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecre
 
 @dataclass(frozen=True)
 class TopicState:
-    """What Kafka has: per topic-partition the first offset and the last stable one, and an id per topic.
+    """What Kafka has: the first and the last stable offset of each topic-partition, and each topic's id.
 
     Attributes:
-        leader_epochs: how often a topic-partition has changed its leader; empty where the brokers do not say.
+        leader_epochs: the leader epoch of each topic-partition; empty if the brokers do not report it.
     """
 
     first: Offsets
@@ -24,7 +24,7 @@ class TopicState:
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def by_topic(self) -> dict[str, TopicState]:
-        """The same, each topic by itself."""
+        """The state of each topic."""
         first, stable, epochs = (_by_topic(one) for one in (self.first, self.stable, self.leader_epochs))
         return {
             topic: TopicState(first.get(topic, {}), stable.get(topic, {}), {topic: topic_id}, epochs.get(topic, {}))
@@ -55,21 +55,21 @@ def plan_batch(
     key_must_stay: bool = False,
     pin_start: bool = False,
 ) -> Batch | None:
-    """The next batch, or None where there is nothing new.
+    """The next batch; None if there is nothing new.
 
     Args:
         committed: the intermediate table's committed state; None for a new pipeline.
-        highest_known: the highest batch number that any table of the pipeline knows (0 for none).
-        start: offsets at which partitions that were never read begin.
-        max_records: upper bound of offsets in the batch, shared out over the partitions.
-        key_must_stay: True where the order of changes to one key rests on the key's partition, so that a grown
-            topic must be refused.
-        pin_start: True where `start` depends on the moment (`latest`): the first batch is then made even if it is
-            empty, so that what comes after this moment is not missed by the next plan.
+        highest_known: the highest batch number that any table of the pipeline has (0 for none).
+        start: returns the first offsets of partitions that were never read.
+        max_records: upper bound of offsets in the batch, divided among the partitions.
+        key_must_stay: the order of a key's changes depends on the key's partition, so that a topic with new partitions
+            must be refused.
+        pin_start: `start` depends on the time (`latest`): then the first batch is made even if it is empty, so that the
+            next plan does not miss records that arrive after this time.
 
     Raises:
-        OffsetsGone, TopicRecreated: the wanted start is not in Kafka any more.
-        SourceError: partitions were added under a table that needs keys to stay in their partition.
+        OffsetsGone, TopicRecreated: the wanted start is no longer in Kafka.
+        SourceError: partitions were added to the topic of a table that needs keys to stay in their partition.
     """
     wanted = _wanted(committed, topics, start, key_must_stay)
     _check_topic_ids(committed, topics)
@@ -96,10 +96,10 @@ def plan_batch(
 def partitions_with_new_leader(
     committed: CommittedState | None, topics: TopicState
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Committed offset and leader epoch of partitions with a new leader, which may have cut off the log.
+    """Committed offset and leader epoch of partitions with a new leader, which may have truncated the log.
 
-    A leader that lacked the newest records (an unclean election) cuts them off, and others come to stand at their
-    offsets. Once the log is longer again, the offsets alone do not show it.
+    A leader that lacks the newest records (an unclean election) truncates them, and other records get their offsets.
+    Once the log is longer again, the offsets alone do not show that.
     """
     if committed is None or not committed.leader_epochs:
         return {}
@@ -113,13 +113,13 @@ def partitions_with_new_leader(
 
 
 def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int | None]) -> None:
-    """Refuses to plan where a new leader has cut off the log below a committed offset.
+    """Refuses to plan if a new leader has truncated the log below a committed offset.
 
     Args:
-        ends: where the log was cut off below the committed offset; None where Kafka does not say at which offset.
+        ends: for each truncated partition the offset at which it was truncated; None if Kafka does not report it.
 
     Raises:
-        OffsetsGone: there is any.
+        OffsetsGone: a log was truncated.
     """
     for tp, end in sorted(ends.items(), key=str):
         at, again = (f"offset {end}", str(end)) if end is not None else ("an earlier offset", "OFFSET")
@@ -137,13 +137,13 @@ def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int 
 
 
 def refuse_other_topics(batch: Batch, topic_ids: Mapping[str, str]) -> None:
-    """After its ranges were read, before anything of them is published: they were those of the planned topics.
+    """Requires, after a batch's ranges were read and before they are published, that its topics are the planned ones.
 
     Args:
-        topic_ids: as Kafka says them then.
+        topic_ids: Kafka's ids after reading.
 
     Raises:
-        TopicRecreated: one was deleted and created again since the plan.
+        TopicRecreated: a topic was deleted and created again since the plan.
     """
     for topic in sorted({tp.topic for tp, r in batch.ranges.items() if len(r)}):
         planned, found = batch.topic_ids.get(topic), topic_ids.get(topic)
@@ -160,8 +160,8 @@ def refuse_other_topics(batch: Batch, topic_ids: Mapping[str, str]) -> None:
 def bound(backlog: Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
     """Cuts a backlog to `max_records` offsets: one for every partition that has any, the rest in proportion.
 
-    So a busy partition cannot starve a quiet one, unless there are more of them than `max_records`: then the largest
-    come first. What rounding leaves over goes to the largest.
+    So a busy partition cannot starve a quiet one, unless there are more partitions than `max_records`: then the largest
+    come first. The remainder of rounding goes to the largest.
     """
     total = sum(len(r) for r in backlog.values())
     if total <= max_records:
@@ -205,7 +205,7 @@ def _wanted(
             "with `changes.order_by: arrival`",
             partitions=[str(tp) for tp in grown],
         )
-    # A partition that appears later is read from its first record: nothing of it was ever read.
+    # A partition that appears later is read from its first record, whatever `start` says.
     appeared = {tp: topics.first[tp] for tp in new} if committed else start(new)
     return {**known, **appeared}
 

@@ -1,4 +1,4 @@
-"""How much is landed and how much waits: a line in the log, and for whoever draws a bar of it."""
+"""Logs how much is landed and how much waits, also as data for a progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def log_progress(landed: LandedBatch, log_ends: Offsets) -> None:
-    """After a batch; the record carries ``landed`` and ``waiting``, in offsets.
+    """Logs the progress after a batch; the log record has ``landed`` and ``waiting``, in offsets.
 
     Args:
         log_ends: last stable offsets when the batch was planned.

@@ -1,4 +1,4 @@
-"""What the next run of a pipeline would do, found out without doing it."""
+"""Finds out what the next run of a pipeline would do, without changing anything."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from resources.errors import BatchmergeError
 
 @dataclass(frozen=True)
 class TablePlan:
-    """One destination table.
+    """The plan for one destination table.
 
     Attributes:
-        batches: numbers of the landed batches that wait for it; the next one to be landed is not among them.
-        steps: what would be created or changed before.
-        sql: what brings the changes into the table; empty where that is no statement.
+        batches: numbers of the landed batches that it lacks, without the next one to be landed.
+        steps: what would be created or changed first.
+        sql: the statement that writes the changes; empty if it is not SQL.
         problem: why its part of the run would fail.
-        warnings: columns with rows that are certain to be refused.
+        warnings: columns for which some rows will certainly be refused.
     """
 
     name: str
@@ -48,7 +48,7 @@ class RunPlan:
     """What the next run would land and merge.
 
     Attributes:
-        batch: the next batch; None where Kafka has nothing new. The run makes its own commit id.
+        batch: the next batch; None if Kafka has nothing new. The run will make another commit id.
         waiting: records in Kafka that are not landed.
         problem: why landing would fail.
     """
@@ -73,7 +73,7 @@ class RunPlan:
 
 
 def plan_run(pipeline: Pipeline, topics: TopicState | None = None) -> RunPlan:
-    """Asks Kafka, the intermediate table and every destination; changes nothing. A table that fails stops no other.
+    """Plans from Kafka, the intermediate table and every destination; changes nothing. One table's error is its own.
 
     Args:
         topics: what Kafka has for the pipeline's topics; None: ask for it.
@@ -109,8 +109,8 @@ class MembersPlan:
     """What the next run of a pipeline with `for_each` would do.
 
     Attributes:
-        failed: topics of which nothing can be read or made, and why.
-        appeared: topics that nobody knew before.
+        failed: topics that cannot be read or cannot become a member, and why.
+        appeared: topics that are new.
     """
 
     pipeline: str
@@ -124,7 +124,7 @@ class MembersPlan:
 
 
 def plan_members(members: Members) -> MembersPlan:
-    """Asks Kafka about all topics at once, and every table. Raises BatchmergeError where Kafka does not answer."""
+    """Plans all members from one request to Kafka, and every table. Raises BatchmergeError if Kafka does not answer."""
     seen = members.look()
     outcomes = list(members.each_seen("plan", seen, plan_run))
     plans = sorted((o.done for o in outcomes if o.done), key=lambda plan: plan.pipeline)
@@ -133,7 +133,7 @@ def plan_members(members: Members) -> MembersPlan:
 
 
 def members_plan_text(plan: MembersPlan, with_sql: bool = True) -> str:
-    """The plans of topics that have something to do, for people, and how many have nothing."""
+    """The plans of topics that have something to do, for people, and the number of those that have nothing."""
     busy = [one for one in plan.plans if one.batch or one.problems or any(t.batches or t.steps for t in one.tables)]
     lines = [plan_text(one, with_sql) for one in busy]
     lines += [f"topic {topic} FAILS: {problem}" for topic, problem in sorted(plan.failed.items())]
@@ -143,7 +143,7 @@ def members_plan_text(plan: MembersPlan, with_sql: bool = True) -> str:
 
 
 def _sampled(found: Additions) -> list[str]:
-    """What landing would make of the fields of the newest records; the batch's own records decide."""
+    """The new columns by the newest records, for people; the batch's own records will decide."""
     added = [f"the newest records bring column {name} {kind}" for name, kind in found.added.items()]
     refused = [f"the field {name} would make dead letters: {reason}" for name, reason in found.refused.items()]
     bad = [f"{records} of the newest records would be dead letters: {why}" for why, records in found.bad.items()]

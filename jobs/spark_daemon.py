@@ -1,7 +1,7 @@
 """The Python daemon of Spark's executors (`spark.python.daemon.module`): Spark's own, with our modules loaded.
 
-It forks a Python worker for each task slot, and again where one was idle for a minute. Each worker of a daemon without
-them loads them itself, which is two seconds of a core.
+It forks a Python worker for each task slot, and again after one was idle for a minute. Without loaded modules each
+worker would load them itself, which takes two seconds of a core.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LOADED = (
 
 
 def main() -> None:
-    """Serves the executor that has started this process, until it closes the other end."""
+    """Serves the executor that has started this process, until it closes the connection."""
     from pyspark import daemon
 
     for module in LOADED:
-        with suppress(Exception):  # the task that needs it says why it cannot be loaded
+        with suppress(Exception):  # a task that needs the module reports why it cannot be loaded
             import_module(module, __package__)
-    # A worker collects garbage after each task: not in what it has from here, and shares with the others.
+    # Exclude the modules from workers' garbage collection after each task: so their memory pages stay shared.
     gc.freeze()
     daemon.manager()
 

@@ -1,4 +1,4 @@
-"""What Spark's tasks report to the run instead of rows: one line of text each."""
+"""Spark tasks that return one line of text (a report) to the run instead of rows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 _ZERO = pa.RecordBatch.from_pydict({"id": [0]})
 _REPORT_SCHEMA = pa.schema([pa.field("report", pa.string(), nullable=False)])
-# No other report begins like it.
+# Prefix of reports that are errors; no other report begins with it.
 _ERROR = "!"
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
-    """Numbers from 0, for tasks that know by them what to do: a task for each, or so many tasks together."""
+    """Rows with the numbers from 0 to `count`, by which tasks know what to do: one task each, or `tasks` in all."""
     from pyspark.sql.types import LongType, StructField, StructType
 
     rows = spark.range(0, count, 1, tasks or count)
-    # Known without asking the server, which would cost each job a round trip.
+    # Set the schema here: asking the server would cost each job a round trip.
     rows._cached_schema = StructType([StructField("id", LongType(), nullable=False)])  # type: ignore[attr-defined]
     return rows
 
 
 def to_each(rows: DataFrame, tasks: int, name: str) -> DataFrame:
-    """All these rows for each of so many tasks, with the task's number (`task_numbers`) as a column of this name.
+    """Sends all rows to each of `tasks` tasks, with the task's number (`task_numbers`) in a column of this name.
 
-    They are shuffled: what is sent with a task's function, or broadcast, passes through the driver.
+    By a shuffle, since rows in a task's function, or broadcast rows, would pass through the driver.
     """
     from pyspark.sql import functions as F
 
@@ -47,8 +47,8 @@ def to_each(rows: DataFrame, tasks: int, name: str) -> DataFrame:
 
 
 def task_numbers(tasks: int) -> list[int]:
-    """So many numbers that Spark's hash sends to a partition each: those from 0 would meet in some, and leave others
-    without work."""
+    """`tasks` numbers that Spark's hash sends to different partitions; numbers from 0 would collide in some and leave
+    others without work."""
     found = dict[int, int]()
     for number in count():
         found.setdefault(mmh3.hash(number.to_bytes(8, "little"), 42) % tasks, number)
@@ -58,18 +58,18 @@ def task_numbers(tasks: int) -> list[int]:
 
 
 def numbers(batches: Batches) -> Iterator[int]:
-    """Those of a task (`numbered`)."""
+    """The numbers in a task's input (`numbered`)."""
     for batch in batches:
         yield from batch.column("id").to_pylist()
 
 
 def report_row(text: str) -> pa.RecordBatch:
-    """The report of a task, as the one row that it returns."""
+    """The report of a task, as the row that it returns."""
     return pa.RecordBatch.from_pydict({"report": [text]}, _REPORT_SCHEMA)
 
 
 def telling(task: Task) -> Task:
-    """The task, which reports one of our errors instead of failing: Spark does not repeat it, and the run raises it."""
+    """Makes a task report our errors instead of failing, so that Spark does not retry it and the run raises them."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
@@ -81,30 +81,30 @@ def telling(task: Task) -> Task:
 
 
 def without_errors(reports: list[str]) -> list[str]:
-    """The reports, where none is of an error (`telling`); else raises the cause of the errors."""
+    """The reports, if none is an error (`telling`); else raises the cause of the errors."""
     if errors := [error_from_fields(*json.loads(text[1:])) for text in reports if text.startswith(_ERROR)]:
         raise cause_of(errors)
     return reports
 
 
 class OneTask:
-    """Has Spark do what takes a single task, which gets the number 0."""
+    """Runs work that needs a single Spark task, which gets the number 0."""
 
     def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
-        """What the task reports.
+        """Runs the task in a job of its own; returns its reports.
 
         Args:
-            spark: the session for a job of its own.
+            spark: opens the session.
         """
         return task_reports(numbered(spark(), 1), task)
 
     def is_not_enough(self) -> None:
-        """What follows takes more: nobody is to wait for it, who might have shared the job."""
+        """Announces that the work needs several tasks, so that others that share a job do not wait for it."""
 
 
 @dataclass(frozen=True)
 class Several:
-    """The function of a task that does many others' work: numbers of them in, what each reports with its number out."""
+    """The function of a task that runs many tasks: their numbers in, the reports of each with its number out."""
 
     tasks: Sequence[Task]
 
@@ -115,7 +115,7 @@ class Several:
 
 
 def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
-    """The reports of each of these, which get the number 0: in one job, of as many tasks as run at a time."""
+    """Runs these tasks (each gets the number 0) in one job, of as many Spark tasks as run at a time; their reports."""
     from resources.spark import parallelism
 
     found: list[list[str]] = [[] for _ in tasks]
@@ -127,7 +127,7 @@ def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[st
 
 
 def task_reports(rows: DataFrame, task: Task) -> list[str]:
-    """Has every task go through its rows; returns what each of them reports (`report_row`)."""
+    """Runs a task on each partition of the rows; returns the reports (`report_row`)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     done = rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()
@@ -135,7 +135,7 @@ def task_reports(rows: DataFrame, task: Task) -> list[str]:
 
 
 def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`: Spark wants a plain one. Our errors reach the run as they were raised."""
+    """The plain function that `mapInArrow` needs. Our errors reach the run as they were raised."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         with carrying_errors():

@@ -1,8 +1,8 @@
-"""A pipeline takes over the tables of another one that is gone, or that had another name: it goes on where that ended.
+"""A pipeline takes over the tables of another one, which is gone or was renamed, and continues where that ended.
 
 It begins with a batch that reads no records and moves the offsets there, like any reset (`jobs.offset_reset`); then
-each table is handed over (`Destination.hand_over`). What dies in between is completed by doing it again. With
-`source.for_each` each topic's tables are taken over so, from the member that the other pipeline has for the topic.
+each table is handed over (`Destination.hand_over`). Repeating the command completes one that died in between. With
+`source.for_each` each topic's tables are taken over in this way, from the other pipeline's member for the topic.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TakeOver:
-    """
+    """A planned take-over.
+
     Attributes:
         other: the pipeline that has written the tables so far.
-        tables: as that one has them.
+        tables: that pipeline's tables.
         known: what the reset is planned from.
-        base: the state that they are at; None where the other has no batch.
-        batch: the reset; None where it is not needed, or done.
+        base: the tables' common state; None if the other pipeline has no batch.
+        batch: the reset; None if it is not needed, or already published.
     """
 
     other: str
@@ -44,7 +45,7 @@ class TakeOver:
     batch: Batch | None = None
 
     def carry_out(self, pipeline: Pipeline) -> list[str]:
-        """Names of the tables that are handed over.
+        """Hands the tables over; returns their names.
 
         Raises:
             CommitFailed: a run of one of the pipelines has committed meanwhile.
@@ -62,17 +63,19 @@ class TakeOver:
 
 
 def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = None) -> TakeOver:
-    """What taking over the other pipeline's tables does.
+    """Plans to take over the other pipeline's tables.
 
     Args:
         topics: what Kafka has for the pipeline's topics; None: ask for it.
 
     Raises:
-        ConfigurationError: they cannot be gone on with.
+        ConfigurationError: this pipeline cannot continue them.
     """
     where = f"pipeline {pipeline.name}"
     if other == pipeline.name:
-        raise ConfigurationError("it cannot take over its own tables", where=where, remedy="name the other pipeline")
+        raise ConfigurationError(
+            f"pipeline {other} cannot take over its own tables", where=where, remedy="name the other pipeline"
+        )
     before = pipeline.named(other)
     pipeline.take_columns(before)
     tables = before.destinations()
@@ -94,10 +97,10 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
         )
     (base,) = newest.values()
     if [batch.batch.previous_commit_id for batch in known.landed] == [base.commit_id]:
-        return TakeOver(other, tables, known, base)  # a command that died has done the first half
+        return TakeOver(other, tables, known, base)  # a command that died has published the reset
     if known.current or any(known.tables.values()):
         raise ConfigurationError(
-            f"it has batches of its own, and cannot go on where pipeline {other} ended",
+            f"pipeline {pipeline.name} has batches of its own, and cannot continue where pipeline {other} ended",
             where=where,
             remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
         )
@@ -114,7 +117,7 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
 
 
 def _require_written(before: Pipeline) -> None:
-    """Tables that were taken over say where they stand when their new pipeline has written them, and not before.
+    """Requires that a pipeline that took tables over has written them since: before that they have no state of it.
 
     Raises:
         ConfigurationError: it has not.
@@ -122,19 +125,19 @@ def _require_written(before: Pipeline) -> None:
     landed = before.intermediate.landed().batches
     if landed and landed[0].batch.previous_commit_id:
         raise ConfigurationError(
-            "it has taken these tables over, and has not written them since",
+            f"pipeline {before.name} has taken these tables over, and has not written them since",
             where=f"pipeline {before.name}",
             remedy=f"run pipeline {before.name} once, then take its tables over",
         )
 
 
 def plan_each(members: Members, other: str) -> list[Outcome[TakeOver]]:
-    """The plan of every topic, or why it has none. Raises BatchmergeError: Kafka does not answer."""
+    """The plan of every topic, or why it has none. Raises BatchmergeError if Kafka does not answer."""
     return _each(members, other, plan_take_over)
 
 
 def carry_out_each(members: Members, other: str) -> list[Outcome[list[str]]]:
-    """Takes over the tables of every topic, each by itself; what dies is completed by doing it again."""
+    """Takes over the tables of every topic, one after the other; repeating it completes one that died."""
     return _each(members, other, lambda pipeline, *given: plan_take_over(pipeline, *given).carry_out(pipeline))
 
 

@@ -1,4 +1,4 @@
-"""A time limit on work that may hang in somebody else's server."""
+"""A time limit for work that may hang in an external system."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from resources.errors import TimeLimitReached
 
 T = TypeVar("T")
 _END: ContextVar[threading.Event | None] = ContextVar("batchmerge_end", default=None)
-# Seconds between two looks at what is done, and whether the work is to end.
+# Seconds between two checks of progress and of a request to end.
 LOOK = 0.2
 
 
 class _Work(threading.Thread, Generic[T]):
-    """Runs in a thread that cannot keep the process alive, and keeps the answer."""
+    """A daemon thread that keeps the result."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__(daemon=True, name="batchmerge-step")
@@ -36,8 +36,8 @@ class _Work(threading.Thread, Generic[T]):
 
 @contextmanager
 def ending_with(event: threading.Event) -> Iterator[None]:
-    """Work with a time limit that is done here ends as by an interrupt once the event is set: only the main thread of a
-    process gets interrupts."""
+    """Work with a time limit in this context ends with a KeyboardInterrupt once the event is set, since only the main
+    thread of a process gets real interrupts."""
     token = _END.set(event)
     try:
         yield
@@ -46,7 +46,7 @@ def ending_with(event: threading.Event) -> Iterator[None]:
 
 
 def raise_if_to_end() -> None:
-    """Raises KeyboardInterrupt once the event is set that what is done here ends with."""
+    """Raises KeyboardInterrupt if the event of `ending_with` is set."""
     if (end := _END.get()) and end.is_set():
         raise KeyboardInterrupt
 
@@ -58,17 +58,17 @@ def with_timeout(
     on_timeout: Callable[[], None] | None = None,
     done: Sized = (),
 ) -> T:
-    """The answer of `work`, or a transient failure once the time is over.
+    """The result of `work`, or a transient error once the time is over.
 
-    Work that was given up may go on in its thread for a while. That is safe: what it commits is conditional.
+    Abandoned work may continue in its thread for a while. That is safe, since its commits are conditional.
 
     Args:
-        on_timeout: stops what the work has under way elsewhere; also called when this thread is interrupted.
-        done: what the work has done so far; the time begins again with each further one.
+        on_timeout: stops the work in external systems; also called when this thread is interrupted.
+        done: what the work has finished so far; the time starts again with each new item.
 
     Raises:
-        TimeLimitReached: no answer in time; its facts say what was under way.
-        KeyboardInterrupt: it was to end (`ending_with`).
+        TimeLimitReached: no result in time; its facts describe the current work.
+        KeyboardInterrupt: the event of `ending_with` was set.
     """
     raise_if_to_end()
     with batches_under_way() as under_way:
@@ -94,7 +94,7 @@ def with_timeout(
 
 
 def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
-    """Waits for its end; so long, and again so long for each further thing that is done."""
+    """Waits for the thread's end, at most `seconds` after the start and after each new item of `done`."""
     seen, latest = len(done), time.monotonic() + seconds
     while thread.is_alive() and (left := latest - time.monotonic()) > 0:
         thread.join(min(left, LOOK))
@@ -105,7 +105,7 @@ def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
 
 
 def _quietly(on_timeout: Callable[[], None] | None) -> None:
-    """`on_timeout` on a system that may be the one that hangs: it gets a moment, and its own errors change nothing."""
+    """Calls `on_timeout` with a short limit, since its system may be the one that hangs; ignores its errors."""
     if on_timeout is None:
         return
     thread = _Work(on_timeout)

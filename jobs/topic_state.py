@@ -1,4 +1,4 @@
-"""What Kafka has for topics now."""
+"""Reads the state of topics from Kafka."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from resources.kafka import KafkaCluster
 
 
 def topic_state(kafka: KafkaCluster, topics: list[str]) -> TopicState:
-    """Asked in a few questions, however many topics they are."""
+    """The present state of these topics, read with a few requests, however many topics there are."""
     ids, partitions = kafka.describe(topics)
     stable, epochs = kafka.stable_ends(partitions)
     return TopicState(kafka.first_offsets(partitions), stable, ids, epochs)
