@@ -1,6 +1,6 @@
 """The five control events as values, and their bytes: a single-record Avro object container file.
 
-Such a file begins with its own schema, so that any Avro tool reads a message without asking anybody else.
+Such a file begins with its own schema, so that any Avro tool can read a message without a registry.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from jobs import offsets
 from jobs.events.schema import SCHEMAS, Schema
 from jobs.offsets import Offsets
 
-# Names of uuid5 are made in this space; another value would give every event another id.
+# The namespace of uuid5 for event ids; never change it.
 _SPACE = uuid.UUID("7a1b6c1e-2f0a-5d0c-9a55-0d9d3c6f3b10")
 
 
 @dataclass(frozen=True)
 class CommitRequest:
-    """A batch is about to be landed. It may yet be given up: then nothing follows, and another one is requested."""
+    """A batch is about to be landed. If it is abandoned, nothing follows for it, and another one is requested."""
 
     type: ClassVar[str] = "commit_request"
     commit_id: str
@@ -47,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class CommitResponse:
-    """What landing wrote into the intermediate table. `files` counts them all, the lists may be cut."""
+    """What landing wrote into the intermediate table. `files` is the number of all files; the lists may be shorter."""
 
     type: ClassVar[str] = "commit_response"
     commit_id: str
@@ -73,7 +73,7 @@ class CommitReady:
 
 @dataclass(frozen=True)
 class CommitTable:
-    """A destination table has the batch. `reference` is None where the system no longer says which commit it was."""
+    """A destination table has the batch. `reference` is None if the system no longer knows the commit."""
 
     type: ClassVar[str] = "commit_table"
     commit_id: str
@@ -107,10 +107,10 @@ class Event:
     """One control event.
 
     Attributes:
-        id: the same for every repetition of the event, so that it is recognised.
+        id: the same for every repetition of the event, so that readers recognize it.
         timestamp: when it was sent, UTC, in milliseconds.
         group: the pipeline.
-        run_id: who sent it (a Dagster run id).
+        run_id: the Dagster run that sent it.
     """
 
     id: str
@@ -125,20 +125,20 @@ class Event:
 
 
 def event_id(pipeline: str, payload: Payload) -> str:
-    """Made of pipeline, type, commit id and table."""
+    """The id of an event, from pipeline, type, commit id and table."""
     table = f"{payload.connection}.{payload.table}" if isinstance(payload, CommitResponse | CommitTable) else ""
     return str(uuid.uuid5(_SPACE, "\n".join((pipeline, payload.type, payload.commit_id, table))))
 
 
 def make_event(pipeline: str, run_id: str, payload: Payload) -> Event:
-    """The event that says this, now."""
+    """An event with this payload and the present time."""
     now = datetime.now(UTC)
     now = now.replace(microsecond=now.microsecond // 1000 * 1000)
     return Event(event_id(pipeline, payload), now, pipeline, run_id, payload)
 
 
 def encode(event: Event) -> bytes:
-    """The message's value. `deflate` is the one compression that every Avro reader has to know."""
+    """The message's value. `deflate` is the only compression that every Avro reader has to support."""
     payload = {f.name: _to_avro(f.name, getattr(event.payload, f.name)) for f in dataclasses.fields(event.payload)}
     record = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
     buffer = io.BytesIO()
@@ -149,7 +149,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(message: bytes) -> Event | None:
-    """The event in a message of this or an older version; None for a type that this version does not know.
+    """The event in a message of this or an older version; None for a type that this version does not have.
 
     Raises:
         ValueError: not a control event.
@@ -159,14 +159,14 @@ def decode(message: bytes) -> Event | None:
         if kind not in SCHEMAS:
             return None
         record = _read(message, SCHEMAS[kind])
-    except Exception as problem:  # bytes that are no event may break the decoder in any way
+    except Exception as problem:  # on other bytes the decoder may raise anything
         raise ValueError(f"not a control event: {type(problem).__name__}") from None
     payload = {name: _from_avro(name, value) for name, value in record["payload"].items()}
     return Event(record["id"], record["timestamp"], record["group"], record["run_id"], _PAYLOADS[kind](**payload))
 
 
 def _read(message: bytes, wanted: Schema | None = None) -> dict[str, Any]:
-    """The one record, as it was written, or as `wanted` says (Avro's schema resolution)."""
+    """The only record, by the writer's schema, or resolved to `wanted` (Avro's schema resolution)."""
     record = next(fastavro.reader(io.BytesIO(message), reader_schema=wanted))
     if not isinstance(record, dict):
         raise ValueError("not a record")

@@ -1,7 +1,7 @@
-"""Which batches a role has not published events of yet. Pure decisions.
+"""The batches for which a role has not published events yet. Pure decisions.
 
-How far a role has published is kept in the metadata of its consumer group's offsets, committed in the transaction of
-the events themselves. It decides about events only: batches, plans and tables never depend on it.
+The newest published batch is kept in the metadata of the role's consumer group's offsets, committed in the transaction
+of the events themselves. Only events depend on it, never batches, plans or tables.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from jobs.batch import CommittedState, LandedBatch
 from jobs.events.messages import Payload
 
-# Kafka forgets the offsets of a group without members after this (`offsets.retention.minutes`, 7 days by default).
+# After this time Kafka forgets the offsets of a group without members (`offsets.retention.minutes`, default 7 days).
 _KAFKA_REMEMBERS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
 class PublishedThrough:
-    """The newest batch whose events a role has published."""
+    """The newest batch for which a role has published events."""
 
     batch_number: int
     commit_id: str
@@ -30,13 +30,13 @@ class PublishedThrough:
 
 @dataclass(frozen=True)
 class Due:
-    """The pending events of one group, which is moved along with them.
+    """The pending events of one consumer group, which is moved in the same transaction.
 
     Attributes:
-        point: names its failpoints.
+        point: the name of its failpoints.
         state: the newest state to publish.
-        find: the states up to it that are not published yet, by what the group says is published.
-        payloads: the events of each of them.
+        find: returns the unpublished states up to `state`, from what is published and `state`.
+        payloads: returns the events of a state.
     """
 
     point: str
@@ -47,7 +47,7 @@ class Due:
 
 
 def published_through(metadata: Iterable[str]) -> PublishedThrough | None:
-    """The newest among the metadata of a group's offsets; None where there is none, or none of ours."""
+    """The newest batch in the metadata of a group's offsets; None if there is none of ours."""
     found = []
     for text in metadata:
         try:
@@ -66,16 +66,16 @@ def pending(
     merged: Sequence[LandedBatch] = (),
     never: bool = False,
 ) -> list[CommittedState]:
-    """The states that the table went through without published events, ascending, the present one last.
+    """The states of the table for which no events were published, ascending, the present one last.
 
-    `published` None means that the pipeline is new, or that Kafka has forgotten the group. Then batches older than
-    Kafka's memory are left out, so that a pipeline that was off for weeks does not publish its whole history again.
+    `published` is None if the pipeline is new, or if Kafka has forgotten the group. Then batches older than Kafka's
+    retention of groups are skipped, so that a pipeline that was off for weeks does not publish its whole history again.
 
     Args:
         landed: the landed batches that are still known, ascending.
         state: the table's committed state.
         now: milliseconds since the epoch.
-        merged: what this very step has merged: certainly not published.
+        merged: the batches that this step has merged, which are certainly not published.
         never: nothing was ever published, so Kafka has forgotten nothing.
     """
     if published is not None and _of_dropped_tables(published, landed, state):
@@ -93,9 +93,10 @@ def pending(
 
 
 def _of_dropped_tables(published: PublishedThrough, landed: Sequence[LandedBatch], state: CommittedState) -> bool:
-    """The published batch is not in this history: the tables were dropped and the pipeline started over.
+    """Whether the published batch is not in this history, because the tables were dropped and the pipeline started
+    over.
 
-    A table that was only rolled back is at an earlier batch too; but there the published batch is still landed.
+    A table that was only rolled back is at an earlier batch too, but there the published batch is still landed.
     """
     known = {b.number: b.batch.commit_id for b in landed}
     if published.batch_number in known:

@@ -1,7 +1,8 @@
 """Publishes commit events: control topic and consumer groups (step 4 of `jobs/protocol.py`).
 
-Informational, repeatable, never read back as truth. Data waits for it at most `control.time_limit_seconds` and never
-fails by it: a problem is a warning, this role publishes nothing more in this run, and the next run makes up for it.
+Events are informational: they may be repeated, and no decision about data depends on them. Data waits for them at most
+`control.time_limit_seconds` and never fails because of them: a problem is logged, this role publishes nothing more in
+this run, and the next run publishes what is missing.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from resources.errors import BatchmergeError, Interrupted, Unavailable
 from resources.kafka_groups import commit_group
 
 _LOG = logging.getLogger("batchmerge")
-# Seconds: for a look at another table; and until one that was silent is looked at again.
-_PATIENCE, _AGAIN = 10.0, 300.0
+# Time limit in seconds for reading another table's state.
+_PATIENCE = 10.0
+# Seconds until a table that did not respond is read again.
+_AGAIN = 300.0
 
 
 class LandingEvents:
@@ -38,7 +41,7 @@ class LandingEvents:
         self._role: LandingRole | None = None
 
     def catch_up(self) -> None:
-        """Events of batches that a run which died has landed."""
+        """Publishes the events of batches that a dead run has landed."""
         if self._pipeline.spec.control.enabled:
             self._publish(lambda: _taken_over(self._pipeline, LANDING, self._catch_up))
 
@@ -47,12 +50,12 @@ class LandingEvents:
         self._role.catch_up()
 
     def requested(self, batch: Batch) -> None:
-        """Before a batch is landed."""
+        """Publishes the events before a batch is landed."""
         if role := self._role:
             self._publish(lambda: role.requested(batch))
 
     def landed(self, batch: LandedBatch) -> None:
-        """After it."""
+        """Publishes the events after a batch was landed."""
         if role := self._role:
             self._publish(lambda: role.landed(batch))
 
@@ -68,14 +71,14 @@ def publish_table_events(
     merged: Sequence[LandedBatch] = (),
     reference: str | None = None,
 ) -> None:
-    """After a merge into this table, or where there was nothing to merge: publishes what is pending.
+    """Publishes the pending events after a merge into this table, or if there was nothing to merge.
 
-    The run that finds the minimum over all tables advanced publishes that too; where two runs find it at once, both
-    do, with the same event ids.
+    If the minimum over all tables has advanced, the events about it are published too; if two runs notice that at once,
+    both publish them, with the same event ids.
 
     Args:
         landed: the landed batches that are still known, ascending.
-        merged: those that this step has merged, in the commit `reference`.
+        merged: the batches that this step has merged, in the commit `reference`.
     """
     role, name = TableRole(pipeline, destination, landed, merged, reference), table_role(pipeline, destination.table)
 
@@ -97,14 +100,14 @@ def open_in_background(pipeline: Pipeline, destination: Destination) -> None:
 
 
 def _opened(role: Role) -> None:
-    # What stands in the way is reported when there are events to publish.
+    # A problem is reported when there are events to publish.
     with suppress(BatchmergeError):
         role.open()
 
 
 def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None:
-    """Retries the work once where another run has taken over a role that this run opened for earlier work. A role that
-    was opened for this work gives way instead: the other run is newer."""
+    """Does the work, and retries it once if another run has taken over a role that this run opened for earlier work. If
+    the role was opened for this work, the other run is newer and keeps it."""
     is_used = role in pipeline.roles and pipeline.roles[role].is_used
     try:
         work()
@@ -116,7 +119,7 @@ def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None
 
 
 def _move_group(pipeline: Pipeline) -> None:
-    """Sets the consumer group to the minimum over all tables, so that every lag exporter shows what is really there."""
+    """Sets the consumer group to the minimum over all tables, so that lag exporters show what the tables have."""
     states = _states(pipeline)
     least = offsets.minimum(s.offsets for s in states) if states else {}
     if pipeline.events:
@@ -127,9 +130,9 @@ def _move_group(pipeline: Pipeline) -> None:
 
 
 def _states(pipeline: Pipeline) -> list[CommittedState] | None:
-    """The states of all tables; None where one has no batch yet, or cannot be read now: the next run tries again.
+    """The states of all tables; None if one has no batch yet, or cannot be read now: the next run tries again.
 
-    A table that does not answer keeps the others waiting for a moment, and is not asked again soon.
+    A table that does not respond delays the others only briefly, and is not read again for a while.
     """
     states, silent = [], pipeline.silent_until
     for destination in pipeline.destinations():
@@ -150,11 +153,11 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
 
 
 def _quietly(pipeline: Pipeline, role: str, who: str, work: Callable[[], None]) -> bool:
-    """True if it was done in time; else nobody uses the role any more."""
+    """Whether the work was done in time; if not, this run does not use the role any more."""
     if pipeline.events is None:
         done = quietly(pipeline.spec.control, who, work)
         if not done:
             pipeline.roles.pop(role, None)
         return done
-    work()  # nothing is sent here
+    work()  # only adds the events to those of all members
     return True

@@ -1,4 +1,4 @@
-"""Data waits for its events for a limited time, and never fails by them."""
+"""Limits the time that data waits for its events; their errors never stop data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def quietly(control: Control, who: str, work: Callable[[], None]) -> bool:
-    """True if it was done in time. Events that are sent later are true."""
+    """Whether the work was done in time. It may still be done later, which is harmless: the events are right."""
     try:
         with_timeout(control.time_limit_seconds, f"control topic {control.topic}", work)
-    except Exception as problem:  # whatever it is, it must not stop data
+    except Exception as problem:  # no error may stop data
         kind = "" if isinstance(problem, BatchmergeError) else f"{type(problem).__name__}: "
         _LOG.warning("%s: commit events could not be published, the next run publishes them: %s%s", who, kind, problem)
         return False

@@ -1,4 +1,4 @@
-"""Reads control events, for those who start work when a table has a batch (Dagster's sensor does)."""
+"""Reads control events, to start work when a table has a batch (as Dagster's sensor does)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def read_events(
 ) -> tuple[list[Event], str]:
     """Events of committed transactions after the cursor, in the topic's order, and the cursor after them.
 
-    Returns at the end of what is committed, after `limit` messages or `seconds`, whichever comes first; call again
-    with the new cursor for more. An event may come again (a run that died, two tables at once): then its id is the
-    same. Messages that are no events, and events of a type that this version does not know, are passed over.
+    Returns at the end of the committed messages, after `limit` messages or `seconds`, whichever comes first; call again
+    with the new cursor for more. An event may be repeated (a run that died, two tables at once), with the same id.
+    Messages that are no events, and events of unknown types, are skipped.
 
     Args:
         cursor: None: from the first event that the topic still has. A topic that was recreated is read from its start.

@@ -1,4 +1,4 @@
-"""Publishes the events of one role in transactions that a newer run of the same role fences (`jobs.events.roles`)."""
+"""Publishes the events of one role in transactions that a newer run of the role can fence (`jobs.events.roles`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from resources.control_topic import ControlWriter, GroupProgress
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_metadata
 
-# So many batches per transaction: after a long outage the events follow step by step.
+# The most batches in one transaction: after a long outage the events are published in several.
 _AT_ONCE = 100
 
 
 class Role:
-    """One role of a pipeline: publishes events and remembers how far. To open it takes a third of a second.
+    """One role of a pipeline: publishes events and keeps the newest published batch. Opening it takes 0.3 seconds.
 
     Attributes:
         is_used: it has published what was pending; it is kept for the next batch.
@@ -34,9 +34,9 @@ class Role:
         self._writer = ControlWriter(kafka, control.topic, group, float(control.time_limit_seconds))
 
     def published_through(self, group: str, state: CommittedState) -> PublishedThrough | None:
-        """The newest batch that this group's metadata names; it is kept with one of the state's offsets."""
+        """The newest batch in this group's metadata, which is stored with one of the state's offsets."""
         if self._published and group == self.group:
-            return self._published  # nobody else can have moved it
+            return self._published  # no other run can have moved it
         limit = self._control.time_limit_seconds
         return published_through(group_metadata(self._kafka, group, state.offsets, limit).values())
 
@@ -48,11 +48,10 @@ class Role:
         failpoint(f"events.{point}.sent")
 
     def publish_due(self, all_due: Iterable[Due]) -> None:
-        """Publishes the payloads of every state that is not published, and moves the groups along; one after the other,
-        as they are found."""
+        """Publishes the events of all unpublished states and moves the groups, one group after the other."""
         for due in all_due:
-            # Also where nothing is pending: a dead run's open transaction holds up every reader until it times out. And
-            # the metadata may still move until older runs of this role are fenced.
+            # Also if nothing is pending: a dead run's open transaction blocks all readers until it times out, and older
+            # runs of this role may move the metadata until they are fenced.
             self.open()
             states = due.find(self.published_through(due.group, due.state), due.state)
             for first in range(0, len(states), _AT_ONCE):
@@ -65,7 +64,7 @@ class Role:
             self.is_used = True
 
     def open(self) -> None:
-        """Fences older runs of this role, unless this one has done so before."""
+        """Fences older runs of this role, if not done yet."""
         with self._opening:
             if not self._writer.is_open:
                 self._writer.open(self._control.create)

@@ -1,9 +1,9 @@
-"""When the control events are published, and by whom.
+"""Roles: when control events are published, and by whom.
 
 A pipeline has the role `landing` and one role per destination table. Each publishes its own events, in transactions
-that a newer run of the same role fences. A transaction also moves consumer groups, and with them the metadata that
-says how far the role has published. A run that dies before the transaction's end has published nothing; the next run
-finds its batches pending.
+that a newer run of the same role can fence. A transaction also moves consumer groups and their metadata, which has the
+newest published batch. A run that dies before the end of the transaction has published nothing; the next run finds its
+batches pending.
 
 ==============================  ======================================  ==============================================
 when                            events                                  consumer group, moved in the same transaction
@@ -14,8 +14,8 @@ when a table has committed      commit table, for each batch merged     ``batchm
 when it was the last table      commit complete, for each such batch    ``batchmerge-<pipeline>``: minimum of all tables
 ==============================  ======================================  ==============================================
 
-With `source.for_each` all topics are one role of the landing, and the tables of an entry are one (``tables-0``); their
-groups have the offsets of all topics (`jobs.events.shared_events`).
+With `source.for_each` all topics share one landing role, and the tables of an entry of `tables` share one role
+(``tables-0``); their groups have the offsets of all topics (`jobs.events.shared_events`).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 
 LANDING = "landing"
-# More would make a message that Kafka refuses (1 MB by default).
+# The most files in an event; more would make a message that Kafka refuses (1 MB by default).
 _MOST_FILES = 10_000
 
 
 def role_of(pipeline: Pipeline, name: str) -> Role | SharedRole:
-    """The role, open still from the batch before. Members of a pipeline that work side by side share one."""
+    """The role, which may be open from the previous batch. Members of a pipeline that work side by side share one."""
     if pipeline.events:
         return SharedRole(pipeline.events, pipeline.name)
     group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
@@ -76,7 +76,7 @@ class LandingRole:
         self._landed: list[LandedBatch] = []
 
     def catch_up(self) -> None:
-        """Publishes the events of batches that a run which died has landed."""
+        """Publishes the events of batches that a dead run has landed."""
         self._landed = self._pipeline.intermediate.landed().batches
         self._publish()
 
@@ -99,7 +99,7 @@ class LandingRole:
 
         def payloads(state: CommittedState) -> list[Payload]:
             batch = known[state.commit_id]
-            # A run that died may have sent the request already: readers recognise the repetition by its event id.
+            # A run that died may have sent the request already; readers recognize repetitions by the event id.
             first: list[Payload] = [] if state.commit_id in self._requested else [_request(batch.batch)]
             return [*first, self._response(batch), _ready(batch.batch)]
 
@@ -125,7 +125,7 @@ class TableRole:
 
     Attributes:
         landed: the landed batches that are still known.
-        merged: what this step has merged.
+        merged: the batches that this step has merged.
         reference: the commit of `merged`.
     """
 
@@ -139,13 +139,14 @@ class TableRole:
         """Publishes the events of the table's batches, and of those that all tables have.
 
         Args:
-            all_states: the states of all tables; None where one of them has none or cannot be read.
+            all_states: reads the states of all tables; returns None if one has no state or cannot be read.
         """
         role = role_of(self.pipeline, table_role(self.pipeline, self.destination.table))
         role.publish_due(self._due(role.group, all_states))
 
     def _due(self, group: str, all_states: Callable[[], list[CommittedState] | None]) -> Iterator[Due]:
-        """The other tables are asked after the table's own events: one that does not answer holds up only the rest."""
+        """The pending events. Other tables are read after the table's own events, so that slow ones do not delay
+        these."""
 
         def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
             return pending(published, self.landed, state, _now(), self.merged)
@@ -172,7 +173,7 @@ class TableRole:
 
 
 def _landed_files(catalog: IcebergCatalog, identifier: str, snapshot_id: int) -> list[DataFile]:
-    """The files that a snapshot added; none where it has expired."""
+    """The files that a snapshot added; none if it has expired."""
     table = catalog.load(identifier)
     if table is None:
         return []

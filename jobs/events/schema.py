@@ -1,7 +1,7 @@
-"""The Avro schemas of control events. Each message carries the one that it was written with.
+"""The Avro schemas of control events. Each message contains the schema with which it was written.
 
 To change them: add a field with a default, or rename one with `aliases`; never reuse a name for another meaning. So
-readers of today accept yesterday's events, and readers of yesterday pass over what they do not know.
+new readers accept old events, and old readers skip what they do not know.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 _NAMESPACE = "batchmerge.control"
 _INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
-# One array per topic, indexed by partition, null where a partition has no value: small for thousands of partitions.
+# One array per topic, indexed by partition, null for partitions without a value: small for thousands of partitions.
 _OFFSETS = {"type": "map", "values": {"type": "array", "items": ["null", "long"]}}
 
 

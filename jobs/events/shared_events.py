@@ -1,9 +1,9 @@
-"""Commit events of the members of a pipeline that work side by side (`jobs.members`): in one transaction for many.
+"""Commit events of the members of a pipeline that work side by side (`jobs.members`): one transaction for many.
 
-A transaction of its own for each batch of each of hundreds of topics would take longer than the batches. So their
-events are collected, and published every second, before records are read, and when all are done. All members publish
-in one role, with one `transactional.id` and one consumer group. Its metadata for the partitions of a topic says how far
-the events of this member are published.
+With hundreds of topics, a transaction for each batch would take longer than the batches. So events are collected, and
+published every second, before records are read, and when all are done. All members share one role, with one
+`transactional.id` and one consumer group. The group's metadata for a topic's partitions has the newest published batch
+of that topic's member.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from resources.errors import BatchmergeError, Interrupted
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import commit_group, group_metadata, group_offsets
 
-# Seconds between two transactions; members whose events are in one of them.
-_EVERY, _AT_ONCE = 1.0, 200
+# Seconds between two transactions.
+_EVERY = 1.0
+# The most members whose events are in one transaction.
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
 class _MemberEvents:
-    """Unpublished events of a member: payloads as they are, or what is due."""
+    """Unpublished events of a member: payloads, or what is due."""
 
     pipeline: str
     point: str
@@ -40,14 +42,14 @@ class _MemberEvents:
     due: Due | None = None
 
     def pending(self, published: PublishedThrough | None) -> tuple[list[Payload], CommittedState | None]:
-        """Its payloads, and the state that is published with them."""
+        """The payloads, and the newest state that they publish."""
         if self.due is None:
             return list(self.payloads), None
         states = self.due.find(published, self.due.state)
         return [payload for state in states for payload in self.due.payloads(state)], states[-1] if states else None
 
 
-# A member's events that have to be in one transaction.
+# Events of a member that have to be in one transaction.
 _EventGroup = Sequence[_MemberEvents]
 
 
@@ -55,8 +57,8 @@ class SharedEvents:
     """The events of all members of a pipeline, published by one role.
 
     Args of the constructor:
-        pipeline: that they are members of.
-        role: names the consumer group and the `transactional.id`.
+        pipeline: the pipeline's name.
+        role: part of the consumer group's name and of the `transactional.id`.
     """
 
     def __init__(self, pipeline: str, control: Control, kafka: KafkaCluster, run_id: str, role: str) -> None:
@@ -66,7 +68,7 @@ class SharedEvents:
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()
         self._unpublished, self._moved = list[_EventGroup](), dict[TopicPartition, int]()
-        # The writer has failed in this block; it was opened in an earlier one, and not used in this one.
+        # Whether the writer has failed in this block, and whether it is still open from an earlier block.
         self._failed, self._is_reused = False, False
         self._all_published = False
 
@@ -78,13 +80,13 @@ class SharedEvents:
             self._unpublished.append(group)
 
     def published_check(self, partitions: Callable[[], Iterable[TopicPartition]]) -> Callable[[Offsets], bool]:
-        """Whether the events of a member's committed offsets are published. Asks Kafka once for all members.
+        """A function that tells whether the events of a member's committed offsets are published.
 
-        A run that dies after a commit leaves its events unpublished. So a process asks once, and again after it could
-        not publish. Without an answer of Kafka the events count as published.
+        A run that dies after a commit leaves its events unpublished. So a process queries Kafka once for all members,
+        and again after it could not publish. If Kafka does not answer, the events count as published.
 
         Args:
-            partitions: those of all members.
+            partitions: returns the partitions of all members.
         """
         if self._all_published:
             return lambda _: True
@@ -93,22 +95,22 @@ class SharedEvents:
             said = group_offsets(self._kafka, group, partitions())
         except BatchmergeError:
             return lambda _: True
-        self._all_published = True  # by those who ask
+        self._all_published = True  # the callers publish what is missing
         return lambda committed: all(said.get(tp) == offset for tp, offset in committed.items())
 
     def move_group(self, offsets: Offsets) -> None:
-        """Where the control topic is off: the consumer group that follows the tables."""
+        """Moves the consumer group that follows the tables, if the control topic is off."""
         with self._lock:
             self._moved.update(offsets)
 
     @contextmanager
     def published(self) -> Iterator[None]:
-        """Publishes every second the events that the block adds, and the rest after it. After a problem,
-        which is a warning, nothing more in this block."""
+        """Publishes the events that the block adds every second, and the rest after it. A problem is logged; then
+        nothing more is published in this block."""
         self._failed, self._is_reused, over = False, self._writer.is_open, Event()
 
         def go_on() -> None:
-            with suppress(KeyboardInterrupt):  # the run is to end: the next one publishes them
+            with suppress(KeyboardInterrupt):  # the run has to end: the next one publishes the rest
                 while not over.wait(_EVERY):
                     self.publish()
 
@@ -130,7 +132,7 @@ class SharedEvents:
                 work = (lambda: self._send_or_take_over(groups)) if groups else (lambda: self._move(moved))
                 self._failed = not quietly(self._control, self.group, work)
                 self._all_published &= not self._failed
-                # One that has failed may still be at work.
+                # A failed writer may still be working.
                 self._writer = self._new_writer() if self._failed else self._writer
 
     def _move(self, offsets: Offsets) -> None:
@@ -138,8 +140,8 @@ class SharedEvents:
         failpoint(GROUP)
 
     def _send_or_take_over(self, groups: Sequence[_EventGroup]) -> None:
-        """Takes the role back from a run that took it before this block began, and has ended. A run that takes it later
-        is newer, and keeps it."""
+        """Sends the events. Takes the role back from a run that took it before this block began and has ended; a run
+        that takes it later is newer and keeps it."""
         try:
             self._send(groups)
         except Interrupted:
@@ -151,7 +153,7 @@ class SharedEvents:
 
     def _send(self, groups: Sequence[_EventGroup]) -> None:
         if not self._writer.is_open:
-            # Before anything is read: then no older run of this role can move the groups any more.
+            # Before the groups are read: afterwards no older run of this role can move them.
             self._writer.open(self._control.create)
         known = self._known([one for group in groups for one in group])
         for some in (groups[n : n + _AT_ONCE] for n in range(0, len(groups), _AT_ONCE)):
@@ -182,7 +184,7 @@ class SharedEvents:
             failpoint(f"events.{point}.sent")
 
     def _known(self, events: Sequence[_MemberEvents]) -> dict[tuple[str, str], PublishedThrough | None]:
-        """How far each member has published, by group and member."""
+        """The newest published batch by group and member."""
         wanted = dict[str, dict[str, Offsets]]()
         for one in events:
             if one.due:
