@@ -1,4 +1,4 @@
-"""Compaction: Iceberg's `rewrite_data_files`, published so that it never makes somebody else's work void."""
+"""Compaction: Iceberg's `rewrite_data_files`, published so that it never invalidates a running merge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resources.iceberg_errors import catalog_errors
 
 
 def compact(spark: SparkSession, maintained: MaintainedTable, options: Compaction) -> Mapping[str, int]:
-    """Rewrites what is worth it.
+    """Rewrites the files that Iceberg's strategy selects.
 
     Raises:
         GaveWay, CommitFailed: the table is being changed; nothing was published.
@@ -67,10 +67,10 @@ def _rewrite(spark: SparkSession, maintained: MaintainedTable, options: Compacti
 
 
 def order_of_files(maintained: MaintainedTable, options: Compaction, table: Table) -> tuple[str, tuple[str, ...]]:
-    """Iceberg's strategy, and the columns to sort by; none where that is the table's own order.
+    """Iceberg's strategy, and the columns to sort by; none if the table's own order is used.
 
     Raises:
-        ConfigurationError: another order than the table's, which Iceberg refuses, or none to sort by.
+        ConfigurationError: another order than the table's, which Iceberg refuses, or no column to sort by.
     """
     own = tuple(table.schema().find_column_name(f.source_id) or "" for f in table.sort_order().fields)
     wanted = tuple(options.sort_by)
@@ -95,7 +95,7 @@ def order_of_files(maintained: MaintainedTable, options: Compaction, table: Tabl
 
 
 def drop_dangling_deletes(maintained: MaintainedTable) -> None:
-    """Removes the delete files of data files that are gone. Iceberg's own compaction leaves them.
+    """Removes delete files of data files that no longer exist, which Iceberg's own compaction leaves.
 
     Raises:
         CommitFailed: the table is being changed; the next maintenance removes them.
@@ -121,7 +121,7 @@ def drop_dangling_deletes(maintained: MaintainedTable) -> None:
 
 @contextmanager
 def _branch(maintained: MaintainedTable, table: Table) -> Iterator[str]:
-    """A branch of this compaction at the table's head, which is gone afterwards."""
+    """A branch for this compaction at the table's head, removed at the end."""
     name = maintenance_branch(maintained.pipeline, maintained.branch, uuid.uuid4().hex, datetime.now(UTC))
     base = table.metadata.refs[maintained.branch].snapshot_id
     maintained.catalog.commit(
@@ -136,7 +136,7 @@ def _branch(maintained: MaintainedTable, table: Table) -> Iterator[str]:
 
 
 def _publish(maintained: MaintainedTable, before: Table, branch: str) -> None:
-    """Moves the table to the compacted files, only if it is still where the compaction began."""
+    """Moves the table to the compacted files, if its head is still the one where the compaction began."""
     table = maintained.load()
     base = before.metadata.refs[maintained.branch]
     head = table.metadata.refs[branch].snapshot_id

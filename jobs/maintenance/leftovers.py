@@ -1,4 +1,4 @@
-"""What dead runs left: branches of their attempts, and files that no snapshot has. A living run has younger ones."""
+"""Removes what dead runs left: branches of attempts, and files that no snapshot has. Those of live runs are younger."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jobs.iceberg.branches import begun_before
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spec.maintenance import Orphans
 
-# Listed by Hadoop, in parallel; anything else by the catalog's own file IO, which needs no Hadoop settings for it.
+# File systems that Hadoop lists, in parallel; others are listed by the catalog's file IO, without Hadoop settings.
 _FILE_SYSTEMS = ("", "file", "hdfs")
 
 
 def remove_branches(maintained: MaintainedTable, options: Orphans) -> Mapping[str, int]:
-    """Removes them in one commit; none of them can be published any more."""
+    """Removes old branches in one commit; their attempts can no longer be published."""
     table = maintained.load()
     refs = table.metadata.refs
     dead = begun_before(refs, _nobodys_before(options))

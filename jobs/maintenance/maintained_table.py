@@ -1,4 +1,4 @@
-"""An Iceberg table as maintenance sees it: where it is, who changes it, and how large it is."""
+"""An Iceberg table for maintenance: its catalog and branch, how it is changed, and its size."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sql import render
 
 @dataclass(frozen=True)
 class MaintainedTable:
-    """A table that is looked after.
+    """A table to maintain.
 
     Attributes:
         branch: the branch that the pipeline publishes to.
-        merged: it is changed by MERGE, which another commit makes void; else appends only, which rebase.
-        sort_by: columns that its files are sorted by when they are compacted; none: they are only packed.
+        merged: it is changed by MERGE, which another commit invalidates; else only by appends, which can be rebased.
+        sort_by: columns by which compaction sorts files; none: files are only joined.
         attempt_seconds: no attempt to change it lives longer.
     """
 
@@ -39,15 +39,15 @@ class MaintainedTable:
         return self.catalog.require(self.identifier)
 
     def exists(self) -> bool:
-        """False before the first batch: then there is nothing to look after."""
+        """Whether the table exists; not before the first batch."""
         found = self.catalog.load(self.identifier)
         return found is not None and self.branch in found.metadata.refs
 
     def procedure(self, spark: SparkSession, template: str, **arguments: object) -> list[Row]:
-        """Runs one of Iceberg's procedures, and gives its answer.
+        """Runs one of Iceberg's procedures and returns its result.
 
         Raises:
-            CommitFailed: another writer was faster, for good.
+            CommitFailed: other writers were faster, also in Iceberg's own retries.
         """
         text = render(
             "spark", template, catalog=self.catalog.name, table=tuple(self.identifier.split(".")), **arguments
@@ -56,10 +56,10 @@ class MaintainedTable:
             return spark.sql(text).collect()
 
     def give_way(self) -> None:
-        """Called before a commit that would make a running MERGE void.
+        """Called before a commit that would invalidate a running MERGE.
 
         Raises:
-            GaveWay: an attempt to merge is under way.
+            GaveWay: an attempt to merge is running.
         """
         if not self.merged:
             return
@@ -69,7 +69,7 @@ class MaintainedTable:
 
 
 def sizes(table: Table, branch: str) -> dict[str, int]:
-    """Files, bytes and delete files of the branch's head."""
+    """The numbers of files, bytes and delete files of the branch's head."""
     snapshot = table.snapshot_by_name(branch)
     summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     names = {"files": "total-data-files", "bytes": "total-files-size", "delete files": "total-delete-files"}
@@ -83,5 +83,5 @@ def before_and_after(before: Mapping[str, int], after: Mapping[str, int]) -> dic
 
 
 def milliseconds_ago(age: timedelta) -> int:
-    """That instant, in milliseconds since the epoch, as snapshots are stamped."""
+    """The instant before this time span, in milliseconds since the epoch, like snapshots' timestamps."""
     return int((datetime.now(UTC) - age).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Many small manifests, one per commit, become few: planning a read opens them all."""
+"""Rewrites many small manifests, one per commit, as few, since planning a read opens all of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from resources.iceberg_errors import catalog_errors
 
 
 def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options: Manifests) -> Mapping[str, int]:
-    """Only where there are enough of them: it is one more commit on the table.
+    """Rewrites the manifests if there are enough of them, since it is one more commit on the table.
 
-    Iceberg rewrites those of `main` alone, so a table that is published to another branch is left as it is.
+    Iceberg rewrites only those of `main`, so a table that is published to another branch is skipped.
 
     Raises:
         GaveWay, CommitFailed: the table is being changed; nothing was published.
@@ -28,7 +28,7 @@ def rewrite_manifests(spark: SparkSession, maintained: MaintainedTable, options:
 
 
 def _count(maintained: MaintainedTable) -> int:
-    """Of those that hold files: one that only tells of removed ones goes with the next commit."""
+    """The number of manifests with live files; one with only removed files disappears with the next commit."""
     table = maintained.load()
     with catalog_errors(maintained.identifier):
         snapshot = table.snapshot_by_name(maintained.branch)

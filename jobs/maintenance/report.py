@@ -1,4 +1,4 @@
-"""What one task of maintenance did to one table."""
+"""The result of one maintenance task on one table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 class GaveWay(CommitFailed):
-    """The task is left to the next maintenance, in favour of somebody whose work counts for more."""
+    """The task is left to the next maintenance, because a running merge has priority."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Done:
 
     Attributes:
         counts: what it did, by name: files, bytes, snapshots.
-        note: why nothing was done, where that is not plain from the counts.
-        problem: why it failed; the other tasks are done all the same.
+        note: why nothing was done, if the counts do not show it.
+        problem: why it failed; the other tasks are done nevertheless.
     """
 
     task: str
@@ -41,9 +41,9 @@ class Done:
 
 
 def combined(done: Iterable[Done]) -> list[Done]:
-    """What was done to the tables of many topics: each task once, counts and seconds added up.
+    """Combines the results of many topics' tables: each task once, with counts and seconds added up.
 
-    What failed or gave way stays apart, with its table.
+    Tasks that failed or gave way are kept separate, with their table.
     """
     added: dict[str, Done] = {}
     apart = []
@@ -58,7 +58,7 @@ def combined(done: Iterable[Done]) -> list[Done]:
 
 
 def do(task: str, table: str, work: Callable[[], Mapping[str, int]]) -> Done:
-    """Does the task and says what came of it; a conflict is no failure, the next maintenance finds the table again."""
+    """Does the task and returns its result; a conflict is no failure, since the next maintenance tries again."""
     began = time.monotonic()
     counts: Mapping[str, int] = {}
     note, problem = "", None

@@ -1,4 +1,4 @@
-"""Retention of landed batches: which may go is decided by their age and by what every table has merged."""
+"""Retention of landed batches: their age, and what every table has merged, decide which are removed."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def first_kept(
     before: int,
     unsent: Sequence[int] = (),
 ) -> LandedBatch | None:
-    """The oldest landed batch that has to stay; all before it may go. None where nothing is landed.
+    """The oldest landed batch that has to be kept; all before it may be removed. None if nothing is landed.
 
-    The newest batch always stays: the lineage of the tables ends in it.
+    The newest batch is always kept, since the tables' lineage ends in it.
 
     Args:
         landed: ascending.
-        committed: of every table; None: the table has no batch yet and needs them all.
-        before: batches that were planned then or later stay, in milliseconds.
-        unsent: the first batches of which dead letters are still to be sent to their topic.
+        committed: of every table; None: the table has no batch yet and needs all of them.
+        before: batches that were planned at this time (milliseconds) or later are kept.
+        unsent: the first batches with dead letters that are still to be sent to their topic.
     """
     merged = min((state.batch_number if state else 0 for state in committed), default=0)
-    # What is merged may be wanted still: by a batch that revises it, and that a table has not got.
+    # Merged batches may still be needed: by a batch that revises them, and that a table has not merged yet.
     wanted = [b.batch.revises for b in landed if b.number > merged and b.batch.revises is not None]
     merged = min([merged, *(first - 1 for first in [*wanted, *unsent])])
     for batch in landed[:-1]:
@@ -54,11 +54,11 @@ def first_kept(
 
 
 def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
-    """Forgets old batches, then deletes their rows: a run that dies between the two leaves rows that nobody asks for,
-    and the next maintenance deletes them. Whoever has forgotten a batch says so when it is asked for.
+    """Removes old batches from the table's snapshots, then deletes their rows. If a run dies between the two, the rows
+    are of unknown batches, which are never read, and the next maintenance deletes them.
 
     Raises:
-        GaveWay: a table cannot be asked what it has merged, or Kafka which dead letters are sent, so everything stays.
+        GaveWay: a table's state cannot be read, or Kafka's position of sent dead letters; nothing was removed.
     """
     landed = pipeline.intermediate.landed().batches
     before = milliseconds_ago(timedelta(days=options.keep_days))
@@ -98,7 +98,7 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
 
 
 def _unsent(pipeline: Pipeline) -> list[int]:
-    """The first batches with dead letters that are still to be sent: of landed ones, and of those of each table."""
+    """The first batches with dead letters that are still to be sent: landed ones, and those of each table."""
     if pipeline.spec.dead_letters.topic is None:
         return []
     try:
@@ -120,7 +120,7 @@ def _unsent(pipeline: Pipeline) -> list[int]:
 
 
 def _count_dead_letters(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Notes how many more dead letters are open than the batches that are left say: `status` asks no Spark."""
+    """Stores how many more dead letters are open than the remaining batches have, since `status` starts no Spark."""
     with spark_errors(pipeline.intermediate.identifier):
         dead_letters = open_dead_letters(pipeline, spark)
         count = dead_letters.count() if dead_letters is not None else 0
@@ -128,7 +128,7 @@ def _count_dead_letters(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def _retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
-    """Deletes dead letters after a time of their own; nobody may have read them yet, so by default never."""
+    """Deletes old dead letters after a separate time; by default never, since nobody may have read them yet."""
     if options.dead_letters_keep_days is None:
         return {"rows deleted": 0}
     instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)

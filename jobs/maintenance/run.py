@@ -1,4 +1,4 @@
-"""Maintenance of a pipeline's tables; each task is off or on in the pipeline's file."""
+"""Maintenance of a pipeline's tables; the pipeline file switches each task on or off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANDING = "maintenance of landing"
 
 
 def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
-    """The intermediate table."""
+    """Maintains the intermediate table."""
     table, options = pipeline.intermediate, pipeline.spec.maintenance
     maintained = MaintainedTable(
         pipeline=pipeline.name,
@@ -38,10 +38,10 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
 
 
 def maintain_table(pipeline: Pipeline, destination: Destination) -> Iterator[Done]:
-    """A destination table, in whatever system it is."""
+    """Maintains a destination table, in any system."""
     yield from destination.maintain(lambda: pipeline.spark(role_of(destination), destination))
 
 
 def role_of(destination: Destination) -> str:
-    """The Spark session of a table's maintenance: not that of its merges, which a newer run interrupts."""
+    """The Spark session of a table's maintenance: not the one of its merges, which a newer run interrupts."""
     return f"maintenance of {destination.name}"

@@ -1,7 +1,7 @@
-"""Expiry of snapshots: which ones may go is decided here, snapshot by snapshot, because two kinds must stay.
+"""Expiry of snapshots: decides snapshot by snapshot, because those that carry states have to be kept.
 
-Iceberg's expiry by age alone would cut the way from a branch's head back to the batches that the pipeline still has to
-know: the landed batches of an intermediate table, and the newest batch of a destination beneath other writers' commits.
+Iceberg's expiry by age alone would remove ancestors of a branch's head that the pipeline still needs: the landed
+batches of an intermediate table, and the newest batch of a destination table below other writers' commits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jobs.iceberg.history import ancestors
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.spec.maintenance import Orphans, Snapshots
 
-# Ids are listed in the statement.
+# The most ids in one statement.
 _AT_ONCE = 500
 
 
@@ -26,12 +26,12 @@ def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int,
 
     Args:
         before: only snapshots that are older than this, in milliseconds.
-        keep_last: the branch keeps so many, however old.
+        keep_last: the number of newest snapshots that the branch keeps, however old.
         oldest_kept: the branch keeps all from its head back to this snapshot; None: to its newest batch.
     """
     line = list(ancestors(metadata, branch))
     named = {ref.snapshot_id for ref in metadata.refs.values()}
-    if branch != "main":  # what main leads to is kept by those who publish there
+    if branch != "main":  # main's ancestors are left to those who publish to main
         named |= {s.snapshot_id for s in ancestors(metadata, "main")}
     ids = [s.snapshot_id for s in line]
     batches = [n for n, s in enumerate(line) if s.summary and PREFIX + "pipeline" in s.summary.additional_properties]
@@ -39,14 +39,14 @@ def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int,
         return []
     needed = min(batches, default=len(line) - 1) if oldest_kept is None else ids.index(oldest_kept)
     kept = max(keep_last, needed + 1)
-    # One line without holes: a snapshot stays as long as an older one does.
+    # Without holes: a snapshot is kept if an older one is.
     while kept < len(line) and line[kept].timestamp_ms >= before:
         kept += 1
     return [i for i in reversed(ids[kept:]) if i not in named]
 
 
 def unreferenced(metadata: TableMetadata, before: int) -> list[int]:
-    """Snapshots that no branch and no tag leads to, older than this: what attempts that were given up have written."""
+    """Snapshots, older than this, that are no ancestors of a branch or tag: written by abandoned attempts."""
     led_to = {s.snapshot_id for name in metadata.refs for s in ancestors(metadata, name)}
     return [s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in led_to and s.timestamp_ms < before]
 
@@ -58,7 +58,7 @@ def expire(
     orphans: Orphans,
     oldest_kept: int | None = None,
 ) -> Mapping[str, int]:
-    """Expires a branch's old snapshots and those of dead runs, with the files that only they have."""
+    """Expires a branch's old snapshots and those of dead runs, and deletes the files that only they have."""
     metadata = maintained.load().metadata
     old = milliseconds_ago(timedelta(days=options.keep_days))
     dead = milliseconds_ago(timedelta(hours=orphans.older_than_hours))
@@ -67,7 +67,7 @@ def expire(
 
 
 def expire_these(spark: SparkSession, maintained: MaintainedTable, ids: list[int]) -> Mapping[str, int]:
-    """Expires these snapshots. Branches do not move, so nobody's attempt is void by it."""
+    """Expires these snapshots. Branches do not move, so running attempts remain valid."""
     before = {s.snapshot_id for s in maintained.load().metadata.snapshots}
     files = 0
     for first in range(0, len(ids), _AT_ONCE):

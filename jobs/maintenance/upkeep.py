@@ -1,4 +1,4 @@
-"""All tasks on one Iceberg table, one after the other: the intermediate table, or a destination."""
+"""All maintenance tasks of an Iceberg table (the intermediate table or a destination), one after the other."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Task = tuple[str, bool, Callable[[], Mapping[str, int]]]
 def keep_up(
     spark: SparkSession, maintained: MaintainedTable, options: Maintenance, oldest_kept: int | None = None
 ) -> Iterator[Done]:
-    """The tasks that the options have not switched off.
+    """Runs the tasks that the options have not switched off.
 
     Args:
-        oldest_kept: snapshot of the oldest landed batch that is still known; None for a table without any.
+        oldest_kept: snapshot of the oldest landed batch that is still known; None for a table without landed batches.
     """
     yield from done(
         maintained.identifier,
@@ -42,7 +42,7 @@ def keep_up(
 
 
 def done(table: str, tasks: list[Task]) -> Iterator[Done]:
-    """Does the tasks that are enabled, one by one."""
+    """Runs the enabled tasks, one after the other."""
     for name, enabled, work in tasks:
         if enabled:
             yield do(name, table, work)
