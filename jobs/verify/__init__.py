@@ -1,1 +1,1 @@
-"""Checks: invariants that block what comes after, and drift that warns."""
+"""Checks: invariants, which block downstream assets, and drift, which only warns."""

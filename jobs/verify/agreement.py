@@ -1,4 +1,4 @@
-"""Do the tables of a pipeline agree with each other? Pure."""
+"""Compares the row counts of a pipeline's tables with each other. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from jobs.verify.reconciliation import Verdict
 
 
 def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
-    """Tables that should hold the same at the same batch, and do not; with what they refuse, which may be why."""
+    """Tables that should have the same number of rows at the same batch, and do not; with their refused rows, which may
+    be the reason."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
         table, verdict = pair

@@ -1,4 +1,4 @@
-"""Does a destination table still have the columns that the pipeline file declares, and no others?"""
+"""Checks that a destination table still has exactly the columns that the pipeline file declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resources.errors import BatchmergeError
 
 
 def schema_drift(destination: Destination, spark: SparkSession) -> list[str]:
-    """What somebody else has changed since the last merge prepared the table; also what will be refused next time."""
+    """Changes of the columns by others since the last merge, and those that the next merge will refuse."""
     try:
         missing = destination.prepare(dry_run=True)
         reader = destination.read(spark)

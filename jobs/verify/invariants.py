@@ -1,4 +1,4 @@
-"""What must hold for batches and committed states. Pure: each returns what is wrong, nothing where all is well."""
+"""Invariants of batches and committed states. Pure: each function returns the violations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.offsets import ends
 
 
 def offset_jumps(landed: Sequence[LandedBatch]) -> list[str]:
-    """Where a batch does not start at the offsets at which the one before it ended."""
+    """Batches that do not start at the offsets at which the previous batch ended."""
     wrong = []
     for before, after in pairwise(landed):
         reached = ends(before.batch.ranges)
@@ -26,7 +26,7 @@ def offset_jumps(landed: Sequence[LandedBatch]) -> list[str]:
 
 
 def unbalanced(landed: Sequence[LandedBatch]) -> list[str]:
-    """Batches whose records read are not those landed, quarantined, filtered and skipped, each counted on its own."""
+    """Batches whose records read are not the sum of landed, quarantined, filtered and skipped."""
     return [
         f"batch {b.number}: read {b.counts.read}, landed {b.counts.landed}, quarantined {b.counts.quarantined}, "
         f"filtered {b.counts.filtered}, skipped {b.counts.skipped}"
@@ -36,7 +36,7 @@ def unbalanced(landed: Sequence[LandedBatch]) -> list[str]:
 
 
 def not_next(landed: Sequence[LandedBatch]) -> list[str]:
-    """Batches that are not the next of the one before, by number and by commit id."""
+    """Batches that do not follow the previous one by number and by commit id."""
     return [
         f"batch {after.number} follows {after.batch.previous_commit_id}, but batch {before.number} is "
         f"{before.batch.commit_id}"
@@ -50,11 +50,11 @@ def _follows(before: LandedBatch, after: LandedBatch) -> bool:
 
 
 def offset_mismatch(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:
-    """Where a table's committed state is not that of the landed batch of its number."""
+    """Differences between a table's committed state and the landed batch of the same number."""
     if state is None:
         return []
     same = [b for b in landed if b.number == state.batch_number]
-    if not same:  # removed by retention, or the engine has refused it before
+    if not same:  # removed by retention, or the engine has already reported it
         return []
     batch = same[0].batch
     wrong = []

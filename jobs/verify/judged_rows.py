@@ -1,4 +1,4 @@
-"""Rows of a destination table beside what landed changes say of them: what is wrong, counted by Spark's tasks."""
+"""Compares rows of a destination table with landed changes; Spark's tasks count the differences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jobs.destinations.shares import reshaped
 
 @dataclass(frozen=True)
 class Judged:
-    """How many rows were compared, and how many of them are wrong in which way.
+    """Numbers of compared rows, and of wrong ones by problem.
 
     Attributes:
-        unknown: no landed change explains them.
-        deleted: landed changes have deleted them.
-        differs: by column, the rows whose value there is another one.
+        unknown: rows that no landed change explains.
+        deleted: rows that landed changes have deleted.
+        differs: by column, rows with another value in it.
     """
 
     rows: int
@@ -31,7 +31,7 @@ class Judged:
 
 
 def judged(rows: DataFrame, values: RowValues) -> Judged:
-    """What becomes of rows of ``compared_rows.sql.j2``; only sums of them come back."""
+    """Counts rows of ``compared_rows.sql.j2`` by result; only sums return to the run."""
     names = ["unknown", "deleted", *(f"differs_{n}" for n in range(len(values.columns)))]
     if values.compared_in_python:
         rows = reshaped(rows, _PythonComparison(values), pa.schema([(name, pa.bool_()) for name in names]))
@@ -43,7 +43,7 @@ def judged(rows: DataFrame, values: RowValues) -> Judged:
 
 @dataclass(frozen=True)
 class _PythonComparison:
-    """Compares the columns that Spark does not; travels to its tasks."""
+    """Compares the columns that Spark SQL does not compare; travels to Spark's tasks."""
 
     values: RowValues
 

@@ -1,4 +1,4 @@
-"""Which offsets landed batches hold: of others a row may be right without any landed change. Pure."""
+"""The offsets that landed batches have; rows of other offsets may be right without a landed change. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from jobs.batch import LandedBatch
 from jobs.lineage import RecreatedTopics, incarnation
 from jobs.offsets import OffsetRange, TopicPartition
 
-# A topic-partition of one of the topics of that name (`jobs.lineage.incarnation`).
+# A topic-partition, and which of the topics of that name it is of (`jobs.lineage.incarnation`).
 Place = tuple[TopicPartition, int]
 
 
 def landed_spans(batches: Sequence[LandedBatch], recreated: RecreatedTopics) -> dict[Place, list[OffsetRange]]:
-    """The offsets of these batches, ascending; what overlaps (offsets were set back) or touches is one."""
+    """The offset ranges of these batches, ascending; overlapping ones (after resets) and adjacent ones are joined."""
     found = dict[Place, list[OffsetRange]]()
     for place, span in sorted(_ranges(batches, recreated), key=lambda pair: pair[1].start):
         if not len(span):

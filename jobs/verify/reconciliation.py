@@ -1,4 +1,4 @@
-"""Does a destination table say what the landed changes say? All of it, or some rows picked at random."""
+"""Compares a destination table with the landed changes: all rows, or a random sample."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _COORDINATES = ("topic", "partition", "offset")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found about one table at one batch.
+    """The result for one table at one batch.
 
     Attributes:
         rows: in the table.
         compared: rows that were compared value by value.
-        beside: rows that are neither right nor wrong: of records that were never landed (a replay from Kafka may have
-            brought them), are not any more, or say something else since they were read again.
-        wrong: sentences without values; empty where all is well.
+        beside: rows that cannot be checked: of records that were never landed (a replay from Kafka may have added
+            them), that are no longer landed, or that have another reading now.
+        wrong: problems as sentences without values; empty if there are none.
         left_out: what was not compared, and why.
-        refused: landed rows that the table's system cannot store; they are not expected in it.
+        refused: landed rows that the table's system cannot store, so that they are not expected in the table.
     """
 
     batch: int
@@ -57,7 +57,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         limit: rows to compare; 0: all.
 
     Raises:
-        CommitFailed: the table was merged into during each of three tries.
+        CommitFailed: a merge changed the table during each of three tries.
     """
     for _ in range(_TRIES):
         state = destination.committed()
@@ -71,7 +71,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
 
 
 class _Views(NamedTuple):
-    """Names of Spark's views, of this comparison alone."""
+    """Names of the Spark views of this comparison."""
 
     expected: str
     found: str
@@ -81,26 +81,26 @@ class _Views(NamedTuple):
 
 class _Comparison:
     def __init__(self, pipeline: Pipeline, destination: Destination, state: CommittedState) -> None:
-        # A session of its own: that of the merges may be at work in another process.
+        # A session of its own: another process may be using the one of the merges.
         self._spark = pipeline.spark(f"verify {destination.name}", pipeline.intermediate.catalog, destination)
         self._pipeline, self._destination, self._state = pipeline, destination, state
         self._reader = destination.read(self._spark)
         self._columns = list(self._reader.values.columns)
-        # Columns that some changes leave as they were.
+        # Columns that some changes omit.
         self._unchanged: tuple[RowColumn, ...] = ()
         self._refused = destination.refused_places(self._spark)
         self._recreated = pipeline.intermediate.recreated()
         self._batch = next((c.name for c in self._columns if c.path == ("batchNumber",)), None)
         self._keys = _keys(self._columns, destination.table)
         if self._recreated and not self._by_key and self._batch is None:
-            # Rows of two topics may have the same offset.
+            # Rows of two topics of one name may have the same offset.
             self._keys = []
-        # Rows of records that have several readings are as one of them says.
+        # Whether rows of records with several readings may be as any of them.
         self._stays_as_read = False
 
     @property
     def _by_key(self) -> bool:
-        """Rows are identified by their key, and not by where they came from."""
+        """Whether rows are identified by their key, and not by their coordinates."""
         return self._destination.table.mode.startswith("upsert")
 
     def run(self, limit: int) -> Verdict:
@@ -113,7 +113,7 @@ class _Comparison:
         rows, refused = self._reader.count(), sum(self._destination.refused().values())
         duplicates = self._reader.duplicate_keys() if self._by_key else None
         wrong, beside = list[str](), 0
-        # Of records that were not landed, a row may be right.
+        # Rows of records that were not landed may be right.
         whole = complete and from_the_first(merged, self._recreated)
         skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
         with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
@@ -122,7 +122,7 @@ class _Comparison:
             if complete:
                 expected = self._spark.table(self._views.expected)
                 should, may = expected.where("__expected").count(), expected.where("__may").count()
-                # Of rows that were refused and skipped nothing is kept: so many may be missing.
+                # Rows that were refused and skipped are not known, so any number may be missing.
                 missed = (rows < should and not skips) or (rows > should + may and whole)
                 wrong += [f"{rows} rows, landed changes make {_between(should, should + may)}"] if missed else []
                 beside = max(0, rows - should) if may or not whole else 0
@@ -134,11 +134,11 @@ class _Comparison:
         return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
 
     def _expect(self, merged: Sequence[LandedBatch]) -> None:
-        """The rows that the table should and should not have, as a view that is computed once."""
+        """Creates a cached view of the rows that the table should and should not have."""
         spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
         reduction = Reduction.of_state(spec, table, self._columns, landed, merged, merged[0].number)
-        # Where an order is named, the largest value that was ever read has won.
+        # With `order_by` the largest value that was ever read has won.
         newest_wins = self._by_key and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins
         if may_leave_unchanged(spec, table, landed):
@@ -155,7 +155,7 @@ class _Comparison:
         self._spark.catalog.cacheTable(self._views.expected)
 
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
-        """Compares rows by value; says in `wrong` what is not right, and gives their number."""
+        """Compares rows by value; adds problems to `wrong` and returns the number of compared rows."""
         spans, values = self._spans(merged), self._reader.values
         recreated = {} if self._by_key else self._recreated
         text = render(
@@ -182,7 +182,7 @@ class _Comparison:
         return found.rows
 
     def _spans(self, merged: Sequence[LandedBatch]) -> list[str] | None:
-        """The offsets that were landed, as a view; None where the rows do not say where they came from."""
+        """A view of the offsets that were landed; None if the rows have no coordinates."""
         if self._by_key:
             return None
         places = landed_spans(merged, self._recreated).items()
@@ -197,7 +197,7 @@ def _between(least: int, most: int) -> str:
 
 
 def _keys(columns: list[RowColumn], table: Table) -> list[str]:
-    """What identifies a row: its key, or where it came from; nothing where it has neither."""
+    """The columns that identify a row: its key or its coordinates; none if it has neither."""
     if table.mode.startswith("upsert"):
         return [c.name for c in columns if c.is_key]
     if not all(name in table.metadata_columns for name in _COORDINATES):

@@ -1,4 +1,4 @@
-"""Keys whose newest change did not get into a table, so that the table has an older row of them, or none."""
+"""Stale keys: the table lacks their newest change, so that it has an older row of them, or none."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def stale_keys(
     known: Sequence[LandedBatch],
     spark: SparkSession,
 ) -> int:
-    """How many keys of a table of upserts are stale as of its committed state; 0 for other tables.
+    """The number of stale keys of a table of upserts at its committed state; 0 for other tables.
 
-    Only keys that are known: those of dead letters that have a readable one, and of rows that the table refuses.
-    Costs nothing where there are neither, else a scan of the landed keys.
+    Counts the keys of dead letters with a readable key, and of rows that the table refused. Costs nothing if there are
+    none, else a scan of the landed keys.
 
     Args:
         known: the landed batches.
