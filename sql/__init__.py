@@ -1,9 +1,9 @@
 """SQL templates, one folder per dialect, and the only place where SQL text is made.
 
-What several dialects say alike is in `common`; it imports what they say differently, from the dialect's own folder.
+Templates that dialects share are in `common`; they import what differs from the dialect's own folder.
 
-Identifiers reach a template as Python strings or paths (tuples) and leave it through the `ident` filter, quoted;
-values go in as parameters, never as text.
+Templates get identifiers as Python strings or paths (tuples) and quote them by the `ident` filter; values are
+parameters, never text.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _COMMON = _HERE / "common"
 
 @dataclass(frozen=True)
 class Dialect:
-    r"""How a system writes SQL. A destination kind of another package has one of its own, with its own folder.
+    r"""A system's SQL. A destination kind of another package has its own dialect, with its own folder.
 
     Attributes:
-        folder: templates, as ``<template>.sql.j2``.
-        mark: stands before and after an identifier.
-        escapes: what is replaced inside of one, in this order: the mark, as a rule also the backslash.
+        folder: of the templates, ``<template>.sql.j2``.
+        mark: the quote character of identifiers.
+        escapes: replacements inside identifiers, in this order: of the mark, usually also of the backslash.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Dialect:
     escapes: tuple[tuple[str, str], ...]
 
     def text(self) -> str:
-        """All templates, for hashes of what is run."""
+        """The text of all templates, to be hashed as the version of the SQL."""
         files = [file for folder in (self.folder, _COMMON) for file in sorted(folder.glob("*.sql.j2"))]
         return "".join(f"{file.name}\n{file.read_text()}" for file in files)
 
@@ -59,7 +59,7 @@ def _quoted(dialect: Dialect, part: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A string literal, for the few places where no dialect takes a parameter (types, engine arguments)."""
+    """A string literal, for the few places where dialects do not accept parameters (types, engine arguments)."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
