@@ -1,1 +1,1 @@
-"""The pipeline file as pydantic models. Owned by the engine; Dagster's component shows them, nothing more."""
+"""The pipeline file as pydantic models. They belong to the engine; Dagster's component only uses them."""

@@ -1,7 +1,8 @@
-"""Columns that fields of records have made: beside the declared ones (`unknown_fields: add`), or as the key. Pure.
+"""Columns that come from fields of records: besides the declared ones (`unknown_fields: add`), or as the key. Pure.
 
-The landed table's schema is the truth: what it has besides the declared columns was added when a batch was landed. So
-whoever opens the pipeline sees the same columns, and merges and replays are as deterministic as with declared ones.
+The intermediate table's schema decides: its columns that are not declared were added when a batch was landed. So
+everyone who opens the pipeline sees the same columns, and merges and replays are as deterministic as with declared
+ones.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from resources.errors import ConfigurationError
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
-# So many new columns in one batch are rather values that a producer has written as names.
+# More new columns than this in one batch are probably values that a producer has written as names.
 MOST_ADDED = 500
-# The field of landed values of which no column is known yet (`jobs.changes.columns`).
+# The placeholder field of landed values while no column is known (`jobs.changes.columns`).
 NO_COLUMN = "__none"
-# What to do about values that do not fit a column that is there (`docs/formats-and-change-data.md` says why).
+# The remedy for values that do not fit an existing column (see `docs/formats-and-change-data.md`).
 OTHER_COLUMN = (
     "a column keeps its type: to let a field have another one, give it a new column by `source.value.rename`, "
     "then retry its dead letters"
@@ -42,12 +43,12 @@ def adds_columns(spec: PipelineSpec) -> bool:
 
 
 def key_is_open(spec: PipelineSpec) -> bool:
-    """Whether the tables' key is whatever the keys of records have, and not known yet."""
+    """Whether the tables' key is to be taken from the records' keys, and not known yet."""
     return spec.changes.key is None and spec.source.key is not None and spec.source.key.takes_new_columns
 
 
 def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
-    """The pipeline with all of these fields of the record's key as its key, as if the file declared them."""
+    """The pipeline with these fields of the record's key as its key, as if the file declared them."""
     assert spec.source.key is not None, "the key is open"
     key = spec.source.key.model_copy(update={"columns": columns_text(list(fields))})
     changes = spec.changes.model_copy(update={"key": Key(columns=[f.name for f in key.as_columns(fields)])})
@@ -55,13 +56,13 @@ def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
 
 
 def key_found(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> PipelineSpec:
-    """The pipeline with the key that records have, by the same rules as if the file declared it.
+    """The pipeline with the records' key, by the same rules as if the file declared it.
 
     Args:
-        taking: what tables that are there take: a column that one has is of its type, and required where that is.
+        taking: what existing tables accept: columns that they have get their type, and are required if theirs are.
 
     Raises:
-        ConfigurationError: it breaks one of them, or there is none.
+        ConfigurationError: the key breaks a rule, or records have none.
     """
     assert spec.source.key is not None, "the key is open"
     known, whole = set(mistakes(spec)), (spec.source.key.column,) if spec.source.key.column else ()
@@ -69,7 +70,7 @@ def key_found(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     problems = [f"no column can have {shown(path)}" for path, one in found.by_path.items() if one.type is None]
     columns = list[pa.Field]()
     for path, one in found.by_path.items():
-        # A source may widen its key, and tables cannot: so it has room from the first batch on.
+        # A source may widen its key later, which tables cannot: so use the wide type from the first batch on.
         kind, at = pa.int64() if one.type == pa.int32() else one.type, (*whole, *path)
         try:
             fitting = fitted(kind, at, tables)
@@ -90,10 +91,10 @@ def key_found(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
 
 
 def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> PipelineSpec:
-    """The pipeline with the columns that its landed table has besides the declared ones, and its key if that is open.
+    """The pipeline with the undeclared columns of its intermediate table, and its key if that is open.
 
     Args:
-        landed: the landed table's columns; None where there is no table yet.
+        landed: the intermediate table's columns; None if it does not exist yet.
     """
     if landed is not None and key_is_open(spec) and "key" in landed.names:
         key = landed.field("key").type
@@ -107,7 +108,7 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
 
 
 def _unfilled(value: Value) -> set[Path]:
-    """Columns whose fields are excluded or go into other columns since (`rename`): they stay as they are in tables."""
+    """Columns whose fields were excluded or renamed since: tables keep them, but they are no longer filled."""
     renaming = Renaming(value.rename)
     fields = [tuple(path.split(".")) for path in value.rename]
     before = {(*renaming.column(path)[:-1], path[-1]) for path in fields}
@@ -119,14 +120,14 @@ Column = tuple[Path, pa.Field]
 
 @dataclass(frozen=True)
 class Additions:
-    """What becomes of fields that no column takes.
+    """The result for fields that have no column.
 
     Attributes:
-        spec: the pipeline with the columns that they make.
-        added: column (a path where it is nested) to type, for people.
-        refused: field to why it can be no column.
-        before: of those of the added that were there and become wider, the type that they had.
-        bad: of a sample of records, why some would be dead letters nevertheless, with how many.
+        spec: the pipeline with the new columns.
+        added: from column (a path if it is nested) to type, for people.
+        refused: from field to the reason why it cannot be a column.
+        before: the previous type of those added columns that existed and become wider.
+        bad: reasons why records of a sample would still be dead letters, with their numbers.
     """
 
     spec: PipelineSpec
@@ -137,15 +138,15 @@ class Additions:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """Column to `long`, or to `int to long`."""
+        """The types by column: `long`, or `int to long` if it becomes wider."""
         return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 
 
 def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:
-    """Makes columns of fields by the same rules as if the file declared them; as `text` where they can be no other.
+    """Makes columns of fields by the same rules as if the file declared them; `text` if no other type is possible.
 
     Args:
-        taking: what tables that are there take: a column that one has is of its type, and required where that is.
+        taking: what existing tables accept: columns that they have get their type, and are required if theirs are.
     """
     nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
     tables = taking({path[0] for path in found.by_path}) if found else {}
@@ -168,7 +169,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     fields = list(parse_columns(spec.source.value.columns))
     present = [there.with_name(shown(path)) for path, _ in todo[0] if (there := _at(fields, path))]
     added: dict[str, str] = {}
-    # Rules are costly and nearly always kept: all columns at once, and by halves where one of them breaks a rule.
+    # Checking is costly and nearly always succeeds: check all columns at once, and bisect if a rule is broken.
     while todo:
         part = todo.pop()
         more = _with_planted(spec, part)
@@ -192,7 +193,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
 
 
 def _is_nested_in(tables: Mapping[str, Mapping[str, Takes]], path: Path) -> bool:
-    """Whether a table that is there has a nested column there: its values are never null, or it would have none."""
+    """Whether an existing table has a nested column at this path."""
     return len(path) == 1 and any(path[0] in c and pa.types.is_nested(c[path[0]].type) for c in tables.values())
 
 
@@ -206,14 +207,14 @@ def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
 
 
 def _around_excluded(spec: PipelineSpec) -> set[Path]:
-    """The columns, and parts of them, that a field is in which is to be in none."""
+    """Columns, or nested parts of them, that contain an excluded field."""
     value = spec.source.value
     paths = map(Renaming(value.rename).column, value.excluded)
     return {path[:n] for path in paths for n in range(1, len(path))}
 
 
 def _texts(columns: Sequence[Column]) -> set[Path]:
-    """What of these columns takes any value, as text."""
+    """The paths of these columns' parts that accept any value, as text."""
     found: set[Path] = set()
     for path, column in columns:
         strings = [inner for inner in field_paths([column]) if pa.types.is_string(_type_at(column.type, inner[1:]))]
@@ -228,7 +229,7 @@ def _type_at(kind: pa.DataType, path: Path) -> pa.DataType:
 
 
 def required_columns(spec: PipelineSpec) -> list[str]:
-    """Columns that records have brought and that a table takes no null in."""
+    """Columns that records have brought and in which a table does not accept null."""
     value = spec.source.value
     return [f.name for f in parse_columns(value.columns) if (f.name,) in value.brought and not f.nullable]
 
@@ -249,12 +250,13 @@ def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpe
 
 
 def widening_columns(spec: PipelineSpec) -> frozenset[Path]:
-    """What becomes wider where the records' schema says so, by its path; what the file declares stays as it is."""
+    """The paths of columns that become wider if the records' schema does; not those that the file declares."""
     return spec.source.value.brought if all(table.evolve.widen_types for table in spec.tables) else frozenset()
 
 
 def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa.Field]:
-    """The declared fields, each with what was added in it, then the added ones; text of these takes any value."""
+    """The declared fields, each with nested fields that were added, then the added ones, whose text accepts any
+    value."""
     present = {f.name: f for f in landed}
     names = {f.name for f in declared}
     own = [f.with_type(_merged_type(f.type, present[f.name].type)) if f.name in present else f for f in declared]
@@ -274,7 +276,7 @@ def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:
 
 
 def _planted(fields: list[pa.Field], path: Path, column: pa.Field) -> list[pa.Field]:
-    """The fields with one more at the path, or with a wider one."""
+    """The fields with a new or wider one at this path."""
     if len(path) == 1:
         return list({**{f.name: f for f in fields}, column.name: column}.values())
     return [f.with_type(_planted_in(f.type, path[1:], column)) if f.name == path[0] else f for f in fields]
@@ -289,7 +291,7 @@ def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
 
 
 def undeclared_counts(spec: PipelineSpec, counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Records by field that no column takes to this day, of several batches together."""
+    """The numbers of records by field, over several batches, for fields that still have no column."""
     known = set(map(shown, field_paths(parse_columns(spec.source.value.columns))))
     found: dict[str, int] = {}
     for batch in counts:

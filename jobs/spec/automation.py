@@ -1,4 +1,4 @@
-"""The parts of a pipeline file that say when a run starts, how long its steps may take, and how often to try again."""
+"""The parts of a pipeline file about when runs start, how long steps may take, and how often they are retried."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from resources.config_files.mistakes import Mistake, Mistakes
 
 
 class Trigger(Spec):
-    """When the lag sensor starts a run, beside the schedule: whichever comes first."""
+    """When the lag sensor starts a run, in addition to the schedule."""
 
     records: int | None = Field(None, gt=0, description="start when this many records wait in Kafka")
     age_seconds: int | None = Field(None, gt=0, description="records have been waiting for so long")
@@ -22,7 +22,7 @@ class Trigger(Spec):
 
 
 class Retry(Spec):
-    """How a step is tried again after a transient failure. A terminal one is never tried again."""
+    """How a step is retried after a transient failure. Terminal failures are never retried."""
 
     max_retries: int = Field(3, ge=0, description="tries after the first one")
     delay_seconds: float = Field(10, gt=0, description="before the first retry; doubles each time, with some jitter")

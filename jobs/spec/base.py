@@ -1,4 +1,4 @@
-"""What all models of a pipeline file share."""
+"""The base of all models of a pipeline file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Spec(BaseModel):
 
 @dataclass(frozen=True)
 class ByTag:
-    """Annotation of a union that a field tells apart: its JSON schema asks for what that field's value needs.
+    """Annotation of a union with a discriminator field, for a JSON schema with `if` and `then`.
 
-    `oneOf`, which pydantic writes, would only say of any mistake inside that nothing fits; with `if` and `then` the
-    key and the line of the mistake are reported (`dg check yaml`, editors).
+    With pydantic's `oneOf` every mistake inside would only be reported as "nothing fits"; with `if` and `then`,
+    `dg check yaml` and editors report the key and the line of the mistake.
     """
 
     tag: str

@@ -27,7 +27,7 @@ class Key(Spec):
 
 
 class Operation(Spec):
-    """A field of the value that says what a record does. A null value (tombstone) is always a delete."""
+    """A field of the value that has the record's operation. A null value (tombstone) is always a delete."""
 
     field: str = Field(description="a text column of the value")
     insert: list[str] = Field(default_factory=lambda: ["c", "r", "i", "I"], description="its values that mean insert")
@@ -51,7 +51,7 @@ class Operation(Spec):
 
 
 class Changes(Spec):
-    """How records become changes, and what orders the changes to one key."""
+    """How records become changes, and what orders the changes of one key."""
 
     key: Key | None = Field(None, description="needed by every mode but append")
     op: Operation | None = Field(None, description="left out: a value is an upsert, a tombstone is a delete")
@@ -63,5 +63,5 @@ class Changes(Spec):
 
     @property
     def ordered_by(self) -> str | None:
-        """The column that orders the changes to one key; None for the order of arrival."""
+        """The column that orders the changes of one key; None: the order of arrival."""
         return None if self.order_by == "arrival" else self.order_by

@@ -1,4 +1,4 @@
-"""What has to fit together of the columns that a pipeline file names: key, operation, order, names."""
+"""Rules about the columns that a pipeline file names: key, operation, order, names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDENTIFYING = "use a whole number, decimal, string, binary, boolean, date or ti
 
 
 def unknown_column(path: Path, name: str, known: Sequence[str], of: str, at_key: bool = False) -> Mistake:
-    """A column that is named and not there."""
+    """The mistake of naming a column that does not exist."""
     meant = closest(name, known)
     listed = (
         "" if meant else f"name one of {', '.join(known)}" if known else "declare it there: what is named needs a type"
@@ -64,9 +64,9 @@ def _value_or_key(spec: PipelineSpec, in_value: bool) -> str:
 
 
 def _cannot_identify(kind: pa.DataType, structs: bool) -> bool:
-    """Types that Iceberg refuses for identifier fields: what is equal is not certain, or not one value.
+    """Whether the type cannot be part of a key: Iceberg refuses it for identifier fields (floats, nested types).
 
-    Some kinds compare structs part by part: `structs` allows those.
+    `structs` allows structs, which some kinds compare field by field.
     """
     if structs and pa.types.is_struct(kind):
         return any(_cannot_identify(kind.field(n).type, structs) for n in range(kind.num_fields))
@@ -111,7 +111,7 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Names that would meet in a table: Spark and most systems do not tell upper from lower case."""
+    """Names that would collide in a table: Spark and most systems compare names without case."""
     names = parse_columns(spec.source.row).names
     op = spec.changes.op
     kept = [c for c in names if not (op and op.field == c and not op.keep)]
@@ -159,5 +159,5 @@ def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def takes_key(spec: PipelineSpec) -> bool:
-    """Whether the key is whatever records have (`jobs.spec.added_columns.key_is_open`)."""
+    """Whether the key is taken from the records (`jobs.spec.added_columns.key_is_open`)."""
     return spec.source.key is not None and spec.source.key.takes_new_columns

@@ -20,8 +20,8 @@ class RowColumn:
     """One column of a destination row.
 
     Attributes:
-        path: where it is in a landed row: ``key.<name>``, ``value.<name>``, or a metadata column's path.
-        is_key: it is part of the key that identifies the row.
+        path: in a landed row: ``key.<name>``, ``value.<name>``, or a metadata column's path.
+        is_key: whether it is part of the key that identifies the row.
     """
 
     name: str
@@ -34,7 +34,7 @@ class RowColumn:
 def key_fields(spec: PipelineSpec) -> list[pa.Field]:
     """The key columns in the order of `changes.key.columns`; empty without a key.
 
-    Those that are not declared are left out: they are a mistake of their own (`jobs.spec.rules`).
+    Undeclared ones are skipped: the rules report them (`jobs.spec.rules`).
     """
     key = spec.changes.key
     if key is None:
@@ -49,7 +49,7 @@ def key_fields(spec: PipelineSpec) -> list[pa.Field]:
 
 
 def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
-    """The columns of a destination row: key columns that the value does not have, the value's, then metadata."""
+    """The columns of a destination row: key columns that the value lacks, the value's, then metadata."""
     key = {f.name: f for f in key_fields(spec)}
     op = spec.changes.op
     dropped = op.field if op and not op.keep else None
@@ -72,5 +72,5 @@ def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
 
 
 def optional(field: pa.Field) -> pa.Field:
-    """The field with itself and all that is nested in it optional."""
+    """The field, made optional together with all nested fields."""
     return pa.field(field.name, with_inside(field.type, [optional(f) for f in inside(field.type)]), True)

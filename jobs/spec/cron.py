@@ -1,4 +1,4 @@
-"""Cron expressions, judged by the library that Dagster's schedules go by: what is wrong here it would refuse."""
+"""Checks cron expressions with the library that Dagster's schedules use, which would refuse the same ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REMEDY = "write minute, hour, day, month and day of the week, like `*/5 * * * *
 
 
 def cron_mistakes(text: str) -> Iterator[Mistake]:
-    """What is wrong with a cron expression, if anything is."""
+    """The mistake in a cron expression, if there is one."""
     from croniter import croniter
 
     fields = text.split()

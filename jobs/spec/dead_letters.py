@@ -42,7 +42,7 @@ class DeadLetters(Spec):
         return given
 
     def refused(self, bad: int, read: int, batches: int = 1) -> str:
-        """Why batches with so many bad records among those read are stopped; empty where they are not."""
+        """Why batches with `bad` bad records among `read` records are stopped; empty if they are not."""
         if self.max_records is not None and bad > self.max_records * batches:
             return f"more than `dead_letters.max_records: {self.max_records}`{' a batch' if batches > 1 else ''}"
         if self.max_share is not None and read >= self.share_from and bad > self.max_share * read:

@@ -12,7 +12,7 @@ from resources.config_files.mistakes import Mistake, one_of, refuse
 from resources.errors import ConfigurationError
 from resources.project import project_folder
 
-# Schema files are named from here.
+# Paths of schema files are relative to this folder.
 PROJECT = project_folder() or Path.cwd()
 _REGISTERED = ("avro", "json", "protobuf")
 _WITH_FILE = ("avro", "protobuf")
@@ -80,12 +80,12 @@ class Encoding(Spec):
 
     @property
     def schema_bytes(self) -> bytes:
-        """What is in the schema file; empty without one. Raises ConfigurationError."""
+        """The content of the schema file; empty without one. Raises ConfigurationError."""
         return read_schema(self.schema_file) if self.schema_file else b""
 
 
 def read_schema(name: str) -> bytes:
-    """Raises ConfigurationError where it cannot be read."""
+    """The content of a schema file. Raises ConfigurationError if it cannot be read."""
     path = Path(name) if Path(name).is_absolute() else PROJECT / name
     try:
         return path.read_bytes()

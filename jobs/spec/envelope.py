@@ -1,4 +1,4 @@
-"""The envelope of change data: how a record of Debezium or AWS DMS says what happened to a row."""
+"""The envelope of change data: how a record of Debezium or AWS DMS describes a change of a row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ID = "_id"
 
 
 class Envelope(Spec):
-    """What wraps a row in change data; `columns` are then the row's, and those that `metadata` names."""
+    """The envelope around a row in change data; `columns` are then the row's, and those that `metadata` names."""
 
     kind: Literal["debezium", "debezium_flat", "dms", "mongo"] = Field(
         description="debezium: before, after, op; debezium_flat: the row, with __op or __deleted beside its fields "
@@ -74,7 +74,7 @@ class Envelope(Spec):
         return written
 
     def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
-        """Options about JSON where none is read; `of_json`: of the pipeline's keys or values some are in JSON."""
+        """Mistakes: options about JSON if none is read; `of_json`: some of the pipeline's keys or values are JSON."""
         for option in ("timestamps", "decimals"):
             if getattr(self, option) != type(self).model_fields[option].default and not (
                 of_json and self.kind != "mongo"
@@ -84,7 +84,7 @@ class Envelope(Spec):
 
     @property
     def rules(self) -> EnvelopeRules:
-        """The same for the decoder; what becomes of values that were left out, the pipeline decides."""
+        """The rules for the decoder; those about omitted values depend on the pipeline and are added later."""
         tombstones = self.tombstones or ("delete" if self.kind == "debezium_flat" else "skip")
         return EnvelopeRules(
             self.kind,
@@ -98,7 +98,7 @@ class Envelope(Spec):
 
 
 def opened(given: dict[str, Any]) -> dict[str, Any]:
-    """A value as it is written, with `unknown_fields: add` where it says nothing of the row's columns at all."""
+    """`source.value` as written, with `unknown_fields: add` if it declares no columns of the row."""
     columns, settled = given.get("columns"), given.get("unknown_fields") or given.get("schema_file")
     one = given.get("format") in ("string", "bytes")
     if columns == AUTO or not (_of_the_row(given) or settled or one):
@@ -108,7 +108,7 @@ def opened(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_the_row(given: dict[str, Any]) -> bool:
-    """Whether columns are declared besides those of the envelope's metadata."""
+    """Whether columns other than the envelope's metadata are declared."""
     columns, envelope = given.get("columns") or {}, given.get("envelope")
     metadata = envelope.get("metadata") if isinstance(envelope, dict) else None
     if not isinstance(columns, dict) or not isinstance(metadata, dict):
@@ -117,13 +117,13 @@ def _of_the_row(given: dict[str, Any]) -> bool:
 
 
 def leaves_columns_open(given: dict[str, Any]) -> bool:
-    """Whether a format as it is written leaves all columns to the records (`unknown_fields: add`)."""
+    """Whether a format, as written, leaves all columns to the records (`unknown_fields: add`)."""
     written = given.get("columns")
     return (written == AUTO or not written) and given.get("unknown_fields") == "add"
 
 
 def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """A format with its envelope written out, and with the column that says what a record does."""
+    """A format with its envelope written out, and with the column of the record's operation."""
     envelope, columns = given.get("envelope"), given.get("columns") or {}
     columns = {} if columns == AUTO else columns
     if not envelope or not isinstance(envelope, (str, dict)) or not isinstance(columns, dict):
@@ -133,7 +133,7 @@ def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata, dict):
         return given
     columns, metadata = dict(columns), dict(metadata)
-    # Of a key (mongo) only the columns are of interest.
+    # A key (mongo) has no operation.
     if (columns or leaves_columns_open(given)) and "op" not in metadata.values() and columns.keys() != {ID}:
         metadata[OP_COLUMN] = "op"
         columns[OP_COLUMN] = "string"
@@ -141,7 +141,7 @@ def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_operation(document: Any) -> Any:
-    """A pipeline file in which change data has its op mapping, where none is given."""
+    """The pipeline file with the op mapping of change data, if it has none."""
     try:
         value, changes = document["source"]["value"], document.get("changes") or {}
         if not value.get("envelope") or changes.get("op"):
@@ -163,7 +163,7 @@ class HasEnvelope(Spec):
 
     @property
     def takes_new_columns(self) -> bool:
-        """Whether records may bring columns that are not declared."""
+        """Whether records may bring undeclared columns."""
         return False
 
     @model_validator(mode="before")

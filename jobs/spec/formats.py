@@ -40,7 +40,7 @@ class Format(Encoding, HasEnvelope):
     @model_validator(mode="before")
     @classmethod
     def _columns_of_the_schema(cls, given: Any) -> Any:
-        """Without columns those of the schema file."""
+        """Uses the schema file's columns if none are declared."""
         if not isinstance(given, dict) or given.get("columns") or not given.get("schema_file") or given.get("envelope"):
             return given
         try:
@@ -75,7 +75,7 @@ class Format(Encoding, HasEnvelope):
 
     @property
     def excluded(self) -> frozenset[FieldPath]:
-        """Paths of fields that are to be no columns."""
+        """Paths of fields that must not become columns."""
         return frozenset()
 
     def _rename_mistakes(self) -> Iterator[Mistake]:
@@ -141,12 +141,12 @@ class RecordKey(Format):
         return pa.struct(self.as_columns(list(parse_columns(self.columns))))
 
     def as_columns(self, fields: Sequence[pa.Field]) -> list[pa.Field]:
-        """The columns of these fields: each of its own, or all in one."""
+        """The columns of these fields: one for each, or one for all."""
         return [pa.field(self.column, pa.struct(list(fields)))] if self.column and fields else list(fields)
 
 
 class Value(Format):
-    """How the bytes of a record's value become columns, and what becomes of fields that none takes."""
+    """How the bytes of a record's value become columns, and what happens to fields without a column."""
 
     unknown_fields: Literal["add", "rescue", "ignore", "fail"] | None = Field(
         None,
@@ -171,7 +171,7 @@ class Value(Format):
 
     @property
     def brought(self) -> frozenset[FieldPath]:
-        """Paths of what records have brought, whole columns and parts of them: their types follow the records."""
+        """Paths of columns, and nested parts, that records have brought: their types follow the records."""
         return self._brought
 
     @property
@@ -187,7 +187,7 @@ class Value(Format):
         )
 
     def with_columns(self, columns: dict[str, str]) -> Value:
-        """With these columns; those that were not there before were brought by records."""
+        """The value with these columns; new ones count as brought by records."""
         found = self.model_copy(update={"columns": columns})
         before, after = (field_paths(parse_columns(one)) for one in (self.columns, columns))
         found._brought = self._brought | (after - before)
@@ -233,7 +233,7 @@ class Value(Format):
 
 
 def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
-    """Columns whose type is none."""
+    """Mistakes of columns whose type is invalid."""
     found = []
     for name, text in columns.items():
         try:
@@ -244,7 +244,7 @@ def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
 
 
 def columns_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """The columns of a schema file: name to type. Raises ConfigurationError."""
+    """The columns of a schema file, from name to type. Raises ConfigurationError."""
     content = read_schema(given["schema_file"])
     if given.get("format") == "avro":
         wire = avro_wire((content.decode(),), given["schema_file"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def case_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """What is wrong with `ignore_case` in a pipeline file."""
+    """Mistakes about `ignore_case` in a pipeline file."""
     if not spec.ignore_case:
         return
     own = [e for topic in spec.source.per_topic.values() for e in (topic.key, topic.value)]
@@ -31,7 +31,7 @@ def case_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _differ_by_case(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Fields inside a column of which another one beside them has the name in another spelling."""
+    """Paths of fields inside a column whose names differ from another field's only in case."""
     inside = [kind.field(n) for n in range(kind.num_fields)]
     lower = [field.name.lower() for field in inside]
     for field in inside:

@@ -1,4 +1,4 @@
-"""The `maintenance` part of a pipeline file: what keeps its tables small and quick."""
+"""The `maintenance` part of a pipeline file: what keeps its tables small and fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from jobs.spec.base import Spec
 from jobs.spec.cron import Cron
 
-# With `interval` every batch is a snapshot, and each commit reads them all: so many take less than a tenth of a second.
+# The most landed batches that are kept with `interval`: each commit reads all snapshots, which then takes under 0.1 s.
 _MOST_BATCHES = 2000
 
 
@@ -69,7 +69,7 @@ class Landed(Spec):
 
 
 class CleanUp(Spec):
-    """What merges leave in the system goes: replaced versions of rows, where it keeps them, or rows on their way."""
+    """What merges leave in other systems is removed: replaced versions of rows, or staged rows."""
 
     enabled: bool = Field(True, description="false: this task is left out")
     deletes: bool = Field(
@@ -98,7 +98,7 @@ def seconds_of(interval: str) -> float:
 
 
 def with_upkeep(document: object) -> object:
-    """The pipeline file with what `maintenance` is by default where `interval` makes thousands of batches a day."""
+    """The pipeline file with the defaults of `maintenance` for `interval`, which makes thousands of batches a day."""
     if not isinstance(document, dict):
         return document
     interval, upkeep = document.get("interval"), document.get("maintenance", {})

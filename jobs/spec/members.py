@@ -1,8 +1,8 @@
-"""One pipeline file for many topics (`source.for_each: topic`): what it says for each of them. Pure.
+"""One pipeline file for many topics (`source.for_each: topic`): the pipeline of each topic. Pure.
 
-Each topic makes a member: a pipeline of its own, with its own table names, intermediate table, batch numbers and
-committed states, so that everything that is true of a pipeline is true of it. What the file says holds for all of them,
-but for its `overrides`. A topic of which no right pipeline can be made is refused, and stops no other.
+Each topic has a member: a pipeline of its own, with its own table names, intermediate table, batch numbers and
+committed states, so that everything that is true of a pipeline is true of it. The file applies to all of them, except
+its `overrides`. A topic that cannot become a valid pipeline is refused, without effect on others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resources.config_files.mistakes import Mistake, Mistakes, Path
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 
-# Between a pipeline's name and its topic's: no name of a pipeline may have it.
+# Separates the pipeline's name and the topic's in a member's name; names of pipelines must not contain it.
 SEPARATOR = "__"
 _READABLE = re.compile(r"[a-z0-9]+(?:[._][a-z0-9]+)*")
 _LONGEST = 100
@@ -39,7 +39,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Refused:
-    """A topic of which no right pipeline can be made; the mistakes' paths are those of the pipeline file."""
+    """A topic that cannot become a valid pipeline; the mistakes' paths are those of the pipeline file."""
 
     topic: str
     mistakes: Sequence[Mistake]
@@ -56,15 +56,15 @@ class Refused:
 
 @dataclass(frozen=True)
 class Expansion:
-    """What becomes of the topics of a pipeline file, in the order in which they were given."""
+    """The members and the refused topics of a pipeline file, in the order of the given topics."""
 
     members: Sequence[Member]
     refused: Sequence[Refused] = ()
 
 
 def member_name(pipeline: str, topic: str) -> str:
-    """``<pipeline>__<topic>`` with `__` for each dot: it names tables, so it is the same whatever other topics there
-    are. A topic that would not be unique that way (`A.b`, `a-b`, `a__b`) gets a hash of its name besides."""
+    """``<pipeline>__<topic>`` with `__` for each dot. It is part of table names, so it does not depend on other topics.
+    A topic that would not be unique in this way (`A.b`, `a-b`, `a__b`) gets a hash of its name as a suffix."""
     plain = re.sub(r"[^a-z0-9]+", "_", topic.lower()).strip("_")
     if _READABLE.fullmatch(topic) and len(topic) <= _LONGEST:
         return f"{pipeline}{SEPARATOR}{topic.replace('.', SEPARATOR)}"
@@ -72,14 +72,14 @@ def member_name(pipeline: str, topic: str) -> str:
 
 
 def is_read(spec: PipelineSpec, topic: str) -> bool:
-    """Whether the file names the topic, or matches it, and does not leave it out."""
+    """Whether the file names or matches the topic, and does not exclude it."""
     named = topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
     return named and topic not in spec.own_topics and not any(o.leave_out for o in applying(spec, topic).values())
 
 
 @dataclass(frozen=True)
 class _File:
-    """A pipeline file; equal where the same is written in it."""
+    """A pipeline file that can be a cache key: equal if its text is."""
 
     spec: PipelineSpec = field(compare=False)
     text: str
@@ -90,12 +90,12 @@ class _File:
 
 
 def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Collection[str] = frozenset()) -> Expansion:
-    """The members of these topics; of two that want one table the first has it, so that none loses what it has.
+    """The members of these topics. If two would have the same table, the first gets it, so that none loses its table.
 
     Args:
-        topics: those that the file does not read are passed over.
-        later: those that appeared when the pipeline had begun: nothing of them was ever read or passed over, so they
-            are read from their first record where others begin at their end.
+        topics: those that the file does not read are skipped.
+        later: topics that appeared after the pipeline had begun: they are read from their first record, even if others
+            began at their end.
     """
     members, refused, file = list[Member](), list[Refused](), _File.of(spec)
     taken: dict[tuple[str, str, str], Member] = {}
@@ -117,7 +117,7 @@ def member_of(pipeline: str, spec: PipelineSpec, topic: str, later: Collection[s
     """The member of one topic.
 
     Raises:
-        ConfigurationError: the file does not read the topic, or no right pipeline can be made of it.
+        ConfigurationError: the file does not read the topic, or it cannot become a valid pipeline.
     """
     if not is_read(spec, topic):
         raise ConfigurationError(
@@ -132,12 +132,12 @@ def member_of(pipeline: str, spec: PipelineSpec, topic: str, later: Collection[s
 
 
 def written_topics(spec: PipelineSpec) -> list[str]:
-    """The topics that the file names by themselves: what can be judged without asking Kafka."""
+    """The topics that the file names explicitly, which can be checked without Kafka."""
     named = [name for name in spec.overrides if re.fullmatch(r"[\w.-]+", name)]
     return list(dict.fromkeys([*spec.source.topics, *(name for name in named if is_read(spec, name))]))
 
 
-# A run asks for the members of its pipeline in each of its steps, and judging a member takes milliseconds.
+# Cached: a run needs its pipeline's members in each step, and making a member takes milliseconds.
 @lru_cache(maxsize=2_000)
 def _member(pipeline: str, file: _File, topic: str, later: bool) -> Member | list[Mistake]:
     spec = file.spec
@@ -154,13 +154,13 @@ def _member(pipeline: str, file: _File, topic: str, later: bool) -> Member | lis
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where in the file the parts of a member's document are written."""
+    """The paths in the file of the parts of a member's document."""
 
     topic: str
     overrides: Mapping[str, Any]
 
     def written(self, mistake: Mistake) -> Mistake:
-        """A mistake in the member's document at the place where its writer finds it."""
+        """A mistake in the member's document, with its path in the file."""
         what = f"topic {self.topic}: {mistake.what}"
         return Mistake(self._place(mistake.path), what, mistake.remedy, mistake.at_key)
 
@@ -184,7 +184,7 @@ def _has(document: Any, path: Path) -> bool:
 
 
 def _document(spec: PipelineSpec, topic: str) -> tuple[dict[str, Any], _Origin]:
-    """What the file says for this topic, templates as they are written, and where it says it."""
+    """The document for this topic, with templates as written, and the origins of its parts."""
     overrides = {name: one.model_dump(exclude_unset=True) for name, one in applying(spec, topic).items()}
     document = with_overrides(spec, spec.written, overrides.values())
     return document, _Origin(topic, dict(reversed(overrides.items())))
@@ -199,7 +199,7 @@ def _rendered(tables: Sequence[dict[str, Any]], words: Words) -> Iterator[dict[s
 
 
 def _narrowed(document: Mapping[str, Any], topic: str, later: bool) -> dict[str, Any]:
-    """The document for this topic alone."""
+    """The document restricted to this topic."""
     kept = {name: value for name, value in document.items() if name != "overrides"}
     source = {name: value for name, value in document["source"].items() if name not in ("for_each", "pattern")}
     source["topics"] = [topic]

@@ -1,7 +1,7 @@
-"""What Kafka says of a record, as columns of its tables (`tables[].metadata_columns`). Pure.
+"""Kafka's metadata of a record as columns of tables (`tables[].metadata_columns`). Pure.
 
-Each entry is what the column has, and ` as <name>` where the column is not to be named after it. What no record has
-anyway is landed in the struct ``kafka`` beside the record's coordinates, only where a table asks for it.
+Each entry is the metadata, and ` as <name>` if the column has another name. Metadata other than the record's
+coordinates is landed in the struct ``kafka`` only if a table needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
 HEADER = "header:"
-# What the sinks of Kafka Connect for BigQuery put into one RECORD (`kafkaDataFieldName`).
+# The RECORD of Kafka Connect's BigQuery sinks (`kafkaDataFieldName`).
 RECORD = pa.struct([("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64()), ("insertTime", INSTANT)])
 _OF_EVERY_RECORD = {
     "topic": (pa.string(), ("kafka", "topic")),
@@ -30,7 +30,7 @@ _OF_EVERY_RECORD = {
 }
 _ON_REQUEST = {"key": pa.string(), "headers": pa.string(), "record": RECORD}
 NAMES = (*_OF_EVERY_RECORD, *_ON_REQUEST)
-# By the names of coordinates rows are recognised, so only the others can have a name of their own.
+# Coordinates have fixed names, since they identify rows; other metadata can have another name.
 PATTERN = rf"(?:{'|'.join(_OF_EVERY_RECORD)}|(?:{'|'.join(_ON_REQUEST)}|{HEADER}\S+)(?: as [A-Za-z_]\w*)?)"
 
 
@@ -39,9 +39,9 @@ class Metadata:
     """One column.
 
     Attributes:
-        what: as in the pipeline file, without its name.
-        column: its name; a kind may have to change it.
-        path: where it is in a landed row.
+        what: the metadata, as in the pipeline file without the name.
+        column: the column's name; a kind may have to change it.
+        path: in a landed row.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Metadata:
         column = name or "_" + re.sub(r"\W", "_", plain)
         if what in _OF_EVERY_RECORD:
             return cls(what, column, *_OF_EVERY_RECORD[what])
-        # Names of headers may have anything in them, and two headers must not meet in one field.
+        # Headers may have any names; the fields' names have to be distinct.
         field = re.sub(r"\W", lambda odd: f"_x{ord(odd[0]):x}_", plain)
         return cls(what, column, _ON_REQUEST.get(what, pa.string()), ("kafka", field))
 
@@ -71,7 +71,7 @@ def metadata_of(columns: Sequence[str]) -> list[Metadata]:
 
 
 def landed_on_request(spec: PipelineSpec) -> Iterator[Metadata]:
-    """What the tables ask for that is not landed of every record; each once."""
+    """The metadata that tables need and that is not landed by default; each once."""
     wanted = {m.path: m for table in spec.tables for m in metadata_of(table.metadata_columns)}
     yield from (m for m in wanted.values() if m.what not in _OF_EVERY_RECORD)
 

@@ -1,4 +1,4 @@
-"""The connections that a pipeline file names, held against the connections file."""
+"""Checks the connections that a pipeline file names against the connections file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named_connections(spec: PipelineSpec) -> Iterator[tuple[Path, str, str]]:
 
 
 def connection_mistakes(spec: PipelineSpec, connections: Connections) -> list[Mistake]:
-    """Names that the connections file does not have, or has for a system of another kind."""
+    """Mistakes: names that the connections file lacks, or has for a system of another kind."""
     found = []
     known = connections.kinds()
     for path, name, kind in named_connections(spec):

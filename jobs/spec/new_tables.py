@@ -1,7 +1,7 @@
 """Tables that records name (`route_by` and `new_tables`). Pure.
 
-An entry of `tables` with `{route_by}` in its name stands for one table for each value that records have in that field,
-in lower case. Which values there are is known from what is landed (`jobs.landing.new_tables`).
+An entry of `tables` with `{route_by}` in its name stands for one table for each value of that field in records, in
+lower case. The values are known from what is landed (`jobs.landing.new_tables`).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class NewTables(Spec):
 
 @dataclass(frozen=True)
 class Named:
-    """What records have said of a table.
+    """A table that records have named.
 
     Attributes:
         name: the value of `route_by`, in lower case.
-        first: the batch that first had it; no earlier one concerns the table.
-        columns: those that its records have had values for.
+        first: the batch that first had it; earlier batches do not concern the table.
+        columns: the columns for which the table's records have had values.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Named:
 
 
 def named_table(entry: Table, named: Named) -> Table:
-    """The table that the entry stands for. Raises Mistakes where the name has too few parts."""
+    """The entry's table for this name. Raises Mistakes if the name has too few parts."""
     return entry.of_name(named, rendered(entry.table, name_words(named.name)))
 
 
@@ -69,7 +69,7 @@ def all_tables(spec: PipelineSpec, names: Iterable[Named]) -> list[Table]:
     """The tables of a pipeline; `names`: those that records have brought.
 
     Raises:
-        ConfigurationError: the file's names of tables have changed, so that they do not fit.
+        ConfigurationError: the file's names of tables were changed and no longer fit these names.
     """
     if spec.new_tables is None:
         return list(spec.tables)
@@ -81,13 +81,13 @@ def all_tables(spec: PipelineSpec, names: Iterable[Named]) -> list[Table]:
 
 
 def allowed(spec: PipelineSpec, names: Mapping[str, Named]) -> dict[str, Named]:
-    """The names that have tables: those that the file does not allow any more are left out."""
+    """The names that have tables, without those that the file no longer allows."""
     pattern = spec.new_tables.allow if spec.new_tables else ""
     return {name: one for name, one in names.items() if re.fullmatch(pattern, name)}
 
 
 def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -> PipelineSpec:
-    """The pipeline as the table sees it: of the columns that records have brought, those that its own have had."""
+    """The pipeline for this table: with only those brought columns for which the table's own records had values."""
     value, named = spec.source.value, table.named
     if named is None or value.columns == declared.source.value.columns:
         return spec
@@ -97,7 +97,7 @@ def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -
 
 
 def refused_names(spec: PipelineSpec, known: Iterable[str], new: Sequence[str]) -> dict[str, str]:
-    """Those of the new names of which no right tables can be made, and why; of two that want one the first has it."""
+    """New names that cannot become valid tables, and why; if two would have the same table, the first gets it."""
     taken = {_place(table): table for table in all_tables(spec, map(Named, known))}
     found = {}
     for name in new:
@@ -124,7 +124,7 @@ def _place(table: Table) -> tuple[str, str, str]:
 
 
 def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """What does not go with tables that records name."""
+    """Mistakes: options that cannot be combined with tables that records name."""
     if spec.new_tables is None:
         return
     if spec.route_by is None:

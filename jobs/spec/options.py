@@ -1,6 +1,6 @@
-"""Every option of a pipeline file and of a connections file, read off the models, for docs/options.md.
+"""Lists every option of a pipeline file and of a connections file, from the models, for docs/options.md.
 
-``python -m jobs.spec.options docs/options.md`` writes it there; a test keeps it equal.
+``python -m jobs.spec.options docs/options.md`` writes them there; a test checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCALARS = {
     bool: "true | false",
     Any: "any option",
 }
-# Of the options of envelopes only this one is accepted for keys (`Source` refuses the others).
+# The only envelope option for keys (`Source` refuses the others).
 _KEY_ENVELOPE = (
     "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
 )
@@ -38,7 +38,7 @@ _KEY_ENVELOPE = (
 
 @dataclass(frozen=True)
 class Option:
-    """One option: where it stands, what it takes, its default ("required" where it has none) and what it means."""
+    """One option: its path, its values, its default ("required" if it has none) and its meaning."""
 
     path: str
     kind: str
@@ -47,7 +47,7 @@ class Option:
 
 
 def options() -> list[Option]:
-    """All options in the order of the models; those of tables once per kind of table."""
+    """All options in the order of the models; those of tables once for each kind of table."""
     found = [
         replace(o, kind="mongo", description=_KEY_ENVELOPE) if o.path == "source.key.envelope" else o
         for o in _options(PipelineSpec, "")
@@ -98,7 +98,7 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[Option]:
 
 
 def _nested(annotation: Any) -> type[BaseModel] | None:
-    """The model below a field, where there is exactly one; alternatives are listed in the field's description."""
+    """The model below a field, if there is exactly one; the field's description lists alternatives."""
     candidates = [a for a in (annotation, *typing.get_args(annotation)) if _is_model(a)]
     if typing.get_origin(annotation) is list or len(candidates) != 1:
         return None
@@ -144,7 +144,7 @@ def _first_line(model: type[BaseModel] | None) -> str:
 
 
 def with_options(text: str) -> str:
-    """The page with the tables as they should be, each between its two marks."""
+    """The page with up-to-date tables, each between its two marks."""
     for name, rows in (("options", options()), ("connections", connection_options())):
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         head, rest = text.split(begin)

@@ -1,4 +1,4 @@
-"""The `overrides` of a pipeline file with `for_each`: what is otherwise for some of its topics."""
+"""The `overrides` of a pipeline file with `for_each`: other options for some of its topics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from resources.config_files.mistakes import Mistake, did_you_mean
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
-# What Kafka allows in a topic's name: with anything else in it a key of `overrides` is a regular expression.
+# The characters of topic names; a key of `overrides` with other characters is a regular expression.
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Override(Spec):
-    """What is otherwise for a topic, in the words of the file: groups of options are merged, values replaced."""
+    """Other options for a topic, in the form of the file: groups of options are merged, values replaced."""
 
     leave_out: bool = Field(False, description="true: the topic is not read")
     source: dict[str, Any] = Field(
@@ -46,7 +46,7 @@ def applying(spec: PipelineSpec, topic: str) -> dict[str, Override]:
 
 
 def with_overrides(spec: PipelineSpec, document: Mapping[str, Any], overrides: Iterable[Mapping[str, Any]]) -> Any:
-    """The document with these overrides in it. What is a group of options (a model) is merged, all else replaced."""
+    """The document with these overrides. Groups of options (models) are merged, everything else is replaced."""
     found: Any = dict(document)
     for override in overrides:
         tables = override.get("tables") or {}
@@ -63,7 +63,7 @@ def with_overrides(spec: PipelineSpec, document: Mapping[str, Any], overrides: I
 
 
 def override_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Overrides that are about nothing."""
+    """Mistakes: overrides without effect."""
     if spec.overrides and spec.source.for_each is None:
         what = "all topics together have one set of options"
         yield Mistake(("overrides",), what, "set `source.for_each: topic`", at_key=True)

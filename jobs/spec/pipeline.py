@@ -29,9 +29,9 @@ from jobs.spec.source import Source
 from jobs.spec.tables import Table
 from resources.config_files.mistakes import Mistake, Mistakes, refuse, shown_value
 
-# Longer names cannot be tags in Dagster.
+# Dagster does not allow longer names in tags.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-# As Dagster has it.
+# Dagster's pattern.
 _OWNER = re.compile(r"team:.+|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
 _SINCE = "%Y-%m-%d-%H:00"
 _TEN_YEARS = 10 * 365 * 24 * 60
@@ -39,7 +39,7 @@ _TEN_YEARS = 10 * 365 * 24 * 60
 if TYPE_CHECKING:
     AnyTable = Table
 else:
-    # An entry of `tables` is of the model that the kind it names has for it.
+    # Each kind has its own model of an entry of `tables`.
     AnyTable = Annotated[reduce(or_, (k.table for k in kinds().values())), Field(discriminator="kind"), ByTag("kind")]
 
 
@@ -74,7 +74,7 @@ class Intermediate(Spec):
     @model_validator(mode="before")
     @classmethod
     def _without_direct(cls, given: Any) -> Any:
-        """An option of earlier versions: a lone table was written without an intermediate one."""
+        """Drops an option of earlier versions, in which a single table was written without an intermediate one."""
         if isinstance(given, dict) and "direct" in given:
             remedy = "leave it out; where it was true, go on with `batchmerge offsets reset <pipeline> --to committed`"
             raise Mistakes([Mistake(("direct",), "every batch is landed in the intermediate table now", remedy)])
@@ -82,7 +82,7 @@ class Intermediate(Spec):
 
 
 class Freshness(Spec):
-    """How old a table may get: the check `caught_up` goes by `caught_up_through`, Dagster's badge by the last run."""
+    """How old a table may get: the check `caught_up` uses `caught_up_through`, Dagster's badge the last run."""
 
     warn_minutes: int = Field(30, ge=1, le=_TEN_YEARS, description="older than this: a warning")
     fail_minutes: int = Field(120, ge=1, le=_TEN_YEARS, description="older than this: failed")
@@ -201,7 +201,7 @@ class PipelineSpec(Spec):
 
     @property
     def written(self) -> Mapping[str, Any]:
-        """With `source.for_each`: the document as it was written, of which the members are made."""
+        """With `source.for_each`: the document as it was written, from which members are made."""
         return self._written
 
     @property
@@ -211,28 +211,28 @@ class PipelineSpec(Spec):
 
     @property
     def interval_seconds(self) -> float | None:
-        """Between two batches of the continuous run; None where runs are started one by one."""
+        """Seconds between two batches of the continuous run; None if there is none."""
         return seconds_of(self.interval) if self.interval else None
 
     @property
     def own_topics(self) -> set[str]:
-        """Topics that the pipeline writes to; they are never a source of it."""
+        """Topics that the pipeline writes to, which are never among its sources."""
         control = {self.control.topic} if self.control.enabled else set()
         return control | ({self.dead_letters.topic} if self.dead_letters.topic else set())
 
     @property
     def meaning_hash(self) -> str:
-        """Hash of what makes rows mean something else: key columns, op mapping, order."""
+        """Hash of the options that change the meaning of rows: key columns, op mapping, order."""
         return _hash(self.changes.model_dump(mode="json"))
 
     @property
     def order_hash(self) -> str:
-        """Hash of keys and order alone: what deletes that are kept go by, whatever the op mapping says."""
+        """Hash of keys and order only, with which deletes are kept, independent of the op mapping."""
         return _hash(self.changes.model_dump(mode="json", include={"key", "order_by"}))
 
     @property
     def key_must_stay(self) -> bool:
-        """True where order rests on a key never leaving its partition."""
+        """Whether the order of a key's changes requires that the key never changes its partition."""
         return any(t.needs_key for t in self.tables) and not self.changes.order_by
 
 

@@ -1,4 +1,4 @@
-"""One `defs.yaml` read: what it declares, or every mistake in it with line and column."""
+"""Reads one `defs.yaml`: its pipeline, or every mistake in it with line and column."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from resources.connections import Connections
 from resources.errors import ConfigurationError
 
 TYPE = "batchmerge.KafkaPipeline"
-# What it was called before goes on working.
+# Earlier names still work.
 _TYPES = (TYPE, "orchestration.components.KafkaPipeline", "orchestration.components.pipeline.KafkaPipeline")
 _ROOT = ("attributes",)
-# What Dagster lets stand beside type and attributes.
+# The keys that Dagster allows besides type and attributes.
 _KEYS = ("type", "attributes", "template_vars_module", "requirements", "post_processing")
-# Beside Python's keywords: what Dagster allows for no job.
+# Besides Python's keywords: names that Dagster does not allow for jobs.
 _RESERVED = ("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict",
              "int", "str", "float", "bool", "input", "output", "type")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """A right pipeline file.
+    """A valid pipeline file.
 
     Attributes:
-        name: the pipeline's: that of the file's folder.
+        name: the pipeline's name, which is that of the file's folder.
     """
 
     name: str
@@ -40,7 +40,7 @@ class PipelineFile:
     yaml: YamlFile
 
     def check_connections(self, connections: Connections) -> None:
-        """Whether every connection that the file names is in the connections file, and of the right kind.
+        """Requires that every connection that the file names is in the connections file, with the right kind.
 
         Raises:
             WrongFile: one line a mistake.
@@ -59,7 +59,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
     """The pipeline of one `defs.yaml`.
 
     Raises:
-        ConfigurationError: it cannot be read. WrongFile: it is not a right pipeline file; one line a mistake.
+        ConfigurationError: it cannot be read. WrongFile: it is not a valid pipeline file; one line a mistake.
     """
     name = path.parent.name
     if not is_name(name):
@@ -77,7 +77,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
 
 
 def is_pipeline(path: Path) -> bool:
-    """Whether a `defs.yaml` is a pipeline's, or was meant to be; Dagster's other components have such files too.
+    """Whether a `defs.yaml` is, or was meant to be, a pipeline; other Dagster components have such files too.
 
     Raises:
         ConfigurationError: it cannot be read. WrongFile: it is not YAML.
@@ -88,7 +88,7 @@ def is_pipeline(path: Path) -> bool:
 
 
 def _judge(name: str, document: Any) -> tuple[PipelineSpec | None, list[Mistake]]:
-    """What a document declares, and what is wrong in it."""
+    """The pipeline that a document declares, and its mistakes."""
     if not isinstance(document, dict):
         begin = f"begin with `type: {TYPE}` and `attributes:`"
         what = "the file is empty" if document is None else "it does not begin with a map (lines of `name: value`)"
@@ -113,7 +113,7 @@ def _judge(name: str, document: Any) -> tuple[PipelineSpec | None, list[Mistake]
 
 
 def _of_topics(name: str, spec: PipelineSpec) -> list[Mistake]:
-    """With `source.for_each`: what is wrong for the topics that the file names; of others only Kafka knows."""
+    """With `source.for_each`: the mistakes for the topics that the file names; others are only known in Kafka."""
     if spec.source.for_each is None:
         return []
     return [mistake for refused in expand(name, spec, written_topics(spec)).refused for mistake in refused.mistakes]

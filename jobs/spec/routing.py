@@ -1,7 +1,7 @@
-"""Which records a table takes: its `route`, or the pipeline's `route_by`.
+"""Which records are routed to a table: by its `route`, or by the pipeline's `route_by`.
 
 A regular expression is applied twice, by Arrow (RE2) when a record is landed and by Spark (Java) when it is merged.
-Both must agree on every value, or a record could be lost: so only what means the same in both is allowed.
+Both must agree on every value, or a record could be lost: so only syntax with the same meaning in both is allowed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ESCAPED = r"\\[-.\\\[\](){}*+?|^$/]"
 _PLAIN = rf"(?:[^\\\[\](){{}}*+?|.^$]|{_ESCAPED}|\\[dDwW])"
 _CLASS = rf"\[\^?(?:[^\\\[\]&^]|{_ESCAPED}|\\[dw])+\]"
 _REPEAT = r"(?:[*+?]|\{\d+(?:,\d*)?\})\??"
-# The same in RE2 and in Java: plain characters, classes, `.`, groups, alternatives, repetition.
+# Syntax with the same meaning in RE2 and Java: plain characters, classes, `.`, groups, alternatives, repetition.
 _SAME_EVERYWHERE = re.compile(rf"(?:{_PLAIN}|{_CLASS}|\.|\((?:\?:|(?!\?))|\)|\||{_REPEAT})*", re.DOTALL)
 
 
 class Route(Spec):
-    """Which records the table takes; left out: all. Where `topics` and `field` are named, both must hold."""
+    """The records of a table; left out: all. If `topics` and `field` are given, both must match."""
 
     topics: list[str] | None = Field(None, min_length=1, description="records of these topics")
     field: str | None = Field(
@@ -81,14 +81,14 @@ def named_twice(path: tuple[str, ...], names: Sequence[str]) -> list[Mistake]:
 
 
 def whole(pattern: str) -> str:
-    """The pattern for engines that look for a match anywhere: of the whole value, `.` being any character."""
+    """The pattern for engines that search for a match anywhere: matches the whole value; `.` is any character."""
     return rf"(?s)\A(?:{pattern})\z"
 
 
 def find_field(
     name: str, key: Sequence[pa.Field], value: Sequence[pa.Field]
 ) -> tuple[tuple[str, ...], pa.DataType] | None:
-    """Where a field is in a landed row, and its type: a key column first, since a delete has those too."""
+    """The path of a field in a landed row, and its type: a key column first, since deletes have those too."""
     for struct, fields in (("key", key), ("value", value)):
         for field in fields:
             if field.name == name:
@@ -106,7 +106,7 @@ def _part(kind: pa.DataType | None, name: str) -> pa.DataType | None:
 
 
 def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> Iterator[Mistake]:
-    """What is wrong with the routes of a pipeline file."""
+    """The mistakes in the routes of a pipeline file."""
     if spec.route_by:
         yield from _field_mistakes(("route_by",), spec.route_by, key, value)
     taken: set[str] = set()

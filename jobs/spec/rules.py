@@ -1,4 +1,4 @@
-"""What has to fit together between the parts of a pipeline file: each rule gives mistakes with their paths."""
+"""Rules between the parts of a pipeline file: each returns mistakes with their paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Rule = Callable[["PipelineSpec"], Iterator[Mistake]]
 
 
 def mistakes(spec: PipelineSpec) -> list[Mistake]:
-    """All that does not fit, in the order of the rules."""
+    """All mistakes, in the order of the rules."""
     return [replace(mistake, goes_by=paths) for paths, rule in _RULES for mistake in rule(spec)]
 
 
@@ -38,7 +38,7 @@ def _routes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Columns that the options of tables name: partitions, orders, types and so on."""
+    """Columns in options of tables (partitions, orders, types etc.) have to exist."""
     for number, table in enumerate(spec.tables):
         known = [column.name for column in row_columns(spec, table.metadata_columns)]
         for path, name in table.named_columns():
@@ -51,7 +51,7 @@ def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _options_of_kinds(spec: PipelineSpec) -> Iterator[Mistake]:
-    """What a system does not have, and options that do not suit the types of the columns."""
+    """Options that a system does not support, or that do not suit the columns' types."""
     for number, table in enumerate(spec.tables):
         for mistake in kind_of(table).mistakes(spec, table):
             yield mistake.below(("tables", number))
@@ -79,7 +79,7 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _names_in_dagster(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Tables whose names differ only in signs that Dagster has no place for in the names of steps and checks."""
+    """Tables whose names differ only in characters that Dagster does not allow in names of steps and checks."""
     seen: dict[str, Table] = {}
     for number, table in enumerate(spec.tables):
         other = seen.setdefault(re.sub(r"\W", "_", "__".join(table.full_path)), table)
@@ -103,7 +103,7 @@ def _multi_table_commit(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _order(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Where a key may move between partitions, the order of its changes has to be named (`docs/internals.md`)."""
+    """If a key may move between partitions, `order_by` has to name the order of its changes (`docs/internals.md`)."""
     if spec.changes.order_by or not any(t.needs_key for t in spec.tables):
         return
     remedy = "name `changes.order_by` (a version column, or `arrival` to accept the order of offsets)"
@@ -118,7 +118,7 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
     upkeep = spec.maintenance
     names = list(dict.fromkeys(t.table for t in spec.tables))
     for number, name in enumerate(upkeep.skip_tables):
-        # It may be a name that a template gives for some topic or value.
+        # A template may produce the name for some topic or value.
         if name not in names and not spec.many_tables:
             yield Mistake(
                 ("maintenance", "skip_tables", number),
@@ -159,7 +159,7 @@ def _own_topics(spec: PipelineSpec) -> Iterator[Mistake]:
             )
 
 
-# What each rule goes by besides the place that it names, and the rule.
+# Each rule, with the parts of the file on which it depends besides the path that it reports.
 _VALUE: tuple[Path, ...] = (("source", "value"), ("source", "transform"))
 _ALL_COLUMNS: tuple[Path, ...] = (*_VALUE, ("source", "key"))
 _TOPICS: tuple[Path, ...] = (("source", "topics"), ("source", "pattern"))

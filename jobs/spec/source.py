@@ -20,7 +20,7 @@ from resources.errors import ConfigurationError
 
 
 class TopicEncodings(Spec):
-    """How one topic's records are encoded, where that is not as in the others; the columns are the same."""
+    """The encoding of one topic's records if it differs from the others; the columns are the same."""
 
     key: Encoding | None = None
     value: Encoding | None = None
@@ -39,7 +39,7 @@ class FromOffsets(Spec):
 
 
 def _form(given: object) -> str:
-    """Which form of `start` is written."""
+    """The form in which `start` is written."""
     if isinstance(given, FromOffsets) or (isinstance(given, dict) and "offsets" in given):
         return "at offsets"
     return "at a time" if isinstance(given, (dict, FromTimestamp)) else "by name"
@@ -116,12 +116,12 @@ class Source(Spec):
         return self
 
     def may_have(self, topic: str) -> bool:
-        """Whether a topic of this name is, or would be, one of them."""
+        """Whether a topic of this name is, or would be, one of the source's topics."""
         return topic in self.topics or bool(self.pattern and re.fullmatch(self.pattern, topic))
 
     @property
     def resolved(self) -> Resolved | None:
-        """The transform against the declared columns. Raises ConfigurationError where it is wrong."""
+        """The transform, resolved against the declared columns. Raises ConfigurationError if it is invalid."""
         if self.transform is None:
             return None
         key = tuple(self.key.columns.items()) if self.key else None
@@ -131,7 +131,7 @@ class Source(Spec):
 
     @property
     def row(self) -> Mapping[str, str]:
-        """Column to type of what is landed as `value`: what the transform gives, else what is decoded."""
+        """The columns of `value` in landed rows, with types: the transform's result, else the decoded columns."""
         resolved = self.resolved
         return resolved.columns if resolved else self.value.columns
 
@@ -151,7 +151,7 @@ Items = tuple[tuple[str, str], ...]
 
 @lru_cache(256)
 def _resolved(sql: str, columns: Items, value: Items, key: Items | None) -> Resolved:
-    """Resolved once: a pipeline's columns are asked for often."""
-    from jobs.spec.transform_statement import resolve  # a parser of SQL, which most files do not need
+    """The resolved transform, cached since it is needed often."""
+    from jobs.spec.transform_statement import resolve  # imported here: an SQL parser that most files do not need
 
     return resolve(Transform(sql=sql, columns=dict(columns)), dict(value), dict(key) if key else None)

@@ -1,7 +1,7 @@
-"""Types of a statement's results, as far as they are certain.
+"""Infers the types of a statement's results, if they are certain.
 
-Spark casts each result to the type that is found here, so one that is only nearly right would change values. What is
-not certain has to be declared. `tests/integration/test_statement_types.py` compares these types with Spark's.
+Spark casts each result to its type, so a wrong type would change values. Types that are not certain have to be
+declared. `tests/integration/test_statement_types.py` compares these types with Spark's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FIXED: Mapping[type[exp.Expr], pa.DataType] = {
 
 
 def certain_type(expression: exp.Expr, columns: Mapping[str, pa.DataType]) -> pa.DataType | None:
-    """The type that Spark gives the expression over these columns; None: it is not certain."""
+    """Spark's type of the expression over these columns; None: not certain."""
     if isinstance(expression, exp.Column):
         root, *fields = path(expression)
         return _field(columns.get(root), fields)
@@ -49,7 +49,7 @@ def certain_type(expression: exp.Expr, columns: Mapping[str, pa.DataType]) -> pa
 
 
 def path(column: exp.Column) -> list[str]:
-    """Column of the records, then fields within it."""
+    """The path of a column of the records, or of a field in it."""
     names = [part.name for part in column.parts]
     return names[1:] if names[0] == RECORDS and len(names) > 1 else names
 
@@ -77,7 +77,7 @@ def _literal(literal: exp.Literal) -> pa.DataType | None:
 
 
 def _named(kind: exp.DataType) -> pa.DataType | None:
-    """The type of a cast; the names of a struct's fields are not kept as they are written."""
+    """The type of a cast; not for structs, since sqlglot does not keep the spelling of their fields."""
     text = kind.sql(dialect="spark").lower()
     try:
         return None if "struct" in text else parse_type(text)[0]
@@ -98,7 +98,7 @@ def _value(part: exp.Expr) -> exp.Expr:
 
 
 def _branches(expression: exp.Expr) -> list[exp.Expr]:
-    """What may be the result of a `case`, `if` or `coalesce`."""
+    """The possible results of a `case`, `if` or `coalesce`."""
     arguments = expression.args
     if isinstance(expression, exp.Case):
         found = [one.args["true"] for one in arguments["ifs"]] + [arguments.get("default")]
@@ -116,7 +116,7 @@ def _texts(expression: exp.Expr) -> list[exp.Expr]:
 
 
 def _common(kinds: Iterable[pa.DataType | None]) -> pa.DataType | None:
-    """The one type of all, numbers widened."""
+    """The common type, with numbers widened."""
     found = list(dict.fromkeys(kinds))
     if len(found) == 1:
         return found[0]
@@ -125,7 +125,7 @@ def _common(kinds: Iterable[pa.DataType | None]) -> pa.DataType | None:
 
 def _calculated(expression: exp.Expr, left: pa.DataType | None, right: pa.DataType | None) -> pa.DataType | None:
     if left not in _NUMBERS or right not in _NUMBERS:
-        return None  # the precision of a decimal, the sum of a date and a number: Spark's business
+        return None  # not certain, such as the precision of a decimal, or the sum of a date and a number
     if isinstance(expression, exp.Div):
         return _DOUBLE
     if isinstance(expression, exp.IntDiv):
@@ -134,7 +134,7 @@ def _calculated(expression: exp.Expr, left: pa.DataType | None, right: pa.DataTy
 
 
 def _text_of_texts(expression: exp.Expr, of: Of) -> pa.DataType | None:
-    """Of other types, Spark gives others."""
+    """Text if all arguments are text; Spark's result for other types is not certain."""
     return _TEXT if all(of(one) == _TEXT for one in _texts(expression)) else None
 
 

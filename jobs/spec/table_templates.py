@@ -1,5 +1,5 @@
-"""Names of tables that follow from a topic's name (`shop.{topic[2]}`, `{source.schema}.{source.table}`), or from what a
-field of the records says (`shop.{route_by}`). Pure."""
+"""Templates of table names, filled from a topic's name (`shop.{topic[2]}`, `{source.schema}.{source.table}`), or from a
+field of the records (`shop.{route_by}`). Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _UNFIT = re.compile(r"[^\w.]", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PART = re.compile(r"topic\[(-?\d+)\]")
 _OF_FIELD = re.compile(r"route_by(\[-?\d+\])?")
-# What Debezium's topic names end with: `<prefix>.<schema>.<table>`, of MySQL `<prefix>.<database>.<table>`.
+# The last parts of Debezium's topic names: `<prefix>.<schema>.<table>`, for MySQL `<prefix>.<database>.<table>`.
 _DEBEZIUM = {"source.table": -1, "source.schema": -2, "source.db": -2}
 _DEBEZIUM_PARTS = 3
 
-# What a word of a template is a part of.
+# The source of each word in a template, for messages.
 _WHOLE = {"topic": "the topic's name", "route_by": "the value"}
 
 Words = Mapping[str, str]
 
 
 def words_of(topic: str, pattern: str | None) -> Words:
-    """What may stand in a template for this topic: name to text. In parts of the topic's name `_` stands for what a
-    table's name cannot have."""
+    """The words of a template for this topic, with their texts. In parts of the topic's name `_` replaces characters
+    that table names cannot have."""
     parts = topic.split(".")
     words = {**_with_parts("topic", topic), "name": topic.replace(".", "_")}
     if len(parts) >= _DEBEZIUM_PARTS:
@@ -40,7 +40,7 @@ def words_of(topic: str, pattern: str | None) -> Words:
 
 
 def name_words(name: str) -> Words:
-    """What may stand in a template for this value of `route_by`."""
+    """The words of a template for this value of `route_by`, with their texts."""
     return _with_parts("route_by", name)
 
 
@@ -55,7 +55,7 @@ def rendered(template: str, words: Words) -> str:
     """The name of a table.
 
     Raises:
-        Mistakes: the template has a placeholder that this topic, or this value, has nothing for.
+        Mistakes: the template has a placeholder for which this topic, or this value, has no part.
     """
     missing = [name for name in placeholders(template) if name not in words]
     if missing:
@@ -70,12 +70,12 @@ def placeholders(template: str) -> list[str]:
 
 
 def each(template: str) -> str:
-    """A name for all tables of a template together: `shop.{topic[2]}` is `shop.each_topic_2`."""
+    """A name for all tables of a template: `shop.{topic[2]}` becomes `shop.each_topic_2`."""
     return _PLACEHOLDER.sub(lambda match: "each_" + re.sub(r"\W+", "_", match[1]).strip("_"), template)
 
 
 def template_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Placeholders that nothing could stand for, and those that are missing."""
+    """Mistakes: unknown placeholders, and missing ones."""
     each = "topic" if spec.source.for_each else f"value of {spec.route_by}" if spec.new_tables else None
     known = _known(spec)
     for number, table in enumerate(spec.tables):
@@ -97,7 +97,7 @@ def template_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def _known(spec: PipelineSpec) -> list[str]:
-    """The words of a template; those with a number are parts of the first."""
+    """The words that a template may have; those with a number are parts of the first."""
     if spec.new_tables:
         return ["route_by"]
     compiled = re.compile(spec.source.pattern or "")

@@ -16,20 +16,20 @@ from jobs.spec.table_templates import each
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
-# Parts of a table's name: what topics may have in theirs, so that tables can be named after them. In braces may be what
-# stands for a part of a topic's name (`source.for_each`), or of a value (`new_tables`).
+# Parts of a table's name: characters of topic names, so that tables can be named after topics; and placeholders in
+# braces for a part of a topic's name (`source.for_each`), or of a value (`new_tables`).
 PLAIN_PART = r"(?:[A-Za-z0-9_]|\{[^{}]+\})+"
 NAME_PART = r"(?:[A-Za-z0-9_-]|\{[^{}]+\})+"
-# The pattern of a table's name with what it is in.
+# The pattern of a qualified table name.
 TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
 
 
-# What becomes of a value that the table's system cannot represent.
+# What to do with a value that the table's system cannot represent.
 OutOfRange = Literal["refuse", "clamp", "null"]
 
 
 def out_of_range_option(values: str) -> Any:
-    """The option of a kind that cannot represent some values; `values` says which."""
+    """The option for kinds that cannot represent some values; `values` describes these."""
     return Field(
         "refuse",
         description=f"{values}: refuse (the row is a dead letter), clamp (store the nearest value there is), or null. "
@@ -46,7 +46,7 @@ class Evolution(Spec):
 
 
 class Table(Spec):
-    """What destination tables of every kind have. Each kind has a model of its own, derived from this one."""
+    """The options of destination tables of every kind. Each kind has its own model, derived from this one."""
 
     kind: str
     connection: str
@@ -79,11 +79,11 @@ class Table(Spec):
 
     @property
     def named(self) -> Named | None:
-        """What records have said of the table, where it is one that they have named (`new_tables`)."""
+        """The name that records gave the table, if they named it (`new_tables`)."""
         return self._named
 
     def of_name(self, named: Named, table: str) -> Self:
-        """The table of this name that an entry of the pipeline file stands for."""
+        """This entry as the table that records have named."""
         found = self.model_copy(update={"table": table})
         found._named = named
         return found
@@ -94,38 +94,38 @@ class Table(Spec):
 
     @property
     def loses_rows(self) -> bool:
-        """Deletes take rows away."""
+        """Whether deletes remove rows."""
         return self.mode in ("upsert_delete", "delete")
 
     def named_columns(self) -> Iterator[tuple[Path, str]]:
-        """The columns that options of the kind name, each with the option's path: they have to be in the table."""
+        """The columns in options of the kind, each with the option's path; the table has to have them."""
         yield from ()
 
     def has_column(self, name: str, declared: Sequence[str]) -> bool:
-        """Whether the table has a column of that name; `declared` are those that the pipeline file gives it."""
+        """Whether the table has a column of this name; `declared` are those of the pipeline file."""
         return name in declared
 
     @property
     def title(self) -> str:
-        """Kind and table, as people read it; with the connection where that is not the usual one.
+        """Kind and table, for people; with the connection if it is not the default.
 
-        No two tables of a pipeline have the same: ``iceberg air.flights``, ``iceberg air.flights on lake2``.
+        Unique in a pipeline: ``iceberg air.flights``, ``iceberg air.flights on lake2``.
         """
         other = "" if self.on_usual_connection else f" on {self.connection}"
         return f"{self.kind} {self.table}{other}"
 
     def is_called(self, text: str) -> bool:
-        """Whether a person may mean it: by its name, with or without the kind."""
+        """Whether the text means this table: its name, with or without the kind."""
         return text in (self.table, f"{self.kind} {self.table}", self.title)
 
     @property
     def full_path(self) -> list[str]:
-        """Kind, the connection where that is not the usual one, and the parts of the name; a template's stand for all
-        its tables."""
+        """Kind, the connection if it is not the default, and the parts of the name; for a template those of the name
+        for all its tables."""
         other = [] if self.on_usual_connection else [self.connection]
         return [self.kind, *other, *each(self.table).split(".")]
 
     @property
     def on_usual_connection(self) -> bool:
-        """It names the connection that tables of its kind have by default."""
+        """Whether it uses the default connection of its kind."""
         return bool(self.connection == type(self).model_fields["connection"].default)

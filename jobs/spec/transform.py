@@ -28,7 +28,7 @@ KEY = "_key"
 
 
 class Transform(Spec):
-    """What is made of a decoded record before it is landed."""
+    """The transform of a decoded record before it is landed."""
 
     sql: str = Field(
         description="a Spark SQL `select … from records`, with `where` for records to leave out; records has the "
@@ -47,12 +47,12 @@ class Transform(Spec):
 
 @dataclass(frozen=True)
 class Resolved:
-    """A transform against a schema.
+    """A transform, resolved against a schema.
 
     Attributes:
-        expressions: column to its expression, in Spark SQL as it is written.
-        condition: of `where`; None keeps every record.
-        columns: type text of each result column.
+        expressions: from column to its expression, in Spark SQL as written.
+        condition: the condition of `where`; None: every record is kept.
+        columns: from result column to its type string.
         reads: columns of `records` that are used.
     """
 

@@ -1,9 +1,9 @@
-"""The statement of a transform, read and checked.
+"""Parses and checks the statement of a transform.
 
-It must give one row per record: no joins, no aggregates, no `order by`, `limit`, `distinct`, `explode`, nothing that
-depends on other records or on when it runs. The check is by sqlglot, which resolves columns and types against the
-declared schema: Dagster loads definitions without a Spark server. Spark evaluates the text as it is written, and
-`batchmerge check` has it analyse the same.
+It must return one row per record: no joins, no aggregates, no `order by`, `limit`, `distinct`, `explode`, nothing that
+depends on other records or on the time. sqlglot resolves columns and types against the declared schema, because Dagster
+loads definitions without a Spark server. Spark evaluates the text as written, and `batchmerge check` has Spark analyse
+it.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ def _check(select: exp.Select, tokens: list[Token]) -> None:
 
 
 def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
-    """The tokens of each result column, and those of the condition."""
+    """Splits the statement: the tokens of each result column, and those of the condition."""
     depth, begin, results = 0, 1, []
     for n, token in enumerate(tokens):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        # `is distinct from` compares.
+        # Not the `from` of `is distinct from`.
         ends = token.token_type == TokenType.FROM and tokens[n - 1].token_type != TokenType.DISTINCT
         if depth == 0 and (ends or token.token_type == TokenType.COMMA):
             results.append(tokens[begin:n])
@@ -136,7 +136,7 @@ def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
 
 
 def _text(sql: str, tokens: list[Token]) -> str:
-    """As it is written."""
+    """The text of these tokens, as written."""
     return sql[tokens[0].start : tokens[-1].end + 1]
 
 
@@ -147,8 +147,8 @@ def _without_alias(tokens: list[Token], result: exp.Expr) -> list[Token]:
 
 
 def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
-    """Spark does not tell upper from lower case. A result that is a column of `records` has the declared name; names in
-    structs, and those after `as`, stay as they are written."""
+    """Gives results that are columns of `records` their declared spelling, since Spark compares names without case.
+    Names in structs, and those after `as`, are kept as written."""
     declared = {name.lower(): name for name in (*columns, RECORDS)}
     for column in select.find_all(exp.Column):
         parts = column.parts
@@ -157,7 +157,7 @@ def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) ->
 
 
 def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
-    """Names that are no column of `records`; those of a `lambda` are no columns."""
+    """Refuses names that are not columns of `records`, except parameters of a `lambda`."""
     roots = [[part.name for part in column.parts if part.name != RECORDS] for column in select.find_all(exp.Column)]
     unknown = list(dict.fromkeys(names[0] for names in roots if names and names[0] not in columns))
     if not unknown:
@@ -171,15 +171,14 @@ def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> N
 def _expand_stars(
     select: exp.Select, written: list[str], value: Sequence[str], known: Mapping[str, pa.DataType]
 ) -> list[str]:
-    """`*` are the columns of the value; the key and the place of the record are named by those who want them.
-
-    `column.*` are the fields of a struct.
+    """Expands `*` to the columns of the value (not the key or the record's coordinates), and `column.*` to the fields
+    of a struct.
 
     Args:
         written: the text of each result column.
 
     Returns:
-        The text of each result column now.
+        The text of each result column after expansion.
     """
     expanded: list[exp.Expr] = []
     texts: list[str] = []
@@ -210,7 +209,7 @@ def _fields(struct: Sequence[str], known: Mapping[str, pa.DataType]) -> list[str
 
 
 def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
-    """The type of a plain column of the value as it is written: with `not null`, which no row breaks."""
+    """The declared type of a plain column of the value, with `not null`; None for other expressions."""
     column = path(expression) if isinstance(expression, exp.Column) else []
     if len(column) != 1 or column[0] not in value:
         return None
@@ -219,7 +218,7 @@ def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
 
 
 def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> str:
-    """The type text of a result column."""
+    """The type string of a result column."""
     found = certain_type(expression, known)
     if found is not None:
         return type_name(found)

@@ -1,7 +1,7 @@
-"""What `envelope.truncates: apply` needs: an order that the truncation's record has too, and rows of one source table.
+"""The requirements of `envelope.truncates: apply`: an order that the truncation's record has too, and one source table.
 
-A truncation has no key and no row. Its order says which rows and changes it takes away, whatever comes when and however
-the log is cut into batches (`jobs.watermark`).
+A truncation has no key and no row. Its `order_by` value determines which rows and changes it removes, independent of
+when they come and how the log is cut into batches (`jobs.watermark`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REMEDY = "or leave truncations out: `refuse` or `skip`"
 
 
 def truncate_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Why `truncates: apply` is refused; empty where it is not written."""
+    """Why `truncates: apply` is refused; empty if it is not used."""
     envelope = spec.source.value.envelope
     if envelope is None or envelope.truncates != "apply":
         return

@@ -1,7 +1,7 @@
-"""`envelope.unavailable: keep`: which pipelines can leave a column of a row as it was, and which columns those are.
+"""`envelope.unavailable: keep`: which pipelines can leave a column of a row unchanged, and which columns.
 
-A change that does not bring a column needs the changes before it, or the row in the table. A table of mode `append` or
-`delete` has a row a change, so there is nothing before: such a column is null. Some systems take whole rows only.
+A change that omits a column needs the earlier changes of its key, or the row in the table. A table of mode `append` or
+`delete` has one row per change, so an omitted column is null. Some systems can only write whole rows.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _REMEDY = "set REPLICA IDENTITY FULL in the source, so that nothing is left out,
 
 
 def can_leave_unchanged(table: Table) -> bool:
-    """Whether a row of the table can keep a column that a change does not bring."""
+    """Whether a row of the table can keep the value of a column that a change omits."""
     return kind_of(table).capabilities.keeps_unchanged_columns and table.mode in ("upsert", "upsert_delete")
 
 
 def leaves_unchanged(spec: PipelineSpec, table: Table) -> bool:
-    """Whether changes of this pipeline may leave columns of the table's rows as they were."""
+    """Whether changes of this pipeline may omit columns of the table's rows."""
     return can_leave_unchanged(table) and bool(unchanged_columns(spec)) and spec.changes.ordered_by is None
 
 
 def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
-    """What becomes of a column that Debezium has left out; where nothing is said, `keep` if every table can do it."""
+    """What to do with a column that Debezium omits; by default `keep` if every table can do it."""
     envelope = _debezium(spec)
     if envelope is None:
         return "refuse"
@@ -47,7 +47,7 @@ def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
 
 
 def keep_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Why `unavailable: keep` is refused; empty where it is not written."""
+    """Why `unavailable: keep` is refused; empty if it is not used."""
     envelope = _debezium(spec)
     if envelope is None or envelope.unavailable != "keep":
         return
@@ -56,9 +56,9 @@ def keep_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def unchanged_columns(spec: PipelineSpec) -> tuple[str, ...]:
-    """Columns of the value that a change may leave as they were; empty where the envelope is not Debezium's.
+    """Columns of the value that a change may omit; empty if the envelope is not Debezium's.
 
-    A column that is `not null` is not among them: where no row was before, it would be null.
+    Not `not null` columns: without an earlier row they would be null.
     """
     if _debezium(spec) is None:
         return ()
@@ -72,7 +72,7 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
     """The value's envelope for the decoder; None without one.
 
     Args:
-        moved: of rows with a changed key the values are known that the changes leave out.
+        moved: for primary-key changes whose omitted values are known from the old key.
     """
     envelope = spec.source.value.envelope
     if envelope is None:
