@@ -10,10 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from resources import arrow_without_pandas  # noqa: F401  # before pyiceberg imports pyarrow.dataset
-
-# isort: split
 from pyiceberg.io.pyarrow import ArrowProjectionVisitor
 
 

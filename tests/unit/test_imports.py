@@ -44,8 +44,8 @@ assert done.exit_code == 0, done.output
         (f"import orchestration.cli.infer; {READ}", {*CLIENTS, "dagster", "sqlglot"}),
         (CHECK, {*CLIENTS, "dagster", "confluent_kafka", "sqlglot"}),
         (f"import orchestration.cli.check_systems, orchestration.cli.plan; {READ}", {"dagster"}),
-        (f"import orchestration.cli.plan\n{OPEN}", {"dagster", "pandas", "pyspark", "grpc", "pyiceberg.catalog.rest"}),
-        (f"import orchestration.cli.pipelines\n{OPEN}", {"pandas", "pyspark", "grpc", "jobs.protocol"}),
+        (f"import orchestration.cli.plan\n{OPEN}", {"dagster", "pyspark", "grpc", "pyiceberg.catalog.rest"}),
+        (f"import orchestration.cli.pipelines\n{OPEN}", {"pyspark", "grpc", "jobs.protocol"}),
         ("import jobs.decode.decoders", {*CLIENTS, "dagster", "pydantic", "yaml"}),
     ],
 )
