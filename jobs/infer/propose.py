@@ -1,4 +1,4 @@
-"""A proposal for `source.key` and `source.value` of a topic, from a sample of its records. Nothing is changed."""
+"""Proposes `source.key` and `source.value` of a topic, from a sample of its records. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a pipeline file could say of a key or a value.
+    """A proposal for a key or a value.
 
     Attributes:
-        remarks: what a person should look at before approving.
+        remarks: what a person should check before approving.
         trial: how many of the records fit.
     """
 
@@ -48,7 +48,7 @@ class Proposal:
 
 
 def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Proposal | None:
-    """Format and columns of these records; None where there is nothing to see.
+    """The proposed format and columns of these records; None without records.
 
     Raises:
         ConfigurationError: the records are in Confluent's wire format, and no registry is given or its schema has
@@ -65,7 +65,7 @@ def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Propos
 
 
 def _tried(found: Proposal, tried: Callable[[dict[str, Any]], Trial]) -> Proposal:
-    """With decimals as text where the sample has numbers that fit no decimal (a numeric without a precision)."""
+    """The proposal, with decimals as text if the sample has numbers that fit no decimal (without a fixed precision)."""
     best = replace(found, trial=tried(found.document))
     for name, text in found.document["columns"].items():
         other = string_instead(text)
@@ -80,7 +80,7 @@ def _tried(found: Proposal, tried: Callable[[dict[str, Any]], Trial]) -> Proposa
 
 
 def _by_content(records: Sequence[bytes]) -> Proposal:
-    """Of records that are not in Confluent's wire format."""
+    """The proposal for records that are not in Confluent's wire format."""
     parsed = list(_parsed(records, numbers=False))
     if 2 * len(parsed) < len(records) or not any(isinstance(one, dict) for one in parsed):
         return _opaque(records)
@@ -177,7 +177,7 @@ def _described(kind: str | None, fields: list[pa.Field]) -> dict[str, Any]:
 
 
 def _envelope(fields: Iterable[pa.Field]) -> str | None:
-    """The envelope that these fields of a record seem to be."""
+    """The kind of envelope that has these fields, if any."""
     kinds = {f.name: f.type for f in fields}
     if {"op", "after", "source"} <= kinds.keys():
         images = [kinds["after"], kinds.get("before", pa.null())]

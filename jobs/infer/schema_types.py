@@ -1,4 +1,4 @@
-"""Columns proposed from the schema that records bring along: Kafka Connect's, or a registry's."""
+"""Proposes columns from the records' own schema: Kafka Connect's, or a registry's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def described_fields(wire: Wire, remarks: list[str]) -> list[pa.Field]:
-    """The columns of a record; one without a column type is `text`."""
+    """The columns of a record; fields without a column type become `text`."""
     record = wire if wire.kind == "record" else Wire("record", fields=(("value", wire),))
     found = []
     for name, kind in record.fields:
@@ -37,13 +37,13 @@ def described_fields(wire: Wire, remarks: list[str]) -> list[pa.Field]:
 
 
 def string_instead(column: str) -> str | None:
-    """The column's type with text where numbers have no fixed precision; None where it has none of these."""
+    """The column's type with text for numbers without a fixed precision; None if it has no such numbers."""
     unfixed = type_name(UNFIXED_DECIMAL)
     return column.replace(unfixed, type_name(pa.string())) if unfixed in column else None
 
 
 def wire_of(stored: StoredSchema, records: Iterable[bytes]) -> Wire:
-    """What a registry's schema says of these records of it; of Protobuf, of the message that most of them are."""
+    """The wire type of a registry's schema; for Protobuf, of the message that most of these records are."""
     if stored.type == "PROTOBUF":
         indexes = Counter(message_indexes(split(record)[1])[0] for record in records)
         return message_wire(Messages(compiled(stored.texts, stored.names)).at(indexes.most_common(1)[0][0]))

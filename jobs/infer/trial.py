@@ -1,4 +1,4 @@
-"""A proposal tried on the records that it came from, by the decoder that a pipeline would use."""
+"""Tries a proposal on the records from which it was made, with the decoder that a pipeline would use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Trial:
     """How many records fit a proposal.
 
     Attributes:
-        refused: reasons, by how many records have them.
+        refused: reasons, with the numbers of records.
     """
 
     records: int
@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def remarks(self) -> list[str]:
-        """For the person who approves."""
+        """The result as remarks for the person who approves the proposal."""
         if not self.refused:
             return [f"all {self.records} records fit"]
         reasons = Counter(self.refused).most_common()
@@ -47,7 +47,7 @@ class Trial:
 
 
 def trial(document: Mapping[str, Any], records: Sequence[bytes], registered: Schemas | None) -> Trial:
-    """Decodes the records as `source.key` or `source.value` says it. A tombstone is none of them."""
+    """Decodes the records by this `source.key` or `source.value`. The records contain no tombstones."""
     try:
         errors = _decoder(Format.model_validate(document), registered).decode(pa.array(records, pa.binary())).errors
     except (ConfigurationError, ValidationError) as problem:

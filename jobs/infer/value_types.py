@@ -1,6 +1,6 @@
-"""Columns proposed for plain JSON, from a sample of its values: of each place the first type in which most values fit.
+"""Proposes columns for plain JSON from a sample of values: for each field the first type that most values fit.
 
-Whether a value fits, the decoder's own conversions say (`jobs.decode.json_values`).
+The decoder's own conversions (`jobs.decode.json_values`) decide whether a value fits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from jobs.schema.types import type_name
 from jobs.schema.wire import INSTANT, WALL_CLOCK
 
 _ZONE = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")
-# Numbers that lose nothing as a decimal: `007` is a name, and digits alone may be one.
+# Texts that can become a decimal without loss; not `007`, which is probably an identifier.
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?", re.ASCII)
-# Milliseconds of these years are taken as times. Smaller and larger numbers are rather counters and ids.
+# Numbers that are milliseconds in these years are proposed as times; others are probably counters and ids.
 _FIRST, _LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (2000, 2100))
 _UNITS = {"seconds": 1000, "microseconds": 1 / 1000, "nanoseconds": 1 / 1_000_000}
 _TIME_NAME = re.compile(r"time|date|stamp|(^|_)(ts|at|epoch)$", re.IGNORECASE)
@@ -31,10 +31,10 @@ _KINDS = {bool: "boolean", str: "string", Integer: "number", Real: "number"}
 
 @dataclass
 class Seen:
-    """What a sample has at one place; nulls are only counted by who asks for them.
+    """The values of a sample in one field, without nulls.
 
     Attributes:
-        scalars: the values that are neither object nor array, numbers as their text.
+        scalars: the values that are neither object nor array, numbers as text.
         fields: of the objects; `element`: of the arrays.
     """
 
@@ -62,14 +62,14 @@ class Seen:
         return self.objects + self.arrays + len(self.scalars)
 
     def kinds(self) -> str:
-        """The kinds of its values, the most frequent first."""
+        """The kinds of the values, the most frequent first."""
         found = Counter(_KINDS[type(value)] for value in self.scalars)
         found.update({"object": self.objects, "array": self.arrays})
         return ", ".join(f"{count} × {name}" for name, count in found.most_common() if count)
 
 
 def infer_json(samples: Iterable[Any]) -> tuple[list[pa.Field], list[str]]:
-    """Columns of JSON objects as `parse_json` gives them, all optional, and remarks on what stays unclear."""
+    """Columns of JSON objects from `parse_json`, all optional, and remarks about what is unclear."""
     seen = Seen()
     for sample in samples:
         seen.add(sample)
@@ -114,7 +114,7 @@ def _short(kind: pa.DataType) -> str:
 
 
 def _scalar(values: Sequence[Any]) -> tuple[pa.DataType, int]:
-    """The first type in which all values fit, else that of the most, and how many those are."""
+    """The first type that all values fit, else the one that most fit; and the number of values that fit."""
     best: tuple[pa.DataType, int] = (pa.string(), 0)
     for kind, may_be in _candidates(values):
         fitting = _fitting(values, kind, may_be)
@@ -124,7 +124,7 @@ def _scalar(values: Sequence[Any]) -> tuple[pa.DataType, int]:
 
 
 def _candidates(values: Sequence[Any]) -> Iterable[tuple[pa.DataType, Callable[[Any], bool]]]:
-    """Types in the order of preference, each with what a value has to be besides being accepted by the decoder."""
+    """Types in order of preference, each with a condition on values besides that the decoder accepts them."""
     numbers: list[str] = [value for value in values if type(value) in (Integer, Real)]
     yield pa.bool_(), _any
     yield pa.date32(), _is_text
@@ -163,14 +163,14 @@ def _is_time(value: Any) -> bool:
 
 
 def _decimal(numbers: Iterable[str]) -> pa.DataType:
-    """A decimal for numbers as texts, of 18 digits where three more than seen fit before the point, else of 38."""
+    """A decimal for these numbers: of 18 digits if that leaves room for three more before the point, else of 38."""
     parts = [text.lstrip("-").partition(".") for text in numbers if _NUMBER.fullmatch(text)]
     whole, scale = max(len(part[0]) for part in parts), max(len(part[2]) for part in parts)
     return pa.decimal128(18 if whole + 3 + scale <= 18 else 38, min(scale, 38))
 
 
 def _scalar_remarks(values: Sequence[Any], kind: pa.DataType, path: str) -> list[str]:
-    """What a person should look at where the values alone do not say what they mean."""
+    """What a person should check, because the values alone do not show what they mean."""
     found = []
     numbers = [int(value) for value in values if type(value) is Integer and len(value) < 20]
     if kind == INSTANT and numbers:
