@@ -1,1 +1,1 @@
-"""Moving house: a Kafka Connect sink becomes a pipeline file, and its offsets are taken over (`batchmerge import`)."""
+"""Turns a Kafka Connect sink into a pipeline file, which continues at the sink's offsets (`batchmerge import`)."""

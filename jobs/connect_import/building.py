@@ -1,4 +1,4 @@
-"""A connector's configuration to a pipeline file, with what became of each option. Pure."""
+"""Translates a connector's configuration to a pipeline file, with a report about each option. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITHOUT_DELETES = {"upsert_delete": "upsert", "delete": "append"}
 
 @dataclass(frozen=True)
 class OptionReport:
-    """An option that was given, and what became of it."""
+    """An option of the connector, and its translation."""
 
     name: str
     option: Option
@@ -35,14 +35,14 @@ class OptionReport:
 
 @dataclass(frozen=True)
 class Imported:
-    """A pipeline file in the making.
+    """An imported pipeline.
 
     Attributes:
-        document: its `attributes`.
-        connections: entries for the connections file, secrets as references to the environment.
-        reports: every option that was given.
-        steps: what became of each transform.
-        todo: what a person has to look at before the pipeline runs.
+        document: the pipeline file's `attributes`.
+        connections: entries for the connections file, with secrets as references to the environment.
+        reports: every option of the connector.
+        steps: the translation of each transform.
+        todo: what a person has to check before the pipeline runs.
     """
 
     name: str
@@ -64,11 +64,11 @@ def build(
     """The pipeline that does what the connector did.
 
     Args:
-        columns: of the records' values; where neither these nor the tables are known the file gets a placeholder.
-        key_columns: of the records' keys, where these are the tables' keys; left to the records where not given.
-        tables: names of tables, for a sink that takes them from its records; else those of its tables to import.
+        columns: of the records' values; if neither these nor the tables are known, the file gets a placeholder.
+        key_columns: of the records' keys, if these are the tables' keys; left to the records if not given.
+        tables: names of all tables, for a sink that takes them from records; for others the tables to import.
         known: the tables that the connector has filled, by name.
-        topics: those that a connector of `topics.regex` reads.
+        topics: those that a connector with `topics.regex` reads.
 
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
@@ -105,7 +105,7 @@ def build(
 
 
 def pipeline_name(name: str) -> str:
-    """The connector's name with what a pipeline's name cannot have replaced or cut off."""
+    """The connector's name as a valid name of a pipeline."""
     plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
     begins = (NAME.match(text) for text in (plain, f"p_{plain}"))
     return next(found[0] for found in begins if found and is_name(found[0]))
@@ -118,7 +118,7 @@ def _status_of(name: str, options: Options) -> Option:
 def _fill_columns(
     connector: Connector, chain: Chain, parts: list[dict[str, Any]], key_columns: Mapping[str, str], declared: bool
 ) -> list[str]:
-    """Completes the columns by what the connector says of them; what a person has to look at.
+    """Completes the columns from the connector's options; returns what a person has to check.
 
     Args:
         declared: the columns of the records' values are given.
@@ -158,7 +158,7 @@ def _document(
 def _source(
     connector: Connector, chain: Chain, key: dict[str, str] | None, parts: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The `source` part; what a person has to look at."""
+    """The `source` part; and what a person has to check."""
     source, todo = connect.source(connector.configuration, chain, chain.record_key if key is None else key)
     whole = connector.sink.key_column(connector.configuration)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
@@ -180,7 +180,7 @@ def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:
 
 
 def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]], chain: Chain) -> None:
-    """What became of fields that no column of the table had."""
+    """Sets `unknown_fields` as the sink treated fields without a column."""
     value = source["value"]
     if not value.get("columns") or value["format"] in ("string", "bytes"):
         return
@@ -189,12 +189,12 @@ def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]], chain: 
 
 
 def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:
-    """The document with fields by the names that the chain gives them."""
+    """The document with the fields' names after the chain of transforms."""
     if "route_by" in document:
         document["route_by"] = transforms.route_field(configuration, chain)
     changes = document.get("changes", {})
     if chain.envelope and "op" in changes:
-        # What the envelope says of a change is its op mapping.
+        # The envelope has its own op mapping.
         del changes["op"]
     elif "." in changes.get("op", {}).get("field", ""):
         changes["op"]["field"] = OP_COLUMN
@@ -209,7 +209,7 @@ def _routed_by(part: dict[str, Any], configuration: Configuration, chain: Chain)
 
 
 def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed, tombstones_delete: bool) -> list[str]:
-    """Deletes that the sink never heard of delete nothing; what a person has to look at."""
+    """Makes tables ignore deletes that the transforms kept from the sink; returns what a person has to check."""
     dropped = followed.drops_deletes or (followed.drops_tombstones and tombstones_delete)
     for part in parts:
         part["mode"] = _WITHOUT_DELETES.get(part["mode"], part["mode"]) if dropped else part["mode"]
@@ -227,5 +227,5 @@ def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -
 
 
 def _spec_problems(document: dict[str, Any]) -> list[str]:
-    """What the pipeline file's own rules still object to."""
+    """Mistakes of the document by the pipeline file's own rules."""
     return [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]

@@ -1,7 +1,7 @@
-"""A connector's chain of transforms, followed column by column, as one `select … from records`.
+"""Translates a connector's chain of transforms, column by column, to one `select … from records`.
 
-Each step changes the expression that makes a column. What a step reads and nobody has declared becomes a column of the
-records, with a type that a person has to look at.
+Each step changes the expression of a column. Undeclared columns that a step reads become columns of the records, with a
+type that a person has to check.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ class Chain:
     """The transforms so far.
 
     Attributes:
-        columns: of the records, with their types, as they are declared.
-        made: column of the result to its expression.
-        types: of results that do not follow from the statement.
-        conditions: what holds of the records that are kept.
-        left_out: fields of the records that are to be no columns.
-        closed: no field goes on but those in `made`.
-        guessed: columns that nobody has declared, with the type that stands in its place.
+        columns: the declared columns of the records, with their types.
+        made: from column of the result to its expression.
+        types: of results whose type does not follow from the statement.
+        conditions: that the kept records fulfil.
+        left_out: fields of the records that must not become columns.
+        closed: only fields in `made` are kept.
+        guessed: undeclared columns, with a guessed type.
         envelope: kind of change data.
         metadata: columns that are parts of the envelope, with their paths.
-        metadata_now: `_topic` and `_headers` as transforms have changed them.
-        metadata_lost: which transform has changed them in a way that is not followed.
+        metadata_now: expressions of `_topic` and `_headers` after transforms have changed them.
+        metadata_lost: the transform that has changed them in a way that cannot be translated.
         key: columns of the value that are the record's key.
-        key_names: fields of the record's key to the names that transforms have given them.
-        key_field: the one of them that is the whole key.
-        key_todo: what a person has to look at where the record's key is read.
+        key_names: from fields of the record's key to the names that transforms have given them.
+        key_field: the field that is the whole key.
+        key_todo: what a person has to check if the record's key is read.
         record_key: columns of the record's key that the result reads.
         value_format: of records that a transform parses.
-        todo: what a person has to look at.
+        todo: what a person has to check.
     """
 
     columns: dict[str, str]
@@ -66,7 +66,7 @@ class Chain:
         self.made = {column: name(column) for column in self.columns}
 
     def read(self, column: str, kind: str = "string") -> str:
-        """The expression of a column; one that is not there yet is one of the records'."""
+        """The expression of a column; an unknown one becomes a column of the records."""
         if column in self.made:
             return self.made[column]
         if self.closed or column in self.left_out:
@@ -83,7 +83,7 @@ class Chain:
         return self.made.setdefault(column, name(column))
 
     def type_of(self, column: str) -> str:
-        """Its type as far as it is known, else empty."""
+        """The column's type if it is known, else empty."""
         if column in self.types:
             return self.types[column]
         known = self.columns.get(column, "") if self.made.get(column) == name(column) else ""
@@ -100,18 +100,18 @@ class Chain:
         self.types.pop(column, None)
 
     def leave_out(self, column: str) -> None:
-        """No field of the records gets into this column any more, whether it is declared or not."""
+        """Removes the column, whether it is declared or not."""
         fields = [c for c in self.columns if self.made.get(column) == name(c)]
         self.left_out += [c for c in dict.fromkeys([column, *fields]) if c not in self.left_out]
         self.drop(column)
 
     @property
     def exclude(self) -> list[str]:
-        """`source.value.exclude`, once the statement is known: what is declared is read, and left out by it."""
+        """`source.value.exclude`, once the statement is known, which itself leaves out declared columns."""
         return [column for column in self.left_out if column not in self.columns]
 
     def guesses(self) -> list[str]:
-        """What a person has to look at, once the statement is known."""
+        """What a person has to check about guessed columns, once the statement is known."""
         return [
             f"source.value.columns.{column}: {kind} stands in its place: declare the type that it has"
             for column, kind in self.guessed.items()
@@ -119,14 +119,14 @@ class Chain:
         ]
 
     def seen(self, metadata: str) -> str:
-        """`_topic` or `_headers` as the next transform sees them."""
+        """The expression of `_topic` or `_headers` for the next transform."""
         if kind := self.metadata_lost.get(metadata):
             self.todo.append(f"{metadata}: {kind} had changed it before another transform read it; the record's own "
                              "stands in its place")  # fmt: skip
         return self.metadata_now.get(metadata, metadata)
 
     def only_when(self, condition: str, before: Chain) -> None:
-        """What was changed since `before` holds only for some records; for the others all is as it was."""
+        """Restricts the changes since `before` to records that fulfil the condition."""
         for now, was in ((self.made, before.made), (self.metadata_now, before.metadata_now)):
             for column in [*was, *(c for c in now if c not in was)]:
                 old, new = was.get(column), now.get(column)
@@ -136,7 +136,7 @@ class Chain:
         self.left_out, self.closed = before.left_out, before.closed
 
     def unwrap(self, kind: str, metadata: dict[str, str], types: dict[str, str]) -> None:
-        """Takes the row out of change data, with these parts of the envelope beside it."""
+        """Extracts the row from change data, with these parts of the envelope as further columns."""
         for column in sorted(RESERVED.intersection(metadata)):
             self.drop(column)
             self.columns.pop(column, None)
@@ -152,13 +152,13 @@ class Chain:
             self._declare(column, types.get(column, "string"))
 
     def keep_operation(self) -> None:
-        """The operation stays a column whatever is made of the row: nothing else tells what a change does."""
+        """Keeps the operation as a column whatever happens to the row, since only it tells what a change does."""
         for column, path in self.metadata.items():
             if path == OPERATION:
                 self.made.setdefault(column, name(column))
 
     def statement(self) -> str | dict[str, object] | None:
-        """`source.transform`; None where records are taken as they are. Columns that nothing reads are forgotten."""
+        """`source.transform`; None if records are not changed. Drops columns that nothing reads."""
         texts = [*self.made.values(), *self.conditions]
         for column in [c for c in self.columns if not any(name(c) in text for text in texts)]:
             del self.columns[column]

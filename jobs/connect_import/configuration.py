@@ -1,4 +1,4 @@
-"""A connector's configuration as a file holds it: flat JSON, JSON with `name` and `config`, or properties."""
+"""Reads a connector's configuration from a file: flat JSON, JSON with `name` and `config`, or properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Configuration:
         return [part.strip() for part in self.text(name).split(separator) if part.strip()]
 
     def below(self, prefix: str) -> dict[str, str]:
-        """Options that begin with the prefix, without it."""
+        """Options whose names begin with the prefix, by the rest of their names."""
         return {k.removeprefix(prefix): v for k, v in self.options.items() if k.startswith(prefix)}
 
 
@@ -56,7 +56,7 @@ def read_configuration(path: Path) -> Configuration:
         if is_json:
             what = f"it is not UTF-8 at byte {problem.start}"
             raise ConfigurationError(what, where=where, remedy="save it as UTF-8") from None
-        text = written.decode("latin-1")  # what Java takes properties for
+        text = written.decode("latin-1")  # Java's encoding of properties files
     options = _json(text, where) if is_json else _properties(text)
     if "connector.class" not in options:
         raise ConfigurationError(
@@ -87,7 +87,7 @@ def _properties(text: str) -> dict[str, str]:
     """Java properties: `key=value` or `key: value`, comments with # and !, lines continued with a backslash."""
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = {}
-    for line in re.split(r"\r\n?|\n", joined):  # `splitlines` cuts inside texts too
+    for line in re.split(r"\r\n?|\n", joined):  # `splitlines` would also split at other characters
         match = re.fullmatch(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line.strip())
         if match and line.strip()[0] not in "#!":
             found[_unescaped(match[1])] = _unescaped(match[2])

@@ -16,7 +16,7 @@ class Predicate:
 
     Attributes:
         type: its class.
-        negated: the transform applies where the predicate does not hold.
+        negated: the transform applies if the predicate is false.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Transform:
 
     Attributes:
         kind: its class, without package and side.
-        of_key: it concerns the record's key.
+        of_key: it changes the record's key.
         predicate: None: it applies to all records.
     """
 
@@ -50,7 +50,7 @@ class Transform:
 
 
 def transforms(configuration: Configuration) -> list[Transform]:
-    """The chain, in its order."""
+    """The chain of transforms, in order."""
     return [_transform(configuration, name) for name in configuration.items("transforms")]
 
 

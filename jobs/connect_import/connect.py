@@ -1,4 +1,4 @@
-"""Options that Kafka Connect itself has for every sink, and what becomes of them.
+"""Kafka Connect's own options, which every sink has, and their translation.
 
 Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafka.connect.runtime.SinkConnectorConfig`.
 """
@@ -65,16 +65,16 @@ _ONE_COLUMN = {"string": "string", "bytes": "binary"}
 
 
 def group(configuration: Configuration) -> str:
-    """The consumer group that Connect gives the connector."""
+    """Connect's consumer group of the connector."""
     named = configuration.text("consumer.override.group.id") or configuration.text("iceberg.connect.group-id")
     return named or f"connect-{configuration.name}"
 
 
 def source(configuration: Configuration, chain: Chain, key: dict[str, str] | None) -> tuple[dict[str, Any], list[str]]:
-    """The `source` part, and what a person has to look at.
+    """The `source` part, and what a person has to check.
 
     Args:
-        key: the columns of the record's key, empty where they are left to the records; None: it is not read.
+        key: the columns of the record's key, empty if they are left to the records; None: the key is not read.
     """
     statement = chain.statement()
     found: dict[str, Any] = {"connection": "kafka"}
@@ -92,7 +92,7 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
         remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
                     for field in chain.exclude if "." in field]  # fmt: skip
     if chain.envelope:
-        # The operation is a column of itself.
+        # The operation becomes a column by default.
         metadata = {} if chain.metadata == {OP_COLUMN: OPERATION} else chain.metadata
         found["value"]["envelope"] = {"kind": chain.envelope, **({"metadata": metadata} if metadata else {})}
     if statement:
@@ -101,12 +101,12 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
 
 
 def takes_new_fields(source: dict[str, Any], chain: Chain) -> bool:
-    """Whether fields that no column of the table had got through the chain."""
+    """Whether fields without a column of the table pass the chain."""
     return "transform" not in source and not chain.closed
 
 
 def has_fields(configuration: Configuration, side: str) -> bool:
-    """Whether the sink sees keys or values of several fields."""
+    """Whether keys or values reach the sink with several fields."""
     converter = configuration.text(f"{side}.converter")
     return _CONVERTERS.get(converter, ("string", False))[0] not in _ONE_COLUMN
 
@@ -168,7 +168,7 @@ def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
 
 
 def environment(name: str) -> str:
-    """A reference to the environment variable that is to hold this secret option."""
+    """A reference to the environment variable for this secret option."""
     return "${env:" + "".join(c if c.isalnum() else "_" for c in name).upper() + "}"
 
 

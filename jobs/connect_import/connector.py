@@ -1,4 +1,4 @@
-"""A connector that is to become a pipeline, and the tables that it has filled. Pure."""
+"""A connector to import, and the tables that it has filled. Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Connector:
 
     @cached_property
     def going_on(self) -> GoingOn:
-        """The known tables that all of its topics go to."""
+        """The known tables that get records of all topics."""
         return self._going_on(self.placed.tables)
 
     @cached_property
     def each_topic(self) -> dict[str, GoingOn]:
-        """The known tables of topics, where each has its own."""
+        """The known tables by topic, if each topic has its own."""
         if not self.placed.each:
             return {}
         names = {topic: self.placed.table_of(topic) for topic in self.topics}
@@ -50,7 +50,7 @@ class Connector:
 
     @property
     def is_known(self) -> bool:
-        """The tables themselves say which columns there are, of every topic."""
+        """Whether the columns of every topic are known from its tables."""
         known_topics = len(self.each_topic)
         return bool(self.going_on.tables or known_topics) and known_topics in (0, len(self.topics))
 

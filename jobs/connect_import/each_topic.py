@@ -1,4 +1,4 @@
-"""What the tables of single topics need, where each topic has its own (`overrides` of the pipeline file)."""
+"""`overrides` of the pipeline file for single topics, if each topic has its own table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from jobs.connect_import.unwrapping import TARGET
 class EachTopic:
     """
     Attributes:
-        tables: by topic, those that are known.
-        part: the entry in `tables` that stands for them, as the connector's options say.
-        written: that entry as it is written for tables that are not known.
+        tables: the known tables by topic.
+        part: the entry of `tables` for all topics, from the connector's options.
+        written: that entry as it is written for unknown tables.
         source: the `source` part for all topics.
         keyed: the key is the record's, and its columns are left to the records.
     """
@@ -32,7 +32,7 @@ class EachTopic:
     keyed: bool
 
     def overrides(self, names: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """`overrides`; `names` are those of the topics whose tables the template does not name."""
+        """`overrides`; `names` are names of tables that do not follow from the template, by topic."""
         found = {topic: self._override(table) for topic, table in self.tables.items()}
         for topic, override in names.items():
             here = found.setdefault(topic, {})

@@ -1,4 +1,4 @@
-"""The tables that a connector has filled, looked for in their systems."""
+"""Finds the tables that a connector has filled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Filled:
     """
     Attributes:
         tables: by name.
-        topics: of the connector, where each has a table of its own.
+        topics: of the connector, if each has its own table.
     """
 
     tables: Mapping[str, KnownTable] = field(default_factory=dict)
@@ -28,7 +28,7 @@ NOTHING = Filled()
 
 
 def find(configuration: Configuration, connections: Connections, named: list[str]) -> Filled:
-    """The connector's tables; those that are not there are left out."""
+    """The connector's tables that exist."""
     sink = sink_of(configuration)
     placed = sink.place(configuration, named)
     topics: list[str] = []

@@ -1,4 +1,4 @@
-"""Tables that a connector has filled go on as they are: columns, types and nullability of the pipeline follow them."""
+"""Continues tables that a connector has filled: the pipeline gets their columns, types and nullability."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class GoingOn:
     """
     Attributes:
-        tables: those that one pipeline writes to, by name; empty where none is known.
-        sink: knows the columns that the connector fills besides the records' fields.
+        tables: the known tables that one pipeline writes, by name.
+        sink: has the columns that the connector fills besides the records' fields.
     """
 
     configuration: Configuration
@@ -30,37 +30,37 @@ class GoingOn:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Of the rows, besides those that the key and Kafka's metadata fill."""
+        """The rows' columns, without those for the key and Kafka's metadata."""
         filled = {self.sink.record_column(self.configuration), self.sink.key_column(self.configuration)}
         return all_of([table.without(filled) for table in self.tables.values()])
 
     @property
     def key(self) -> list[str]:
-        """The columns that identify a row, where the tables say so and agree."""
+        """The columns that identify a row, if the tables have keys and agree."""
         keys = {tuple(table.key) for table in self.tables.values()}
         return list(next(iter(keys))) if len(keys) == 1 else []
 
     @property
     def key_columns(self) -> dict[str, str]:
-        """The columns of the record's key, which the sink has put into one column."""
+        """The columns of the record's key, if the sink wrote it to one column."""
         whole = self.sink.key_column(self.configuration)
         kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
         return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}
 
     def follow(self) -> transforms.Followed:
-        """The chain over the records that these tables' rows were made of."""
+        """The chain of transforms, applied to the records from which these tables' rows were made."""
         columns, kept = self.columns, self.sink.kept(self.configuration)
         followed = transforms.follow(self.configuration, transforms.before(self.configuration, columns))
         chain = followed.chain
         for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
-            chain.drop(column)  # the sink passed it over, too
+            chain.drop(column)  # the sink ignored it too
         for column, kind in columns.items():
             if chain.made.get(column, name(column)) != name(column):
                 chain.types[column] = kind
         return followed
 
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
-        """The entry of a table in `tables`, which has its own types besides."""
+        """The entry of a table in `tables`, with its types."""
         present = self.tables.get(part["table"])
         if present is None:
             return part

@@ -1,4 +1,4 @@
-"""Regular expressions as Java reads them: those of routers and predicates, whose tables have to be known here.
+"""Java's regular expressions, of routers and predicates, evaluated in Python to know the tables' names.
 
 Sources: `java.util.regex.Pattern`, `Matcher.appendReplacement`.
 """
@@ -17,16 +17,16 @@ def matches(pattern: str, text: str, where: str) -> bool:
     """Whether the whole text matches.
 
     Raises:
-        ConfigurationError: the expression means nothing to Python, or something else.
+        ConfigurationError: Python cannot compile the expression, or it may have another meaning.
     """
     return _compiled(pattern, where).fullmatch(text) is not None
 
 
 def replaced(pattern: str, replacement: str, text: str, where: str) -> str:
-    """The text as Connect's routers rename a topic: where all of it matches, the first match is replaced.
+    """The text after a Connect router: if the whole text matches, the first match is replaced.
 
     Raises:
-        ConfigurationError: as `matches`; or the replacement names a group that is not there.
+        ConfigurationError: as `matches`; or the replacement names a group that does not exist.
     """
     compiled = _compiled(pattern, where)
     if compiled.fullmatch(text) is None:
@@ -44,7 +44,7 @@ def replaced(pattern: str, replacement: str, text: str, where: str) -> str:
 def _compiled(pattern: str, where: str) -> re.Pattern[str]:
     try:
         with warnings.catch_warnings():
-            # Sets within sets: Java's intersections and unions, which Python takes for characters.
+            # Java's intersections and unions of character sets, which Python would read as characters.
             warnings.simplefilter("error", FutureWarning)
             return re.compile(re.sub(r"(?<!\\)\(\?<(?![=!])", "(?P<", pattern))
     except (re.error, FutureWarning) as problem:
@@ -62,7 +62,7 @@ def _expanded(match: re.Match[str], replacement: str) -> str:
             return str(escaped)
         if named is not None:
             return match[named] or ""
-        # As many digits as make the number of a group; the others are text.
+        # The longest prefix of digits that is the number of a group; the rest is text.
         length = max((n for n in range(1, len(number) + 1) if int(number[:n]) <= match.re.groups), default=1)
         return (match[int(number[:length])] or "") + str(number[length:])
 

@@ -1,6 +1,6 @@
-"""What transforms of the record's key (`…$Key`) do to `source.key`.
+"""Translates transforms of the record's key (`…$Key`) to options of `source.key`.
 
-After ValueToKey the key is made of columns of the value, and they do it to `changes.key`.
+After ValueToKey the key consists of columns of the value: then they change `changes.key`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jobs.connect_import.steps import items, renames_of
 
 
 def key_step(chain: Chain, transform: Transform) -> str:
-    """What became of the transform, for the report."""
+    """Translates the transform; returns a text for the report."""
     options = transform.options
     field = options.get("field", "")
     if transform.kind == "ExtractField" and transform.predicate is None:
@@ -31,16 +31,16 @@ def key_step(chain: Chain, transform: Transform) -> str:
 
 
 def _of_record(chain: Chain, name: str) -> str:
-    """The field of the record's key that has this name by now."""
+    """The field of the record's key that now has this name."""
     return next((field for field, now in chain.key_names.items() if now == name), name)
 
 
 def key_columns(chain: Chain, given: dict[str, str], whole: str) -> dict[str, str]:
-    """The columns of the record's key, by the names that transforms give them.
+    """The columns of the record's key, with their names after the transforms.
 
     Args:
-        given: by the names that records or tables have; empty where they are not known.
-        whole: the column that has the whole key, if any.
+        given: with the names in records or tables; empty if unknown.
+        whole: the column with the whole key, if any.
     """
     if chain.key and whole and whole not in chain.key:
         chain.key_todo.append(f"{whole}: the sink's column of the key, made of {', '.join(chain.key)}, gets no values; "
@@ -58,7 +58,7 @@ def key_columns(chain: Chain, given: dict[str, str], whole: str) -> dict[str, st
 
 
 def rename(chain: Chain, key: dict[str, object]) -> list[str]:
-    """Writes `source.key.rename`; what a person has to look at.
+    """Adds `source.key.rename`; returns what a person has to check.
 
     Args:
         key: the `source.key` part.

@@ -1,4 +1,4 @@
-"""A table that a connector has filled: how its pipeline file has to be, so that the table goes on as it is. Pure."""
+"""A table that a connector has filled, and what the pipeline file needs to continue it unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NOT_NULL = " not null"
 class KnownTable:
     """
     Attributes:
-        columns: types of a pipeline file, `not null` where the table takes no null.
-        native: types that `column_types` may have to name, as the table's system spells them.
-        usual: the type in the table's system of a column that a pipeline file declares so.
-        key: columns that identify a row, where the table says so.
-        options: what the table's entry has to say besides.
-        lacks_ours: it has none of the columns that we add to tables of its kind.
-        todo: what a person has to look at.
+        columns: types of a pipeline file, with `not null` if the table does not accept null.
+        native: types of the table's system, which `column_types` may have to name.
+        usual: the system's default type for a declared column.
+        key: columns that identify a row, if the table has a key.
+        options: further options of the table's entry.
+        lacks_ours: whether it has none of the columns that we add to tables of its kind.
+        todo: what a person has to check.
     """
 
     columns: Mapping[str, str]
@@ -35,11 +35,11 @@ class KnownTable:
     todo: Sequence[str] = ()
 
     def without(self, columns: Collection[str]) -> KnownTable:
-        """The table's columns of the records' values: those that the pipeline fills otherwise are left out."""
+        """The table without columns that the pipeline does not fill from the records' values."""
         return replace(self, columns={n: kind for n, kind in self.columns.items() if n not in columns})
 
     def entry(self, columns: Mapping[str, str]) -> dict[str, Any]:
-        """What its entry in `tables` has to say, where the pipeline's rows have these columns."""
+        """Options of the table's entry in `tables`, for a pipeline whose rows have these columns."""
         types = {
             column.name: self.native[column.name]
             for column in parse_columns(columns)
@@ -49,9 +49,9 @@ class KnownTable:
 
 
 def all_of(tables: Sequence[KnownTable]) -> dict[str, str]:
-    """The columns of several tables together; where they differ in type, the first one's.
+    """The columns of several tables; if their types differ, the first table's.
 
-    `not null` is what all of them require, so that rows of one that requires less are rows.
+    `not null` only if all tables require it, so that rows of tables that do not are valid.
     """
     found: dict[str, str] = {}
     for table in tables:
@@ -62,7 +62,7 @@ def all_of(tables: Sequence[KnownTable]) -> dict[str, str]:
 
 
 def struct_columns(kind: str) -> dict[str, str]:
-    """The fields of a struct with their types; none where it is no struct."""
+    """The fields of a struct with their types; none if it is not a struct."""
     found = parse_columns({"column": kind}).field(0).type
     inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
     return {f.name: type_name(f.type) + ("" if f.nullable else NOT_NULL) for f in inner}

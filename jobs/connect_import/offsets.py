@@ -1,8 +1,8 @@
-"""Where the connector stopped: offsets at which the pipeline begins, so that nothing is lost and nothing comes twice.
+"""The offsets at which the connector stopped and the pipeline begins, so that nothing is lost or written twice.
 
-The connector must have been stopped: its consumer group has no members then, and has committed what it had written.
+The connector must have been stopped: then its consumer group has no members, and has committed what was written.
 
-The consumer group's offsets are what the sink says it has written. What a system's sink keeps besides, its kind knows
+The consumer group's offsets are what the sink has written. Some sinks keep other offsets, which their kind reads
 (`jobs.connect_import.sink`).
 """
 
@@ -20,7 +20,7 @@ from resources.topic_partition import TopicPartition
 
 
 def committed(cluster: KafkaCluster, configuration: Configuration, partitions: Iterable[TopicPartition]) -> Offsets:
-    """The next offset of each partition as the connector's group has it; without one, where the sink would begin.
+    """The next offset of each partition by the connector's group; without one, the offset where the sink would begin.
 
     Raises:
         Unavailable: the connector is still running.

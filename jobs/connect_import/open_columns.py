@@ -1,4 +1,4 @@
-"""Columns of records of which nothing is known but the connector's configuration."""
+"""Columns of records if only the connector's configuration is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACEHOLDER = {"fill_in": "string"}
 
 
 def open_columns(named_columns: Sequence[str], parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> list[str]:
-    """Declares the columns that the connector names, and leaves others to the records if it can; what is to be done."""
+    """Declares the columns that the connector names, and leaves others to the records if possible; returns notes."""
     named = dict.fromkeys(named_columns, "string")
     for column, kind in {**_partition_columns(parts), **named}.items():
         if column not in chain.made:
@@ -33,9 +33,9 @@ def open_columns(named_columns: Sequence[str], parts: list[dict[str, Any]], chai
 
 
 def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> bool:
-    """Leaves columns to the records where the sink did so, and nothing in the chain needs to know them.
+    """Whether columns are left to the records: the sink did so too, and no transform needs to know them.
 
-    Where each topic has its own table there are no columns that all of them have.
+    If each topic has its own table, no columns are common to all of them.
     """
     open_ = placed.each or all(p["create"] or p["evolve"]["add_columns"] for p in parts)
     if chain.statement() is not None or not open_:
@@ -50,7 +50,7 @@ def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -
 
 
 def _partition_columns(parts: list[dict[str, Any]]) -> dict[str, str]:
-    """Columns by which tables are partitioned and clustered; `day(at)` says that it is a time."""
+    """Columns by which tables are partitioned and clustered, with types; `day(at)` shows that it is a time."""
     found = dict.fromkeys((name for part in parts for name in part.get("cluster_by", [])), "string")
     for partition in (parse_partition(text) for part in parts for text in part.get("partition_by", [])):
         if partition:

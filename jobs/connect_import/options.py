@@ -1,4 +1,4 @@
-"""What becomes of an option of another product: it has an equivalent, is not needed any more, or has none."""
+"""The translation of options of other products: an option has an equivalent, is not needed, or has none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class OptionStatus(Enum):
-    """In the words of the report."""
+    """The result for an option, in the words of the report."""
 
     EQUIVALENT = "equivalent"
     NOT_NEEDED = "not needed any more"
@@ -18,7 +18,7 @@ class OptionStatus(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """What becomes of an option, and where it went, why it is not needed, or what to do instead."""
+    """The translation of an option: its equivalent, why it is not needed, or what to do instead."""
 
     status: OptionStatus
     text: str
@@ -36,7 +36,7 @@ def none(instead: str) -> Option:
     return Option(OptionStatus.NONE, instead)
 
 
-# Option name to what becomes of it; `*` in a name stands for anything.
+# From option name to its translation; `*` in a name matches anything.
 Options = Mapping[str, Option]
 
 

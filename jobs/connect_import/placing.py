@@ -1,4 +1,4 @@
-"""Which tables the topics of a sink go to that gives each topic a table: routes, or a pipeline for each topic."""
+"""The tables of a sink that gives each topic a table: by routes, or by a member for each topic."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from resources.config_files.mistakes import Mistakes
 
 @dataclass(frozen=True)
 class Placing:
-    """Tables and who goes there.
+    """The tables of a connector, and which topics go to them.
 
     Attributes:
-        tables: name, a template where each topic has its own, to the `route` that its entry needs, if any.
-        each: each topic has a table of its own (`source.for_each`).
-        overrides: of topics whose tables the template does not name.
-        todo: what a person has to look at.
+        tables: from name (a template if each topic has its own table) to the `route` of its entry, if any.
+        each: each topic has its own table (`source.for_each`).
+        overrides: for topics whose tables do not follow from the template.
+        todo: what a person has to check.
     """
 
     tables: dict[str, dict[str, Any]]
@@ -30,7 +30,7 @@ class Placing:
     todo: list[str] = field(default_factory=list)
 
     def table_of(self, topic: str) -> str | None:
-        """The table of a topic, where each has its own; None: its name has nothing for the template."""
+        """The table of a topic, if each has its own; None: the topic's name does not fit the template."""
         named = self.overrides.get(topic, {}).get("tables", {}).get("table")
         try:
             return str(named or rendered(next(iter(self.tables)), words_of(topic, None)))
@@ -43,9 +43,9 @@ def placing(
 ) -> Placing:
     """
     Args:
-        template: names the table of a topic that nothing is said of.
-        table_of: the sink's table of a topic, behind its routers.
-        mapped: topics that the sink's options name, where `topics` does not.
+        template: the default name of a topic's table.
+        table_of: the sink's table for a topic's name after the routers.
+        mapped: topics that the sink's options name, if `topics` does not.
     """
     topics = configuration.items("topics")
     tables = {topic: table_of(routed(configuration, topic)) for topic in topics or mapped}

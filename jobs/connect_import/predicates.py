@@ -1,4 +1,4 @@
-"""Predicates of transforms, in SQL: what holds of the records, other than tombstones, that a transform applies to."""
+"""Translates predicates of transforms to SQL conditions on records (not tombstones)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOMBSTONE = "RecordIsTombstone"
 
 
 def condition(chain: Chain, predicate: Predicate | None) -> str | None:
-    """The condition, `ALWAYS` or `NEVER`; None: nothing is known of such a predicate."""
+    """The condition, `ALWAYS` or `NEVER`; None: the predicate is unknown."""
     if predicate is None:
         return ALWAYS
     if predicate.kind == TOMBSTONE:

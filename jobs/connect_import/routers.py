@@ -1,4 +1,4 @@
-"""Transforms that rename topics, for sinks that name tables by them."""
+"""Transforms that rename topics, for sinks that name tables after topics."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
 
 
 def routed(configuration: Configuration, topic: str) -> str:
-    """The topic's name after the routers of the chain, which sinks name tables by.
+    """The topic's name after the routers of the chain, after which sinks name tables.
 
     Raises:
-        ConfigurationError: a regular expression that cannot be followed.
+        ConfigurationError: a regular expression that cannot be evaluated here.
     """
     for transform in transforms(configuration):
         if transform.kind in ROUTERS and _applies(transform, topic):
@@ -26,7 +26,7 @@ def routed(configuration: Configuration, topic: str) -> str:
 
 
 def route(chain: Chain, options: Options) -> str:
-    """Later transforms see the new name. Java replaces the first match only, and only where all of the name matches."""
+    """Changes `_topic` for later transforms. Java replaces only the first match, and only if the whole name matches."""
     pattern, replacement = _rule(options)
     topic = chain.seen("_topic")
     first = f"regexp_replace({topic}, {literal(f'^(?:{pattern})')}, {literal(replacement)})"
@@ -36,13 +36,13 @@ def route(chain: Chain, options: Options) -> str:
 
 
 def _rule(options: Options) -> tuple[str, str]:
-    """Regular expression and replacement."""
+    """The router's regular expression and replacement."""
     regex = options.get("regex") or options.get("topic.regex", "")
     return regex, options.get("replacement") or options.get("topic.replacement", "")
 
 
 def _applies(router: Transform, topic: str) -> bool:
-    """Beforehand only the names of topics are known; what else a predicate asks is left to a person."""
+    """Whether the router applies to the topic; other conditions than on its name are left to a person."""
     predicate = router.predicate
     if predicate is None or predicate.kind not in ("TopicNameMatches", TOMBSTONE):
         return True

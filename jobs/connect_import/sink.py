@@ -1,4 +1,4 @@
-"""What `batchmerge import` asks of Kafka Connect sinks, and which there are: each kind knows those of its system."""
+"""The interface of Kafka Connect sinks for `batchmerge import`; each kind implements it for those of its system."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Sink(ABC):
     """The sinks of one system (`Kind.sink`).
 
     Attributes:
-        classes: `connector.class` of each.
-        options: what becomes of their options.
+        classes: their values of `connector.class`.
+        options: the translation of their options.
         tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
     """
 
@@ -37,13 +37,13 @@ class Sink(ABC):
 
     @abstractmethod
     def place(self, configuration: Configuration, named: list[str]) -> Placing:
-        """The tables that topics go to; `named` are those that are to be imported, if not all."""
+        """The tables that topics go to; `named` are the tables to import, if not all."""
 
     @abstractmethod
     def tables(
         self, configuration: Configuration, placed: Placing, is_known: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """The `tables` part, and what a person has to look at; `is_known`: the tables themselves say it."""
+        """The `tables` part, and what a person has to check; `is_known`: the existing tables are known."""
 
     @abstractmethod
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
@@ -51,34 +51,34 @@ class Sink(ABC):
 
     @abstractmethod
     def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
-        """Entries for the connections file, secrets as references to the environment."""
+        """Entries for the connections file, with secrets as references to the environment."""
 
     @abstractmethod
     def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
-        """Looks for a table that the connector has filled, by its name."""
+        """A function that finds a table that the connector has filled, by its name."""
 
     def changes(
         self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
     ) -> tuple[dict[str, Any], dict[str, str] | None]:
-        """The `changes` part of a sink whose keys are the records' keys, and the columns of these.
+        """The `changes` part, and the columns of the record's key. Default: the records' keys are the tables' keys.
 
-        They are left to the records where they are not given; None: the record's key is not read.
+        Columns that are not given are left to the records; None: the record's key is not read.
         """
         del configuration, key, chain, placed
         return {}, None
 
     def key_column(self, configuration: Configuration) -> str:
-        """The column that has the record's whole key; empty where there is none."""
+        """The column with the record's whole key; empty if there is none."""
         del configuration
         return ""
 
     def record_column(self, configuration: Configuration) -> str:
-        """The column that says which record a row is from; empty where there is none."""
+        """The column with the record's coordinates; empty if there is none."""
         del configuration
         return ""
 
     def kept(self, configuration: Configuration) -> list[str]:
-        """Columns that rows need even where the tables do not have them."""
+        """Columns that rows need even if the tables lack them."""
         del configuration
         return []
 
@@ -88,31 +88,31 @@ class Sink(ABC):
         return []
 
     def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
-        """Makes the column that has the record's key, where that is no key of the table; what is to be done."""
+        """Adds the column with the record's key, if that is not the table's key; returns notes."""
         del configuration, key, chain
         return []
 
     def group(self, configuration: Configuration) -> str:
-        """The consumer group that the sink itself goes by."""
+        """The consumer group of the sink's offsets."""
         return connect.group(configuration)
 
     def stopped_at(
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
     ) -> Offsets:
-        """Where it stopped, by what it keeps besides its group's offsets.
+        """The next offsets by the sink's own state, if it has one besides its group's offsets.
 
         Raises:
-            SourceError: something that it has begun is not finished.
+            SourceError: the sink has begun something that is not finished.
         """
         del configuration, cluster, connections
         return committed
 
 
 def sink_of(configuration: Configuration) -> Sink:
-    """Who knows the connector.
+    """The sink of the connector.
 
     Raises:
-        ConfigurationError: nobody does.
+        ConfigurationError: no kind supports the connector.
     """
     found = {name: sink for kind in kinds().values() if (sink := kind.sink()) for name in sink.classes}
     name = configuration.text("connector.class")

@@ -1,7 +1,6 @@
-"""What each transform of Kafka Connect, and of the sinks' own, does to the chain (`docs/transforms.md` in code).
+"""The translation of each transform of Kafka Connect and of the sinks (`docs/transforms.md` in code).
 
-A step returns what became of the transform, for the report. Sources: Apache Kafka's documentation, "Transformations";
-the sinks' own (`peer-features`, section 21).
+A step returns a text for the report. Sources: Apache Kafka's documentation, "Transformations", and the sinks'.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Step = Callable[[Chain, Options], str]
 
 _TYPES = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
           "boolean": "boolean", "string": "string"}  # fmt: skip
-# To a number and from one, in the units of `unix.precision`.
+# Functions to and from a number, by unit of `unix.precision`.
 _UNITS = {
     "seconds": ("unix_seconds({})", "timestamp_seconds({})"),
     "milliseconds": ("unix_millis({})", "timestamp_millis({})"),
@@ -38,7 +37,7 @@ def items(options: Options, *names: str) -> list[str]:
 
 
 def renames_of(options: Options) -> dict[str, str]:
-    """Old names to new ones."""
+    """From old names to new ones."""
     return dict(part.split(":", 1) for part in items(options, "renames") if ":" in part)
 
 

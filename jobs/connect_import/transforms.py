@@ -1,4 +1,4 @@
-"""The chain of transforms of a connector, as an envelope, a `source.transform` and topics under new names."""
+"""Translates a connector's chain of transforms to an envelope, a `source.transform` and renamed topics."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _INSTEAD = {
     "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
     "ExtractTopic": "route_by the field",
 }
-# What these do is no column, so that a condition in SQL does not help.
+# These do not only change columns, so a condition in SQL cannot restrict them.
 _WHOLE = (*UNWRAPPING, "ValueToKey", "JsonToMapTransform")
 
 
 @dataclass(frozen=True)
 class Followed:
-    """What the transforms come to.
+    """The result of translating the transforms.
 
     Attributes:
-        chain: of the columns.
-        steps: what became of each transform.
-        drops_deletes: the sink never heard of deleted rows.
-        drops_tombstones: it never saw a tombstone.
-        tombstones_todo: what a person has to look at where tombstones delete rows.
+        chain: the columns.
+        steps: the translation of each transform, for the report.
+        drops_deletes: deletes do not reach the sink.
+        drops_tombstones: tombstones do not reach the sink.
+        tombstones_todo: what a person has to check if tombstones delete rows.
     """
 
     chain: Chain
@@ -50,7 +50,7 @@ class Followed:
 
 
 def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed:
-    """Follows the chain over records of these columns."""
+    """Translates the chain for records with these columns."""
     found, left = Followed(Chain(dict(columns)), []), transforms(configuration)
     while left:
         transform, *left = left
@@ -58,7 +58,7 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
         found.steps.append(f"{transform.name} ({transform.kind}): {_apply(found.chain, transform, wrapped)}")
         if transform.kind == "ExtractNewRecordState":
             found = _deletes_of_debezium(found, transform)
-        elif transform.kind == "Filter" and not wrapped:  # what an envelope says of deletes has got through
+        elif transform.kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
             found = _tombstones(found, transform)
     _lift(found.chain, configuration)
     return found
@@ -106,7 +106,7 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
 def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
     """
     Args:
-        wrapped: a later transform takes the row out of its envelope.
+        wrapped: a later transform extracts the row from its envelope.
     """
     kind = transform.kind
     if kind in _HEADERS:
@@ -149,7 +149,7 @@ def _step(chain: Chain, transform: Transform) -> str:
 
 
 def _conditionally(chain: Chain, step: Step, options: Options, when: str) -> str:
-    """Records to which it does not apply keep the fields that it reads or leaves out."""
+    """Applies the step only on this condition; other records keep the fields that it reads or drops."""
     probe = deepcopy(chain)
     step(probe, options)
     for column in [*probe.columns, *probe.left_out]:
@@ -175,7 +175,7 @@ def _filter(chain: Chain, transform: Transform) -> str:
 
 
 def _lift(chain: Chain, configuration: Configuration) -> None:
-    """`_cdc.op` of the sinks' transforms becomes a column of its own, which an op mapping can name."""
+    """Makes `_cdc.op` of the sinks' transforms a column of its own, which an op mapping can name."""
     field = configuration.text("iceberg.tables.cdc-field")
     if "." in field and chain.envelope is None:
         struct, *parts = field.split(".")
@@ -190,7 +190,7 @@ def route_field(configuration: Configuration, chain: Chain) -> str:
 
 
 def debezium_target(configuration: Configuration) -> str | None:
-    """The pattern of table names of Tabular's transform for Debezium, where the sink routes by it; else None."""
+    """The pattern of table names of Tabular's transform for Debezium, if the sink routes by it; else None."""
     for transform in transforms(configuration):
         if transform.kind == "DebeziumTransform":
             routes = configuration.text("iceberg.tables.route-field") == "_cdc.target"

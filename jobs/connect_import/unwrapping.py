@@ -1,7 +1,7 @@
-"""Transforms that take a row out of change data: they become `source.value.envelope`.
+"""Transforms that extract the row from change data: they become `source.value.envelope`.
 
 Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`, `DmsTransform` and
-`MongoDebeziumTransform` of Tabular's Iceberg sink (`peer-features`, section 21).
+`MongoDebeziumTransform` of Tabular's Iceberg sink.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from jobs.connect_import.configured import Options
 from jobs.connect_import.steps import Step, items
 from sql import literal
 
-# Of the envelope itself; any other simple name of `add.fields` is in its `source`.
+# Fields of the envelope itself; other simple names in `add.fields` are fields of its `source`.
 _OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "transaction"}
 _LONG = {"ts_ms", "ts_us", "ts_ns", "lsn", "xmin", "pos", "row", "server_id", "thread", "total_order",
          "data_collection_order"}  # fmt: skip
@@ -37,7 +37,7 @@ def extract_new_record_state(chain: Chain, options: Options) -> str:
 
 
 def drops_deletes(options: Options) -> bool:
-    """Whether the sink never heard of a deleted row. The older two options ruled before Debezium 2.5."""
+    """Whether deleted rows do not reach the sink. The two older options are those before Debezium 2.5."""
     mode = options.get("delete.tombstone.handling.mode", "")
     if mode or "delete.handling.mode" not in options:
         return mode == "drop"

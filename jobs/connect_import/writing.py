@@ -1,4 +1,4 @@
-"""The imported pipeline as text: the pipeline file, the connections' entries, and what became of the options."""
+"""The imported pipeline as text: the pipeline file, the connections' entries, and the report about options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def connections_file(imported: Imported) -> str:
 
 
 def report(imported: Imported) -> Iterator[str]:
-    """What became of every option, line by line."""
+    """The report about every option, line by line."""
     for status, title in _TITLES.items():
         reports = [t for t in imported.reports if t.option.status is status]
         if reports:
