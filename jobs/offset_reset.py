@@ -66,11 +66,11 @@ class ResetState:
         newest = {c: s for c, s in states.items() if not _is_landed(s, self.landed)} or states
         if len(newest) != 1:
             raise ConfigurationError(
-                "the tables stand at different batches that are not landed any more, so it is not clear where to go on"
+                "the tables are at different batches that are no longer landed, so it is not clear where to continue"
                 if newest
                 else "nothing is committed yet, so there are no offsets to reset",
                 where=f"pipeline {self.pipeline}",
-                remedy="name the table whose offsets to go on from with `--table`; other tables may then skip "
+                remedy="name the table from whose offsets to continue with `--table`; other tables may then skip "
                 "records or read some again"
                 if newest
                 else "set `source.start`",
@@ -226,7 +226,7 @@ def _check_targets(known: ResetState, targets: Offsets) -> None:
     for tp, offset in sorted(targets.items()):
         if tp not in known.topics.stable:
             raise ConfigurationError(
-                "Kafka does not have it, or it is no source of the pipeline",
+                "Kafka does not have this partition, or its topic is not a source of the pipeline",
                 where=f"topic {tp.topic}, partition {tp.partition}",
                 remedy="name a topic of `source`",
             )

@@ -15,7 +15,7 @@ from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import Ranges
 
 Bounds = Sequence[tuple[int, int] | None]
-"""The smallest and largest value of each column of `_BOUNDED`; None where that is not known."""
+"""The smallest and largest value of each column of `_BOUNDED`; None if they are not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
 # Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)

@@ -16,7 +16,7 @@ SchemaType = Literal["AVRO", "PROTOBUF", "JSON"]
 PREFIX_BYTES = 5
 
 Ids = Mapping[str, frozenset[int]]
-"""Name of a registry to ids of schemas."""
+"""Ids of schemas by name of the registry."""
 
 
 @dataclass(frozen=True)

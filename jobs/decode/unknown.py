@@ -18,7 +18,7 @@ from jobs.decode.json_values import Exact, Integer, Real
 from jobs.schema.found_fields import FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
 
 Rest = Callable[[Any], Any]
-"""From a parsed value to the part of it that no column takes, in the same shape; None where there is none."""
+"""From a parsed value to its part that has no column, in the same shape; None if there is none."""
 
 _MOST_SHOWN = 3
 LARGEST_WHOLE = 2**63

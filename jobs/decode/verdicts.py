@@ -14,7 +14,7 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
 
 COLUMNS = pa.schema([("problem", PROBLEM), ("filtered", pa.bool_()), ("unknown", pa.string())])
-"""How verdicts travel beside the records."""
+"""The columns with which verdicts travel beside the records."""
 
 
 class Verdicts:

@@ -71,8 +71,8 @@ def require_batch_column(recreated: RecreatedTopics, table: Table, where: str) -
     """
     if recreated and "batch" not in table.metadata_columns:
         raise ConfigurationError(
-            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and nothing "
-            "in a row says which topic it is from",
+            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and no column "
+            "shows which topic a row is from",
             where=where,
             remedy="fill a new table with `metadata_columns: [topic, partition, offset, batch]`",
         )

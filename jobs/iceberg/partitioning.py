@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
 Values = tuple[Any, ...]
-"""Of one partition: per field of the partition spec its value as Iceberg's metadata has it (days, micros, …)."""
+"""A partition: the value of each field of the partition spec, as in Iceberg's metadata (days, microseconds, …)."""
 
 # Python's calendar, which pyiceberg uses, ends with the year 9999; numpy's does not.
 _CALENDAR: dict[type, str] = {YearTransform: "Y", MonthTransform: "M"}

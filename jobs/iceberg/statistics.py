@@ -104,7 +104,7 @@ def _mode(text: str) -> MetricsMode | None:
     try:
         return match_metrics_mode(text)
     except ValueError:
-        _LOG.warning("`%s*` of a table is %s, which is no mode: the default is taken", _METRICS, text)
+        _LOG.warning("`%s*` of a table is %s, which is no metrics mode: the default is used", _METRICS, text)
         return None
 
 

@@ -41,7 +41,7 @@ class WantedRead:
 
 
 Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
-"""Reads the records; returns the report of each task. Raises TopicRecreated: they may be another topic's."""
+"""Reads the records; returns the report of each task. Raises TopicRecreated if they may be of another topic."""
 
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:

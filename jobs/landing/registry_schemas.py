@@ -37,7 +37,7 @@ _MOST = 10_000
 _KEPT = 50
 
 Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
-"""Name of a registry to id to schema."""
+"""Schemas by id, by name of the registry."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _committed(pipeline: Pipeline) -> list[CommittedState | None]:
             states.append(destination.committed())
         except BatchmergeError as problem:
             raise GaveWay(
-                f"all landed batches stay, because {destination.name} cannot be asked what it has merged: {problem}",
+                f"all landed batches are kept, because the state of {destination.name} cannot be read: {problem}",
                 where=f"pipeline {pipeline.name}",
             ) from problem
     return states
@@ -105,13 +105,13 @@ def _unsent(pipeline: Pipeline) -> list[int]:
         found = [DeadLetterTopic(pipeline, by).first_unsent() for by in (None, *pipeline.destinations())]
     except BatchmergeError as problem:
         raise GaveWay(
-            f"all landed batches stay, because it is unknown which dead letters are sent: {problem}",
+            f"all landed batches are kept, because it is not known which dead letters were sent: {problem}",
             where=f"pipeline {pipeline.name}",
         ) from problem
     first = [number for number in found if number is not None]
     if first:
         _LOG.warning(
-            "%s: dead letters of batch %d are still to be sent to %s; it and what is newer stay until they are",
+            "%s: dead letters of batch %d are not sent to %s yet; this batch and newer ones are kept until they are",
             pipeline.name,
             min(first),
             pipeline.spec.dead_letters.topic,

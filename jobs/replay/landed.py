@@ -123,8 +123,8 @@ def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
     recreated = pipeline.intermediate.recreated()
     if table.mode in ("append", "delete") and recreated and not kind_of(table).capabilities.tells_topics_apart:
         raise ConfigurationError(
-            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and nothing "
-            "in a row says which topic it is from",
+            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and no column "
+            "shows which topic a row is from",
             where=destination.name,
             remedy="fill a new table by a pipeline of another name",
         )

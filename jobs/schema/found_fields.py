@@ -15,7 +15,7 @@ import pyarrow as pa
 from jobs.schema.types import inside, parse_type, type_name, with_inside
 
 Path = tuple[str, ...]
-"""Names from the record inwards; ``element`` of a list, ``value`` of a map."""
+"""Names from the record inwards; ``element`` for a list, ``value`` for a map."""
 
 # A struct with more fields is probably a map whose keys are data.
 MOST_IN_STRUCT = 100

@@ -117,7 +117,7 @@ class _Reader:
         if self._left < 0:
             raise ConfigurationError(
                 f"{self._root} holds more than {_MOST_MESSAGES} messages in each other, all ways counted",
-                remedy="send a message whose fields do not lead to each other in so many ways",
+                remedy="send a message whose messages contain each other in fewer ways",
             )
         inside = (*above, message.full_name)
         fields = tuple((field.name, self._field(field, inside)) for field in message.fields)

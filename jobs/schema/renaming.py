@@ -11,7 +11,7 @@ from jobs.schema.found_fields import FoundFields, Path, shown
 from jobs.schema.types import inside, with_inside
 
 Step = Callable[[Path, str], tuple[str, str]]
-"""From where a field is in records, and its name in a type, to its names in records and in the type to make."""
+"""From a field's path in records, and its name in a type, to its names in records and in the new type."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ class Trigger(Spec):
     """When the lag sensor starts a run, in addition to the schedule."""
 
     records: int | None = Field(None, gt=0, description="start when this many records wait in Kafka")
-    age_seconds: int | None = Field(None, gt=0, description="records have been waiting for so long")
+    age_seconds: int | None = Field(None, gt=0, description="start when records have waited this long")
 
     @model_validator(mode="after")
     def _one_at_least(self) -> Trigger:

@@ -105,8 +105,8 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
     if deletes and not op:
         yield Mistake(
             ORDER,
-            f"a tombstone has no {order_by}, so it cannot say when {one_of(deletes, 'and')} lost the row",
-            "name the column that says what a record does, in `changes.op`",
+            f"a tombstone has no {order_by}, so it does not show when {one_of(deletes, 'and')} lost the row",
+            "name the column with the record's operation, in `changes.op`",
         )
 
 

@@ -33,7 +33,7 @@ class NewTables(Spec):
         "with other values are dead letters",
         examples=["order_.*"],
     )
-    most: int = Field(100, ge=1, description="so many values make tables; records with further ones are dead letters")
+    most: int = Field(100, ge=1, description="at most this many values become tables; others are dead letters")
 
     @field_validator("allow")
     @classmethod

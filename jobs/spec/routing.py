@@ -127,7 +127,7 @@ def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[
         for at, topic in enumerate(spec.source.topics):
             if topic not in taken:
                 remedy = "name it in a table's route, or leave it out here"
-                yield Mistake(("source", "topics", at), f"{topic} is taken by no table", remedy)
+                yield Mistake(("source", "topics", at), f"{topic} is routed to no table", remedy)
 
 
 def _field_mistakes(path: Path, name: str, key: Sequence[pa.Field], value: Sequence[pa.Field]) -> Iterator[Mistake]:

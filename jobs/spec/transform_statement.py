@@ -225,7 +225,7 @@ def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> 
     raise ConfigurationError(
         f"the type of {name} does not follow from the statement",
         where="transform",
-        remedy=f"cast it, or say it: `transform: {{sql: …, columns: {{{name}: …}}}}`",
+        remedy=f"cast it, or declare its type: `transform: {{sql: …, columns: {{{name}: …}}}}`",
     )
 
 

@@ -49,5 +49,5 @@ def _obstacles(spec: PipelineSpec) -> Iterator[tuple[str, str]]:
         yield "cannot tell what a transform makes of a truncation (source.transform)", "leave the transform out"
     for table in losing:
         if not kind_of(table).capabilities.truncates:
-            what = f"cannot take rows away in {kind_of(table).title} ({table.table})"
+            what = f"cannot delete rows in {kind_of(table).title} ({table.table})"
             yield what, "use the mode append or upsert, where deletes do not count either"

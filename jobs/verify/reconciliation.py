@@ -127,10 +127,10 @@ class _Comparison:
                 wrong += [f"{rows} rows, landed changes make {_between(should, should + may)}"] if missed else []
                 beside = max(0, rows - should) if may or not whole else 0
             compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
-        left_out = [] if self._keys else ["all but the number of rows: nothing in a row says which record it is of"]
+        left_out = [] if self._keys else ["all but the number of rows: no column shows which record a row is from"]
         left_out += ["rows that are missing: refused ones are skipped (`on_bad_record: skip`)"] if skips else []
         if self._stays_as_read:
-            left_out.append("values: some records were read again, and rows stay as they were read at the time")
+            left_out.append("values: some records were read again, and rows may be as any of the readings")
         return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
 
     def _expect(self, merged: Sequence[LandedBatch]) -> None:

@@ -42,7 +42,7 @@ ASKED = {
     "struct_keys": Asked("s is struct.*, which cannot identify a row", {"key": {"s": "struct<a: long>"}}),
     "nullable_nested": Asked("record is a struct, and {} has no null", {}, {"metadata_columns": ["record as origin"]}),
     "truncates": Asked(
-        "`apply` cannot take rows away in {}",
+        "`apply` cannot delete rows in {}",
         {
             "columns": {"id": "long", "lsn": "long"},
             "value": {"envelope": {"kind": "debezium", "metadata": {"lsn": "source.lsn"}, "truncates": "apply"}},

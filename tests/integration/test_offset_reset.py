@@ -183,7 +183,7 @@ def test_refusals_and_exit_codes(
     for arguments, sentence in [
         (["set", "", f"{flow.topic}-0=9"], "Kafka has only 0 to 2"),
         (["set", "", "nonsense"], "is not TOPIC-PARTITION=OFFSET"),
-        (["set", "", "elsewhere-0=1"], "no source of the pipeline"),
+        (["set", "", "elsewhere-0=1"], "not a source of the pipeline"),
         (["reset", "", "--to", "yesterday"], "--to is earliest, latest, committed, or a time"),
         (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere: no topic of pipeline"),
         (["reset", "", "--to", "committed", "--table", "no.such"], "no.such is no table"),

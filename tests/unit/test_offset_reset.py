@@ -80,7 +80,7 @@ def test_intermediate_table_that_lost_batches() -> None:
 
 def test_tables_that_differ_need_a_decision() -> None:
     there = known(current=None, landed=[], highest=2)
-    with pytest.raises(ConfigurationError, match="stand at different batches"):
+    with pytest.raises(ConfigurationError, match="are at different batches"):
         there.base()
     assert there.base("c.d") == committed(1)
     batch = plan_reset(there, there.base("c.d"), {}, (), "hash")
@@ -119,7 +119,7 @@ def test_offset_that_kafka_does_not_have(offset: int) -> None:
 
 
 def test_partition_that_kafka_does_not_have() -> None:
-    with pytest.raises(ConfigurationError, match="Kafka does not have it"):
+    with pytest.raises(ConfigurationError, match="Kafka does not have this partition"):
         reset(known(), {TopicPartition("t", 9): 0})
 
 

@@ -20,7 +20,7 @@ from jobs.decode.convert import branch_signs
 from jobs.schema.wire import Wire
 
 Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]
-"""Values of the declared type, and the rows whose values the row decoder has to see; those may be anything."""
+"""Values of the declared type, and the rows that the row decoder has to read (their values here are meaningless)."""
 
 _NONE: Ints = np.zeros(0, np.int64)
 _NARROW = 16  # if one of at most this many rows does not fit, all are given up

@@ -19,10 +19,10 @@ from jobs.decode.json_wire import declared_binary, declared_time, microseconds
 from jobs.schema.wire import Wire
 
 Cast = Callable[[pa.Array], pa.Array]
-"""Values of a declared type; raises ArrowInvalid where one does not fit."""
+"""Converts to a declared type; raises ArrowInvalid if a value does not fit."""
 
 INSTANT = "instant"
-"""A kind of wire: an instant that was read as microseconds and is no number."""
+"""A kind of wire: an instant that was read as microseconds."""
 
 _HOUR = 3_600_000_000
 _WHOLE = ("int", "long", "ulong")

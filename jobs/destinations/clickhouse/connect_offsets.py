@@ -39,8 +39,8 @@ def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[Kee
             continue
         if row.state != "AFTER_PROCESSING":
             raise SourceError(
-                f"the sink has begun a batch of {tp} that ends at offset {row.last}, and nobody knows "
-                "whether it was inserted",
+                f"the sink has begun a batch of {tp} that ends at offset {row.last}, and it is not "
+                "known whether it was inserted",
                 where=where,
                 remedy="start the connector again until it has finished the batch, stop it, then import again",
             )

@@ -36,7 +36,7 @@ def _with_deletes(shard: Shard, seconds: int) -> None:
     lease = shard.store.lease()
     if lease is None or lease.left_behind or (lease.owner and _may_be_at_work(shard)):
         _LOG.warning(
-            "%s: a batch is half done, or a replay is under way: rows of deletes stay until the next maintenance",
+            "%s: a batch is half done, or a replay is running: rows of deletes are kept until the next maintenance",
             shard.where,
         )
         _optimize(shard, seconds)
