@@ -117,7 +117,8 @@ def _is_cut(last: Snapshot | None, tagged: Snapshot | None) -> bool:
     """
     if last is None or tagged is None:
         return last is not None and last.parent_snapshot_id is not None
-    # If the tagged snapshot were a younger ancestor, the walk would have met it. A replaced table begins again.
+    # If the oldest known ancestor is older than the tagged snapshot, the walk would have met that one, were it an
+    # ancestor too. A replaced table begins again.
     return _place(last) > _place(tagged) and not _begins_from_nothing(last)
 
 
