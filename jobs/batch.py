@@ -45,8 +45,8 @@ class Batch:
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
             empty ranges are where the next batch begins.
         leader_epochs: Kafka's leader epoch of each topic-partition when the batch was planned.
-        revises: only in a batch of records that were read again (`jobs.replay.revise`): the first batch that it
-            revises. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
+        revises: only in a batch of records that were read again (`jobs.replay.revise`): no batch before this one is
+            revised. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
     """
 
     pipeline: str

@@ -20,7 +20,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new optional column; the path of a nested one contains `element`, `key` or `value`."""
+    """A new optional column; the path of a nested one has `element` for a list's element, `value` for a map's value."""
 
     path: Path
     type: pa.DataType

@@ -137,7 +137,7 @@ def plan_each(members: Members, other: str) -> list[Outcome[TakeOver]]:
 
 
 def carry_out_each(members: Members, other: str) -> list[Outcome[list[str]]]:
-    """Takes over the tables of every topic, one after the other; repeating it completes one that died."""
+    """Takes over the tables of each topic independently, several side by side; repeating it completes one that died."""
     return _each(members, other, lambda pipeline, *given: plan_take_over(pipeline, *given).carry_out(pipeline))
 
 

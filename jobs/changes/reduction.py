@@ -151,8 +151,10 @@ class Reduction:
 
     @property
     def judged_places(self) -> str:
-        """SQL of the records that these changes write again, so that a table that refused their rows may accept them:
-        ``topic, partition, offset, stands_in`` (a batch)."""
+        """SQL of the records that are checked again with these changes: ``topic, partition, offset, stands_in`` (a batch).
+
+        A table that refused their rows may accept them now.
+        """
         return self._render("judged_places", first=self.first)
 
     def _render(self, template: str, **more: object) -> str:

@@ -36,9 +36,10 @@ class Search:
 
     Attributes:
         newest: commit id of the newest batch at that time; "": there was no search.
-        waiting: the first batch with rows for which the delete of the old key is not landed; None: there are none.
-        unasked: the first batch with rows whose values may be in a table that could not be queried; None: there are
-            none.
+        waiting: the first batch with rows that are still dead letters, if any of them lacks the delete of its old key;
+            None: none does.
+        unasked: the first batch with such rows, if a table that may have their values could not be queried, or is
+            behind; None: all could.
         since, again: since when a table could not be queried, and when to try again, in seconds since the epoch.
     """
 

@@ -34,7 +34,8 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
-_MOST_STRANGE = 8  # schemas with few records in a batch, after which the rest are read one by one
+# Records of a batch whose schema is unknown or rare; after these the rest are read one by one.
+_MOST_STRANGE = 8
 _NOTHING = Wire("null")
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
 

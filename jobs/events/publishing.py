@@ -1,8 +1,8 @@
 """Publishes commit events: control topic and consumer groups (step 4 of `jobs/protocol.py`).
 
 Events are informational: they may be repeated, and no decision about data depends on them. Data waits for them at most
-`control.time_limit_seconds` and never fails because of them: a problem is logged, this role publishes nothing more in
-this run, and the next run publishes what is missing.
+`control.time_limit_seconds` and never fails because of them: a problem is logged, the role is dropped, and the next
+step or run opens another one, which publishes what is missing.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
 
 
 def _quietly(pipeline: Pipeline, role: str, who: str, work: Callable[[], None]) -> bool:
-    """Whether the work was done in time; if not, this run does not use the role any more."""
+    """Whether the work was done in time; if not, the role is dropped, since it may still be at work."""
     if pipeline.events is None:
         done = quietly(pipeline.spec.control, who, work)
         if not done:

@@ -68,7 +68,7 @@ class SharedEvents:
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()
         self._unpublished, self._moved = list[_EventGroup](), dict[TopicPartition, int]()
-        # Whether the writer has failed in this block, and whether it is still open from an earlier block.
+        # Whether the writer has failed in this block; whether it is open from an earlier one and not used in this one.
         self._failed, self._is_reused = False, False
         self._all_published = False
 

@@ -26,7 +26,7 @@ SORTED_FILE_BYTES = 4 << 20
 # With more open partitions, a task ends the file of the partition that it wrote to least recently.
 _OPEN_PARTITIONS = 32
 # zstd, Iceberg's default codec, is set up again for each column of each file, by readers too, which costs as much as
-# hundreds of rows. Files below this size in Arrow's memory get another codec instead.
+# hundreds of rows. Where no level is set, files below this size in Arrow's memory get another.
 _SMALL_BYTES = 1 << 20
 _OF_SMALL = "snappy"
 _WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
@@ -35,7 +35,7 @@ _LOOKED_AT = 10_000
 
 
 class FileWriter:
-    """Writes the files of one task. An exception leaves no incomplete file.
+    """Writes the files of one task. What an exception leaves in the storage belongs to no table.
 
     Attributes:
         written: the complete files; all of them when the context ends.

@@ -154,7 +154,7 @@ class RowDelta(Append):
         ]
         if len(removed) < len(dropped) + len(replaced):
             raise CommitFailed(
-                "files that this commit replaces are no longer in the table's base snapshot", where=self.identifier
+                "files that this commit replaces are not in the table's base snapshot", where=self.identifier
             )
         kept = [file for file in self._deletes if file.path and file.data_file not in dropped]
         return Found(found.files, deletes=self._delete_files(kept), removed=removed)

@@ -70,7 +70,7 @@ class RecordReader:
         new_tables: what becomes of records that no table takes; None: they are bad.
         topic_decoders: by topic, then `key` or `value`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
-        filtered_error: makes dead letters of filtered records; None: they are not landed.
+        filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         truncation: how a record that truncates the table is known; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
         moves: reads the column `move`; None: the rows have none.

@@ -145,7 +145,7 @@ class Registries:
         return [replace(report, schema_ids=there) for report in reports]
 
     def _newest(self, name: str, source: Source, topics: Collection[str]) -> dict[int, RegisteredSchema]:
-        """The newest schemas of the topics' subjects, by the default naming strategy (`<topic>-value`)."""
+        """The newest schemas of the subjects `<topic>-key` or `<topic>-value`: the default naming strategy."""
         where = SchemaIds.of(source)
         wanted = [
             f"{topic}-{column}"

@@ -45,7 +45,8 @@ def sampled_columns(
 def sampled_key(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> PipelineSpec | None:
-    """The pipeline with the records' key as its key (`jobs.spec.added_columns.key_is_open`); None: no records yet.
+    """The pipeline with the records' key as its key (`jobs.spec.added_columns.key_is_open`); None: none of the newest
+    records has one.
 
     Raises:
         ConfigurationError: the records' key cannot be the key. Unavailable: Kafka or a registry does not answer.

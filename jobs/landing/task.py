@@ -53,7 +53,7 @@ class LandingTask:
 
     @contextmanager
     def opened(self) -> Iterator[OpenTask]:
-        """Lands records that come in several calls. The report is complete at the end; an exception leaves no file."""
+        """Lands records that come in several calls. The report is complete at the end."""
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             task = OpenTask(self, writer)
             yield task

@@ -14,7 +14,7 @@ _LOG = logging.getLogger("batchmerge")
 
 
 class GaveWay(CommitFailed):
-    """The task is left to the next maintenance, because a running merge has priority."""
+    """The task is left to the next maintenance: a running merge has priority, or it is unknown what is still needed."""
 
 
 @dataclass(frozen=True)

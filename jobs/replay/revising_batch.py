@@ -13,7 +13,7 @@ def revising_batch(pipeline: Pipeline, committed: CommittedState, revises: int) 
     """The next batch, for records that are read again.
 
     Args:
-        revises: the first of the batches whose records are read again.
+        revises: no batch before this one is revised; 0: any may be (a replay from Kafka).
     """
     return Batch(
         pipeline=pipeline.name,

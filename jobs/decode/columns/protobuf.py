@@ -1,6 +1,7 @@
 """Reads Protobuf messages column by column: fields in the order of their numbers, as writers write them, or in another.
 
-It gives up messages in which a field, or fields of a oneof, occur more than once, and those with an unnamed enum value.
+It gives up messages in which a field, or fields of a oneof, occur more than once, those with an unnamed enum value, and
+those with a group that their type lacks.
 """
 
 from __future__ import annotations

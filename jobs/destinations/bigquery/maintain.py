@@ -1,6 +1,6 @@
-"""Removes what merges leave behind: merged rows, and staging tables of earlier generations.
+"""Removes what merges leave behind (merged rows, staging tables of earlier generations), and updates the table's label.
 
-What a run could not remove, the next merge does.
+All of it may be repeated: what a run could not do, the next merge does.
 """
 
 from __future__ import annotations

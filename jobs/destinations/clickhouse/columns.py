@@ -67,7 +67,7 @@ class Column:
 
     @property
     def as_json(self) -> bool:
-        """Whether the value is sent as JSON text: structs and maps for a JSON column."""
+        """Whether the server makes JSON text of the value first: for JSON columns, of all declared types but string."""
         return bool(self.declared and bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
 
 

@@ -31,7 +31,7 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
 
 
 def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
-    """All versions of a row have to be in one partition, and the last one has to win."""
+    """All versions of a row must have one sorting key, partition and endpoint, and the last one has to win."""
     table, keys = layout.table, layout.keys
     known = {column.name for column in layout.columns}
     if keys and known.issuperset(layout.order_by) and set(layout.order_by) != set(keys):

@@ -124,7 +124,7 @@ class Preparation:
         if found is not None:
             committed = committed_state(table, self.destination.pipeline, self.table)
             if committed and committed.orders_otherwise(spec.meaning_hash, spec.order_hash):
-                # The next merge accepts the changed key or order, and renews the kept deletes.
+                # Another key or order: the merge of the reset that accepts it renews the kept deletes.
                 return []
             changes = plan_evolution(
                 name, arrow_schema(found), self.destination.kept_deletes_schema, self.table.evolve, spec.ignore_case
