@@ -151,9 +151,9 @@ class Reduction:
 
     @property
     def judged_places(self) -> str:
-        """SQL of the records that are checked again with these changes: ``topic, partition, offset, stands_in`` (a batch).
+        """SQL of the records that are checked again with these changes: ``topic, partition, offset, stands_in``.
 
-        A table that refused their rows may accept them now.
+        `stands_in` is the record's batch. A table that refused their rows may accept them now.
         """
         return self._render("judged_places", first=self.first)
 

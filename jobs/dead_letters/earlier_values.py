@@ -41,14 +41,22 @@ class EarlierValues:
         self.found: list[str] = []
         self._views, self._landed, self._keys, self._unknown = views, landed, keys, unknown
 
-    def ends(self) -> list[int]:
-        """The batches that delete the old keys of rows whose values are not found yet, ascending."""
-        rows = self.spark.table(self._unknown).select("end.batchNumber").distinct().collect()
-        return sorted(row[0] for row in rows)
+    def ends(self, held_at: int | None = None) -> list[int]:
+        """The batches that delete the old keys of rows whose values are not found yet, ascending.
 
-    def keys(self) -> DataFrame:
-        """The old keys of these rows."""
-        return self.spark.table(self._unknown).select("old_key.*").distinct()
+        Args:
+            held_at: only of keys of which a table has lacked something since this batch: a record was read again.
+        """
+        unknown = self.spark.table(self._unknown)
+        if held_at is not None:
+            text = render("spark", "moved_rows_read_again", moved=[self._unknown], held_at=held_at, **self._landed)
+            unknown = self.spark.sql(text)
+        return sorted(row[0] for row in unknown.select("end.batchNumber").distinct().collect())
+
+    def keys(self, ends: Sequence[int]) -> DataFrame:
+        """The old keys that these batches delete."""
+        wanted = F.col("end.batchNumber").isin(list(ends))
+        return self.spark.table(self._unknown).where(wanted).select("old_key.*").distinct()
 
     def in_landed_changes(self) -> None:
         self._search()
@@ -76,7 +84,7 @@ class EarlierValues:
         self.spark.sql(text, args=parameters).createTempView(earlier)
         self.spark.catalog.cacheTable(earlier)
         if self.spark.table(earlier).count():
-            self.found.append(earlier)
             known = F.broadcast(self.spark.table(earlier))
             self.spark.table(self._unknown).join(known, list(PLACE), "left_anti").createTempView(unknown)
             self._unknown = unknown
+            self.found.append(earlier)

@@ -124,17 +124,15 @@ def _ask(destination: Destination, search: EarlierValues, ends: Sequence[int], l
 
     The oldest state that knows enough comes first. A later one says more only of keys that were read again since.
     """
-    least = least_batch(landed)
-    while ends and least <= ends[-1]:
-        found = destination.read(search.spark).rows_of(search.spark, search.keys(), search.columns, ends, least)
+    least: int | None = least_batch(landed)
+    while ends and least is not None:
+        found = destination.read(search.spark).rows_of(search.spark, search.keys(ends), search.columns, ends, least)
         if found is None:
             return
         rows, held_at = found
         search.in_rows(rows, held_at)
-        readings = [b.number for b in landed.batches if b.batch.revises is not None and b.number > held_at]
-        if not readings:
-            return
-        least, ends = readings[0], search.ends()
+        least = next((b.number for b in landed.batches if b.batch.revises is not None and b.number > held_at), None)
+        ends = search.ends(held_at) if least is not None else ()
 
 
 def least_batch(landed: LandedBatches) -> int:

@@ -62,7 +62,7 @@ class EnvelopeRules:
         """Why an omitted value makes a bad record: in a new row also if the column `may_be_unchanged`."""
         what = f"column {column}: the change does not bring its value"
         if column in self.may_be_unchanged:
-            keyed = "the primary key was changed, and the landed changes of the old key do not have it"
+            keyed = "the primary key was changed, and the landed changes of the old key do not say it"
             remedy = "let Debezium send the row again (incremental snapshot); REPLICA IDENTITY FULL sends all values"
             return f"{what}: {keyed}; {remedy}"
         return f"{what}, and a key column or one that is `not null` keeps none" if self.may_be_unchanged else what

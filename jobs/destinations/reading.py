@@ -97,6 +97,7 @@ class TableReader(ABC):
             least: the state must have merged this batch.
 
         Returns:
-            The rows, and the newest batch that the state has merged; None if no such state is known any more.
+            The rows, and the newest batch that the state has merged; None if no such state is known any more, or if
+            the table began later than the landed batches, so that rows may lack what was there before.
         """
         raise NotImplementedError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs import protocol
+from jobs import offset_reset, protocol
 from jobs.dead_letters.landing_again import land_again
 from jobs.dead_letters.landing_moved_rows import land_moved_rows
 from jobs.dead_letters.listing import list_dead_letters
@@ -547,6 +547,35 @@ def test_changed_key_is_looked_for_in_every_table(target: Target, new_story: Mak
     table.merge()
     wide.tell(*moved(2, 12))
     wide.edited(tables=[behind.entry, table.entry]).land()
+    table.merge()
+    assert held(table)[12] == {"id": 12, **ONE, "n": 0}
+
+
+@FINDING
+def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, new_story: MakeStory) -> None:
+    """Its row of the old key is from a change that left the value out. The other table has the value, and is behind."""
+    story = debezium(new_story, maintenance=EAGER)
+    narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {}))
+    table = _merged_and_retired(story.table(target), narrow)
+    late = story.table(target).under(narrow)
+    pipeline = narrow.edited(tables=[late.entry, table.entry]).engine.pipeline
+    known = offset_reset.read_state(pipeline)
+    base = known.base()
+    reset = offset_reset.plan_reset(known, base, {}, (), pipeline.spec.meaning_hash)
+    offset_reset.commit(pipeline, known, base, reset)
+    table.merge()
+    late.merge()
+    table, late = table.under(wide), late.under(wide)
+    table.engine.pipeline.intermediate.prepare()
+    assert land_again(table.engine.pipeline)
+    late.merge()
+    assert held(late)[2]["body"] is None
+    wide.tell(*moved(2, 12))
+    both = wide.edited(tables=[late.entry, table.entry])
+    both.land()
+    assert open_count(both.engine.pipeline.intermediate) == 1
+    table.merge()
+    both.land()
     table.merge()
     assert held(table)[12] == {"id": 12, **ONE, "n": 0}
 

@@ -26,7 +26,7 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
-from jobs.iceberg.history import recreated_properties, recreated_topics_of, state_properties
+from jobs.iceberg.history import late_properties, recreated_properties, recreated_topics_of, state_properties
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
@@ -94,6 +94,10 @@ class IcebergDestination(ReducedDestination):
         changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)
+            first = step.batches[0]
+            # As batch 1 a reset only says where the pipeline begins: nothing was landed before.
+            if step.before is None and first.batch.continues is not None and first.number > 1:
+                mirrored |= late_properties(self.pipeline, self.table.branch)
         elif self.table.mode in ("append", "delete"):
             changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge

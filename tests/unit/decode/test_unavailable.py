@@ -125,7 +125,7 @@ def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
     decoded = decoder(may_be_unchanged=frozenset({"name"})).decode(raw_values(change(op, name=DEFAULT)))
     assert (decoded.unchanged, [e.kind for e in decoded.errors.values()]) == ({}, ["moved"])
     assert (
-        "the primary key was changed, and the landed changes of the old key do not have it" in decoded.errors[0].message
+        "the primary key was changed, and the landed changes of the old key do not say it" in decoded.errors[0].message
     )
 
 
