@@ -19,6 +19,8 @@ from jobs.decode.json_dialect import base64_scale, unit_of
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS, base64_bytes
 from jobs.schema.types import inside, is_text
 
+_AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+"
+
 
 def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
     """The fields to read by Arrow: as declared, but times as strings or numbers, whichever the samples have."""
@@ -112,11 +114,19 @@ def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.A
             shortest = pc.min(pc.binary_length(values)).as_py()
             if shortest is not None and shortest < (20 if kind.tz else 16):
                 raise pa.ArrowInvalid("a time that may have no minutes")
-        ticks = pc.cast(pc.cast(values, kind), ticks_type)
+        ticks = pc.cast(_parsed(values, kind), ticks_type)
     bounds = pc.min_max(ticks).as_py()
     if bounds["min"] is not None and not (low <= bounds["min"] and bounds["max"] <= high):
         raise pa.ArrowInvalid("a time outside years 1 to 9999")
     return pc.cast(pc.cast(ticks, ticks_type), kind)
+
+
+def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Dates, or times without the digits after microseconds, with which Arrow does not read them."""
+    try:
+        return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        return pc.cast(pc.replace_substring_regex(texts, _AFTER_MICROSECONDS, r"\1"), kind)
 
 
 def microseconds(values: pa.Array, unit: str) -> pa.Array:

@@ -211,6 +211,17 @@ def test_avro_of_its_own_types_is_all_read_in_step(
     assert assert_same(decoder, fitting) == len(fitting)
 
 
+def test_times_with_digits_after_microseconds_are_read_in_step() -> None:
+    """As Java, Go and SQL Server write them."""
+    schema = record(("t", "string"))
+    times = ["2020-02-29T12:00:00.1234567+01:00", "2020-02-29T12:00:00.123456789Z", "2020-02-29T12:00:00.5Z"]
+    records = [written(schema, {"t": time}) for time in times]
+    decoder = Avro(pa.struct([pa.field("t", pa.timestamp("us", "UTC"))]), text(schema))
+    assert assert_same(decoder, records) == len(times)
+    found = decoder.decode(pa.array(records)).values.field("t").cast(pa.string()).to_pylist()
+    assert found == ["2020-02-29 11:00:00.123456Z", "2020-02-29 12:00:00.123456Z", "2020-02-29 12:00:00.500000Z"]
+
+
 PROTO3 = """syntax = "proto3";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
