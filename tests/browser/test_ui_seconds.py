@@ -97,7 +97,9 @@ def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: Con
     expect(page.get_by_text(re.compile(r"^100( assets.*)?$")).nth(1)).to_be_visible()
     keep_picture(page, "database")
     page.goto(f"{_LOCATION}/asset-groups/{database.NAME}_iceberg/list")
-    expect(page.get_by_text(f"What {database.NAME}.public.{sorted(database.TABLES)[0]} says").first).to_be_visible()
+    expect(
+        page.get_by_text(f"Rows of {database.NAME}.public.{sorted(database.TABLES)[0]}, in mode").first
+    ).to_be_visible()
 
 
 def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: ContinuousRun) -> None:
