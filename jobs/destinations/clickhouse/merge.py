@@ -35,9 +35,11 @@ def merge(
     if (committed.batch_number if committed else 0) > (state.batch_number if state else 0):
         raise CommitFailed("the state has gone back since it was read", where=shard.where)
     newer = [b for b in batches if state is None or b.number > state.batch_number]
-    if state and not newer and _is_landed(state, context):
-        return Inserted()
+    if state and state.batch_number > batches[-1].number and _is_landed(state.commit_id, context):
+        return Inserted()  # the table is behind, by another endpoint
     check_continues(shard.where, state, committed, batches, newer)
+    if not newer:
+        return Inserted()
     present = shard.require_table()
     if lease is None or not lease.state:
         lease = _claim(shard, lease, present, newer)
@@ -62,9 +64,8 @@ def replay(shard: Shard, context: MergeContext, committed: CommittedState, batch
     return done
 
 
-def _is_landed(state: CommittedState, context: MergeContext) -> bool:
-    """Whether the state is that of a landed batch, also of a later one than those of a table that is behind."""
-    return any(b.batch.commit_id == state.commit_id for b in context.intermediate.landed().batches)
+def _is_landed(commit_id: str, context: MergeContext) -> bool:
+    return any(b.batch.commit_id == commit_id for b in context.intermediate.landed().batches)
 
 
 def _steps(
@@ -75,7 +76,7 @@ def _steps(
         # What views have of a chunk only its token tells.
         begun = left_behind(lease, newer, shard.where, None if present.views else shard.table.chunk_rows)
     except LineageBroken:
-        if lease and any(b.batch.commit_id == lease.commit_id for b in context.intermediate.landed().batches):
+        if lease and _is_landed(lease.commit_id, context):
             raise CommitFailed(f"batch {lease.batch} is under way in another run", where=shard.where) from None
         raise
     rest = newer[len(begun.batches) :] if begun else newer
