@@ -49,10 +49,11 @@ class Watermark:
             log_ends: last stable offset per partition when the batch was planned.
             planned_at: when that was. No record is younger, whatever its producer says.
         """
-        times, credible = {**self.record_times}, planned_at + _CLOCKS_APART
+        times = {**self.record_times}
+        credible = {tp: time for tp, time in seen.items() if time <= planned_at + _CLOCKS_APART}
         for tp in ranges:
-            known = [times.get(tp), *(time for time in [seen.get(tp)] if time is not None and time <= credible)]
-            times[tp] = max((min(time, planned_at) for time in known if time is not None), default=None)
+            known = [min(time, planned_at) for time in (times.get(tp), credible.get(tp)) if time is not None]
+            times[tp] = max(known, default=None)
         reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
         now = [min(time, planned_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
         return replace(self, record_times=times, caught_up_through=max(now, default=None))
