@@ -58,25 +58,20 @@ class EarlierValues:
         wanted = F.col("end.batchNumber").isin(list(ends))
         return self.spark.table(self._unknown).where(wanted).select("old_key.*").distinct()
 
-    def in_landed_changes(self) -> None:
-        self._search()
-
-    def in_rows(self, rows: DataFrame, held_at: int) -> None:
-        """Searches landed changes, and rows of the old keys as a table had them after the batch `held_at`."""
-        (view,) = self._views.enter_context(own_views(self.spark, "old_rows"))
-        rows.createTempView(view)
-        self.spark.catalog.cacheTable(view)
-        self._search([view], held_at)
-
-    def _search(self, held: list[str] | None = None, held_at: int = 0) -> None:
-        earlier, unknown = self._views.enter_context(own_views(self.spark, "earlier_values", "unknown_rows"))
+    def find(self, rows: DataFrame | None = None, held_at: int = 0) -> None:
+        """Searches the landed changes, and the rows of the old keys that a table had after the batch `held_at`."""
+        names = ("old_rows", "earlier_values", "unknown_rows")
+        held, earlier, unknown = self._views.enter_context(own_views(self.spark, *names))
+        if rows is not None:
+            rows.createTempView(held)
+            self.spark.catalog.cacheTable(held)
         text = render(
             "spark",
             "values_of_moved_rows",
             moved=[self._unknown],
             **self._landed,
             columns=self.columns,
-            held=held,
+            held=None if rows is None else [held],
             held_at=held_at,
             keys=self._keys,
         )

@@ -85,10 +85,14 @@ def with_earlier_values(
         landed = {"table": pipeline.intermediate.path, "revised": REVISION.name in schema.names}
         spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
         spark.catalog.cacheTable(deletes)
-        lacks_deletes = spark.table(deletes).count() < spark.table(rows).count()
+        landed_deletes = spark.table(deletes).count()
+        lacks_deletes = landed_deletes < spark.table(rows).count()
+        if not landed_deletes:
+            yield WithEarlier(dead_letters, lacks_deletes)
+            return
         names = [f.name for f in key_fields(pipeline.spec)]
         search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
-        search.in_landed_changes()
+        search.find()
         all_asked = _ask_tables(pipeline, search)
         if search.found:
             found = reduce(DataFrame.unionAll, map(spark.table, search.found))
@@ -130,7 +134,7 @@ def _ask(destination: Destination, search: EarlierValues, ends: Sequence[int], l
         if found is None:
             return
         rows, held_at = found
-        search.in_rows(rows, held_at)
+        search.find(rows, held_at)
         least = next((b.number for b in landed.batches if b.batch.revises is not None and b.number > held_at), None)
         ends = search.ends(held_at) if least is not None else ()
 

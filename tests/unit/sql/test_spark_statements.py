@@ -160,7 +160,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
     ("values_of_moved_rows", {**MOVED, "columns": ["delay`s", "body"], "keys": KEYS, "held": ["h"], "held_at": 7}),
     ("values_of_moved_rows", {**MOVED, "columns": ["body"], "keys": KEYS, "held": None, "revised": False}),
-    *(("moved_rows_read_again", {**MOVED, "revised": revised, "held_at": 7}) for revised in (True, False)),
+    ("moved_rows_read_again", {**MOVED, "held_at": 7}),
     ("without_deleted_later", {**REDUCED, "kept_deletes": KEPT_DELETES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
 ]
