@@ -13,7 +13,7 @@ from jobs import offsets
 from jobs.offsets import Offsets, Ranges, TopicPartition
 
 RECORD_TIMES = "record-times"
-# Clocks may be this far apart. A record that is younger says nothing of time: its producer counts in another unit.
+# How far clocks may be apart.
 _CLOCKS_APART = 24 * 3600 * 1000
 
 
@@ -45,14 +45,13 @@ class Watermark:
         """The watermark after a batch.
 
         Args:
-            seen: maximum record timestamp per partition in this batch.
+            seen: maximum credible record timestamp per partition in this batch (`latest_credible`).
             log_ends: last stable offset per partition when the batch was planned.
             planned_at: when that was. No record is younger, whatever its producer says.
         """
         times = {**self.record_times}
-        credible = {tp: time for tp, time in seen.items() if time <= planned_at + _CLOCKS_APART}
         for tp in ranges:
-            known = [min(time, planned_at) for time in (times.get(tp), credible.get(tp)) if time is not None]
+            known = [min(time, planned_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
             times[tp] = max(known, default=None)
         reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
         now = [min(time, planned_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
@@ -84,6 +83,11 @@ class Watermark:
 
         caught_up, below = (properties.get(prefix + name) for name in ("caught-up-through", "truncated-below"))
         return cls(offsets.Later(times), int(caught_up) if caught_up else None, int(below) if below else None)
+
+
+def latest_credible(now: int) -> int:
+    """The latest time that a record may have. A later one says nothing of time: its producer counts in another unit."""
+    return now + _CLOCKS_APART
 
 
 def _minimum(times: list[int | None]) -> int | None:

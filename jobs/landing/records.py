@@ -108,7 +108,7 @@ class RecordReader:
         for raw in batches:
             batch = self.positions.spread(raw)
             if batch.num_rows:
-                read = records_read(batch)
+                read = records_read(batch, self.landed_at)
                 rows, found = self._read(batch)
                 yield rows, replace(found, read=read, schema_ids=self.schema_ids(batch) if self.schema_ids else {})
 

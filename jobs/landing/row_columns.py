@@ -11,20 +11,26 @@ from jobs.changes.columns import ERROR, SOME_HEADERS, UNCHANGED
 from jobs.decode.base import DecodeError
 from jobs.landing.task_report import RecordsRead
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.watermark import latest_credible
 from resources.kafka_records import INSTANT
 
 
-def records_read(batch: pa.RecordBatch) -> dict[TopicPartition, RecordsRead]:
-    """The batch's records by topic-partition: their number, offsets and newest time."""
-    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset", "timestamp"])])
-    wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("timestamp", "max")]
+def records_read(batch: pa.RecordBatch, landed_at: int) -> dict[TopicPartition, RecordsRead]:
+    """The batch's records by topic-partition: their number, offsets and newest credible time.
+
+    Args:
+        landed_at: the time of landing, in milliseconds.
+    """
+    times = pc.divide(batch.column("timestamp").cast(INSTANT).cast(pa.int64()), 1000)
+    credible = pc.if_else(pc.less_equal(times, latest_credible(landed_at)), times, None)
+    table = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])]).append_column("time", credible)
+    wanted = [([], "count_all"), ("offset", "min"), ("offset", "max"), ("time", "max")]
     groups = table.group_by(["topic", "partition"], use_threads=False).aggregate(wanted)
-    newest = pc.divide(groups["timestamp_max"].cast(INSTANT).cast(pa.int64()), 1000)
-    names = ("topic", "partition", "count_all", "offset_min", "offset_max")
+    names = ("topic", "partition", "count_all", "offset_min", "offset_max", "time_max")
     columns = [groups[name].to_pylist() for name in names]
     return {
         TopicPartition(topic, partition): RecordsRead(records, time, OffsetRange(first, last + 1))
-        for topic, partition, records, first, last, time in zip(*columns, newest.to_pylist(), strict=True)
+        for topic, partition, records, first, last, time in zip(*columns, strict=True)
     }
 
 

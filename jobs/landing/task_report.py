@@ -22,20 +22,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RecordsRead:
-    """The records read of one topic-partition, counted before decoding, and their newest timestamp in milliseconds.
+    """The records read of one topic-partition, counted before decoding.
 
     Attributes:
+        newest: their newest credible timestamp, in milliseconds; None if no time is credible.
         offsets: from the first record to after the last.
     """
 
     records: int
-    newest: int
+    newest: int | None
     offsets: OffsetRange
 
     def __add__(self, other: RecordsRead) -> RecordsRead:
         one, two = self.offsets, other.offsets
         offsets = OffsetRange(min(one.start, two.start), max(one.end, two.end))
-        return RecordsRead(self.records + other.records, max(self.newest, other.newest), offsets)
+        times = [time for time in (self.newest, other.newest) if time is not None]
+        return RecordsRead(self.records + other.records, max(times, default=None), offsets)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class TaskReport:
 
     @property
     def newest(self) -> dict[TopicPartition, int]:
-        return {tp: one.newest for tp, one in self.read.items()}
+        return {tp: one.newest for tp, one in self.read.items() if one.newest is not None}
 
     def __add__(self, other: TaskReport) -> TaskReport:
         read = dict(self.read)

@@ -15,6 +15,7 @@ from jobs.spec.added_columns import undeclared_counts
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify import invariants
+from jobs.watermark import Watermark
 from orchestration.components import metadata
 
 # Names of the checks; `_SAYS` describes each.
@@ -132,13 +133,22 @@ def schema_result(key: dg.AssetKey, drift: Sequence[str]) -> dg.AssetCheckResult
 
 
 def caught_up_result(
-    key: dg.AssetKey, freshness: Freshness, through: datetime | None, now: datetime
+    key: dg.AssetKey, freshness: Freshness, watermark: Watermark | None, lag: int | None, now: datetime
 ) -> dg.AssetCheckResult:
-    """Warns when record time is behind by more than `freshness.warn_minutes`; never stops anything."""
+    """Warns when record time is behind by more than `freshness.warn_minutes`, or not known; never stops anything.
+
+    Args:
+        watermark: the table's; None: it has no batch yet.
+        lag: offsets that it has still to get; None: not known.
+    """
+    through = metadata.caught_up_through(watermark, lag, now)
     behind = None if through is None else (now - through).total_seconds() / 60
     wrong = []
     if behind is not None and behind > freshness.warn_minutes:
         wrong = [f"behind by {behind:.0f} minutes, {freshness.warn_minutes} are allowed"]
+    elif behind is None and watermark and lag:
+        unread = "no record is read yet, or all are dated more than a day ahead"
+        wrong = [f"{lag} records wait, and how old they are is not known: of a topic-partition {unread}"]
     known = {} if behind is None else {"minutes behind": round(max(behind, 0.0), 2)}
     return _result(CAUGHT_UP, key, wrong, known, dg.AssetCheckSeverity.WARN)
 

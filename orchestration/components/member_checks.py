@@ -13,7 +13,7 @@ from jobs.batch import CommittedState
 from jobs.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness
-from orchestration.components import checks, metadata
+from orchestration.components import checks
 from orchestration.components.ends import Ends, EndsByTopic
 from orchestration.components.merging import report, settled
 
@@ -125,5 +125,4 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
 
 
 def _caught_up(key: dg.AssetKey, state: CommittedState | None, freshness: Freshness, now: Ends) -> dg.AssetCheckResult:
-    through = metadata.caught_up_through(state.watermark if state else None, now.lag(state), now.at)
-    return checks.caught_up_result(key, freshness, through, now.at)
+    return checks.caught_up_result(key, freshness, state.watermark if state else None, now.lag(state), now.at)

@@ -120,8 +120,7 @@ def report(
     if checks.has_keys(table):
         results.append(checks.stale_result(key, done.stale, pipeline.name))
     if pipeline.spec.freshness:
-        through = metadata.caught_up_through(watermark, behind, now)
-        results.append(checks.caught_up_result(key, pipeline.spec.freshness, through, now))
+        results.append(checks.caught_up_result(key, pipeline.spec.freshness, watermark, behind, now))
     shown = {
         **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
         **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),

@@ -200,11 +200,15 @@ def test_lag_and_freshness() -> None:
 @pytest.mark.parametrize(("minutes", "passed"), [(0, True), (30, True), (31, False)])
 def test_a_table_further_behind_than_its_freshness_warns_and_stops_nothing(minutes: int, passed: bool) -> None:
     key = dg.AssetKey(["iceberg", "a", "t"])
-    found = checks.caught_up_result(key, Freshness(warn_minutes=30), NOON - timedelta(minutes=minutes), NOON)
+    through = Watermark(caught_up_through=int((NOON - timedelta(minutes=minutes)).timestamp() * 1000))
+    found = checks.caught_up_result(key, Freshness(warn_minutes=30), through, 5, NOON)
     assert (found.passed, found.severity) == (passed, dg.AssetCheckSeverity.WARN)
     assert found.metadata["minutes behind"].value == minutes
     raise_for_checks([found], "t")
-    assert checks.caught_up_result(key, Freshness(), None, NOON).passed
+    assert checks.caught_up_result(key, Freshness(), None, 5, NOON).passed, "it has no batch yet"
+    assert checks.caught_up_result(key, Freshness(), Watermark(), 0, NOON).passed
+    unknown = checks.caught_up_result(key, Freshness(), Watermark(), 5, NOON)
+    assert (unknown.passed, "5 records wait" in str(unknown.description)) == (False, True)
 
 
 def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from jobs.decode.json_fast import Json
 from jobs.decode.verdicts import Verdicts
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.records import Operations, RecordReader, Truncation
+from jobs.landing.row_columns import records_read
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spec.metadata import Metadata
+from resources.kafka_records import INSTANT
 from tests.kit.arrow import NOON, as_bytes, kafka_records, row_type
 
 VALUE = row_type({"id": "long", "name": "string", "op": "string"})
@@ -268,3 +270,20 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
     ((_, none),) = made.with_reports([kafka_records(changes[0])])
     both = TaskReport.from_text((none + report + replace(report, truncated_below=7)).to_text())
     assert (none.truncated_below, both.truncated_below) == (None, 40)
+
+
+def test_times_that_no_clock_shows_count_for_nothing() -> None:
+    """Of one partition a record comes from a device that is two days ahead; the other producer counts in another unit.
+    What is credible beside them counts."""
+    now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    times = [now, now + timedelta(days=2), now + timedelta(hours=23), datetime(9999, 1, 1, tzinfo=UTC)]
+    batch = kafka_records(*[({"id": n}, {"id": n, "name": "a", "op": "c"}) for n in range(4)])
+    batch = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", pa.array(times, INSTANT))
+    batch = batch.set_column(batch.schema.get_field_index("partition"), "partition", pa.array([0, 0, 0, 1], pa.int32()))
+    landed_at = int(now.timestamp() * 1000)
+    read = records_read(batch, landed_at)
+    assert {tp: (one.records, one.newest) for tp, one in read.items()} == {
+        TopicPartition("t", 0): (3, landed_at + 23 * 3600 * 1000),
+        TopicPartition("t", 1): (1, None),
+    }
+    assert TaskReport(read).newest == {T0: landed_at + 23 * 3600 * 1000}
