@@ -8,14 +8,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def groups(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def groups(items: Iterable[T], size: Callable[[T], float], most: float) -> Iterator[list[T]]:
     """Groups of consecutive items that together are no larger than `most`; a larger item alone."""
-    group, total = list[T](), 0
+    group, total = list[T](), 0.0
     for item in items:
         more = size(item)
         if group and total + more > most:
             yield group
-            group, total = [], 0
+            group, total = [], 0.0
         group.append(item)
         total += more
     if group:

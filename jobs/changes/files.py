@@ -7,7 +7,7 @@ What needs a join with other landed rows (replay of touched keys) is left to Spa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
+from jobs.groups import groups
 from jobs.iceberg.readable import readable
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg_errors import catalog_errors
@@ -82,10 +83,24 @@ class LandedFiles:
             StorageError, Unavailable: the files cannot be read.
         """
         with catalog_errors(self.identifier):
-            table = self.table()
-            names = {f.name for f in table.schema().fields}
-            found = self.scan(table, where, tuple(name for name in FIELDS if name in names)).to_arrow()
+            found = self._rows(where).to_arrow()
         return LandedSlice.of(found).route_filter(self.route).in_order()
+
+    def in_pieces(self, where: BooleanExpression, rows: int, memory: int) -> Iterator[LandedSlice]:
+        """The rows that match, in no order, in pieces of about so many rows or bytes.
+
+        Raises:
+            StorageError, Unavailable: the files cannot be read.
+        """
+        with catalog_errors(self.identifier):
+            found = self._rows(where).to_arrow_batch_reader()
+            for batches in groups(found, lambda batch: max(batch.num_rows / rows, batch.nbytes / memory), 1):
+                yield LandedSlice.of(pa.Table.from_batches(batches)).route_filter(self.route)
+
+    def _rows(self, where: BooleanExpression) -> DataScan:
+        table = self.table()
+        names = {f.name for f in table.schema().fields}
+        return self.scan(table, where, tuple(name for name in FIELDS if name in names))
 
     def table(self) -> StaticTable:
         """The intermediate table as it was when it was loaded."""

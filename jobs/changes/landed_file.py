@@ -18,6 +18,11 @@ Bounds = Sequence[tuple[int, int] | None]
 """The smallest and largest value of each column of `_BOUNDED`; None if they are not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
+# What a row group takes in memory: a task that writes one collects `_GROUP_BYTES` and at most one batch more.
+_LEAST_GROUP_BYTES = 64 << 20
+_MOST_GROUP_BYTES = 128 << 20
+# How many times as large rows usually are in memory as in a file, at most.
+_UNPACKED = 20
 # Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)
 _FEW = ("op",)
 
@@ -49,11 +54,20 @@ class LandedFile:
         """Batch and `i` of its first row."""
         return tuple(bound[0] if bound else 0 for bound in (self.bounds[0], self.bounds[3]))  # type: ignore[return-value]
 
-    def portions(self, rows: int) -> list[LandedFile]:
-        """One portion a row group if it has more than this many rows; else the file itself."""
-        if self.rows <= rows or self.groups <= 1 or self.group is not None:
+    @property
+    def memory(self) -> int:
+        """An estimate of what its rows take in memory, in bytes. All row groups but the last one are full."""
+        most = min(self.groups * _MOST_GROUP_BYTES, self.size * _UNPACKED)
+        return max(most, (self.groups - 1) * _LEAST_GROUP_BYTES)
+
+    def portions(self, rows: int, memory: int) -> list[LandedFile]:
+        """One portion a row group if the file has more rows than that, or takes more memory; else the file itself."""
+        if self.groups <= 1 or (self.rows <= rows and self.memory <= memory):
             return [self]
-        return [replace(self, rows=self.rows // self.groups, group=n) for n in range(self.groups)]
+        return [
+            replace(self, rows=self.rows // self.groups, size=self.size // self.groups, groups=1, group=n)
+            for n in range(self.groups)
+        ]
 
     def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
         """Whether the file may hold rows of these batches; with `part` only rows of these offsets count."""

@@ -29,8 +29,10 @@ from resources.iceberg_errors import catalog_errors
 
 # Opening small files one after another would wait for the storage most of the time.
 _THREADS = 8
-# Small files are read together up to this many rows; larger files are read by row group.
+# Small files are read together up to this many rows, and about this many bytes in memory: an array of texts has room
+# for 2 GB. Larger files are read by row group.
 _PIECE_ROWS = 250_000
+_PIECE_BYTES = 512 << 20
 # Above this many batches the table's manifests are read, instead of those that each batch's snapshot added.
 _FEW = 16
 # Columns by which rows are selected and ordered.
@@ -82,6 +84,11 @@ class PlannedFiles:
         """The files' total size; None if it is not known."""
         return None if self.files is None else sum(file.size for file in self.files)
 
+    @property
+    def memory(self) -> int:
+        """An estimate of what all rows take in memory, in bytes."""
+        return sum(file.memory for file in self.files or ())
+
     def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
         """The paths of the files if they hold the landed rows of these batches and nothing else; else none."""
         files = self.files or ()
@@ -108,10 +115,10 @@ class PlannedFiles:
             StorageError, Unavailable: the files cannot be read.
         """
         if self.files is None:
-            yield from (self.landed.read(of_batches(number, number)) for number in range(first, last + 1))
+            yield from self.landed.in_pieces(of_batches(first, last), _PIECE_ROWS, _PIECE_BYTES)
             return
         portions = (one for one in self._portions if one.may_hold(first, last, None))
-        for files in groups(portions, lambda portion: portion.rows, _PIECE_ROWS):
+        for files in groups(portions, _part_of_a_piece, 1):
             yield self._chosen(self._read(files, first, last, None), first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
@@ -127,7 +134,7 @@ class PlannedFiles:
 
     @property
     def _portions(self) -> tuple[LandedFile, ...]:
-        return tuple(portion for file in self.files or () for portion in file.portions(_PIECE_ROWS))
+        return tuple(portion for file in self.files or () for portion in file.portions(_PIECE_ROWS, _PIECE_BYTES))
 
     def _read(self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None) -> pa.Table:
         columns = self._columns(part)
@@ -163,6 +170,10 @@ class PlannedFiles:
         batches = rows["batchNumber"]
         wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
+
+
+def _part_of_a_piece(file: LandedFile) -> float:
+    return max(file.rows / _PIECE_ROWS, file.memory / _PIECE_BYTES)
 
 
 def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:

@@ -26,8 +26,9 @@ from jobs.groups import groups
 from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
-# Rows of a row group, which wait in memory until it is full.
+# Rows of a row group, and their bytes: they wait in memory until it is full.
 _GROUP_ROWS = 250_000
+_GROUP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class RowsFile:
 
         with catalog_errors(self.where), ExitStack() as opened:
             writer: pq.ParquetWriter | None = None
-            for waiting in groups(shaped(), lambda part: part.num_rows, _GROUP_ROWS):
+            for waiting in groups(shaped(), _part_of_a_group, 1):
                 group = pa.concat_tables(waiting).combine_chunks()
                 writer = writer or _open(storage, path, group.schema, opened)
                 writer.write_table(group)
@@ -149,6 +150,11 @@ def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:
     """Dead letters with all whole numbers as int64, as BigQuery reads INTEGER from Parquet."""
     fields = [f.with_type(pa.int64()) if pa.types.is_integer(f.type) else f for f in dead_letters.schema]
     return dead_letters.cast(pa.schema(fields))
+
+
+def _part_of_a_group(rows: pa.Table) -> float:
+    part: float = max(rows.num_rows / _GROUP_ROWS, rows.nbytes / _GROUP_BYTES)
+    return part
 
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:

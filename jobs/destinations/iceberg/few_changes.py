@@ -15,8 +15,9 @@ from jobs.changes.reduction import Reduction
 
 # The most landed rows of a share.
 _SHARE_CHANGES = 250_000
-# The most bytes of landed files of a share.
+# The most bytes of landed files of a share, and the most in memory: an array of texts has room for 2 GB.
 _SHARE_BYTES = 32 << 20
+_SHARE_MEMORY = 1 << 30
 # The most shares: few, since each may read all landed files.
 _MOST_SHARES = 8
 
@@ -40,7 +41,8 @@ def few_changes(
     files = PlannedFiles.of(taken, batches, paths)
     if files.bytes is None:
         return None
-    shares = max(1, ceil(count / _SHARE_CHANGES), ceil(files.bytes / _SHARE_BYTES))
+    sizes = (count / _SHARE_CHANGES, files.bytes / _SHARE_BYTES, files.memory / _SHARE_MEMORY)
+    shares = max(1, *map(ceil, sizes))
     # Only reading shows whether changes omit columns. Then this path has to give up, which only a single task can: it
     # has written nothing yet.
     if shares > (1 if leaves_unchanged else _MOST_SHARES):

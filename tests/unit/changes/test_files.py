@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.types import StringType
 
@@ -204,13 +206,22 @@ def _ids(*pieces: LandedSlice) -> list[tuple[int, int, str | None]]:
     return sorted(row for piece in pieces for row in zip(*(piece.at(p).to_pylist() for p in paths), strict=True))
 
 
-@pytest.mark.parametrize("piece_rows", [1, 250_000], ids=["large files", "small files"])
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [("_PIECE_ROWS", 1), ("_PIECE_BYTES", 1), ("_PIECE_ROWS", 250_000)],
+    ids=["many rows", "large rows", "small files"],
+)
 @pytest.mark.parametrize("route", [None, RouteFilter(path=("key", "id"), names=("0", "2"))])
 def test_pieces_and_shares_are_all_rows(
-    files: LandedFiles, landing: Landing, route: RouteFilter | None, piece_rows: int, monkeypatch: pytest.MonkeyPatch
+    files: LandedFiles,
+    landing: Landing,
+    route: RouteFilter | None,
+    limit: str,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of some columns only, also where a route goes by another."""
-    monkeypatch.setattr(planned_files, "_PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(planned_files, limit, most)
     with landing.catalog.require("landing.flow").transaction() as change:
         change.set_properties({"write.parquet.row-group-limit": "2"})
     table = landing.catalog.require("landing.flow")
@@ -230,6 +241,27 @@ def test_pieces_and_shares_are_all_rows(
     ], "row groups that cannot hold them are left out"
     scanned = replace(planned, files=None)
     assert _ids(*(piece for n in range(3) for piece in scanned.share(n, 3).in_pieces(1, 2))) == whole
+    if most == 1:
+        assert len(list(planned.in_pieces(1, 2))) == planned.most_shares, "a row group at a time"
+
+
+@pytest.mark.slow
+def test_texts_that_no_array_has_room_for_are_read_in_pieces(landing: Landing) -> None:
+    """2.2 GB of one column in one batch: 2,200 records of 1 MB, which are small when compressed."""
+    table = landing.catalog.require("landing.flow")
+    with table.transaction() as change:
+        change.set_properties({"write.parquet.row-group-limit": "60"})
+    text, ones = "x" * 1_000_000, [row(5, n) for n in range(2200)]
+    large = [{**one, "value": {**one["value"], "name": text}} for one in ones]
+    parts = [pa.Table.from_pylist(large[start : start + 100], schema=SCHEMA) for start in range(0, 2200, 100)]
+    landing.catalog.require("landing.flow").append(pa.concat_tables(parts))
+    files = LandedFiles.up_to(BATCH, landing)
+    planned = PlannedFiles.of(files, [landed(5, 2200, files.snapshot)])
+    assert planned.memory > 2**31, "so that an upsert has several tasks reduce it"
+    for one in (planned, replace(planned, files=None)):
+        lengths = [pc.binary_length(piece.at(("value", "name"))).to_pylist() for piece in one.in_pieces(5, 5)]
+        assert (sum(map(len, lengths)), {*chain(*lengths)}) == (2200, {len(text)})
+        assert max(map(len, lengths)) < 1100
 
 
 def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
