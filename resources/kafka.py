@@ -174,6 +174,8 @@ class KafkaCluster:
             if problem and problem.code() in _CUT and "truncation" in problem.str():
                 said = re.search(r"end offset is (\d+)", problem.str())
                 cuts[where] = int(said[1]) if said else None
+            elif problem and problem.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(problem)  # nobody knows whether it was cut off
             waiting.discard(where)
         return cuts
 
