@@ -46,4 +46,4 @@ def _has_changes(pipeline: Pipeline, committed: CommittedState | None, state: To
     """Whether landing has anything to do or to refuse; False only if everything in Kafka is known to be landed."""
     if committed is None:
         return state.stable != state.first or pipeline.spec.source.start == "latest"
-    return dict(committed.offsets) != dict(state.stable) or dict(committed.topic_ids) != dict(state.topic_ids)
+    return dict(committed.offsets) != dict(state.stable) or not state.topic_ids.items() <= committed.topic_ids.items()

@@ -139,7 +139,7 @@ def plan_reset(
         commit_id=new_commit_id(),
         previous_commit_id=base.commit_id,
         ranges={tp: OffsetRange(o, o) for tp, o in sorted(after.items())},
-        topic_ids={topic: ids[topic] for topic in sorted({tp.topic for tp in after}) if topic in ids},
+        topic_ids=dict(sorted(ids.items())),
         planned_at=int(time.time() * 1000),
         meaning_hash=meaning_hash,
         continues=continues,

@@ -86,7 +86,8 @@ def plan_batch(
         commit_id=new_commit_id(),
         previous_commit_id=committed.commit_id if committed else None,
         ranges=ranges,
-        topic_ids=dict(topics.topic_ids),
+        # Also of topics that were forgotten: one that comes back is then known as the same, or as another one.
+        topic_ids={**(committed.topic_ids if committed else {}), **topics.topic_ids},
         planned_at=now,
         meaning_hash=meaning_hash,
         leader_epochs={tp: epoch for tp, epoch in topics.leader_epochs.items() if tp in ranges},
@@ -205,8 +206,9 @@ def _wanted(
             "with `changes.order_by: arrival`",
             partitions=[str(tp) for tp in grown],
         )
-    # A partition that appears later is read from its first record, whatever `start` says.
-    appeared = {tp: topics.first[tp] for tp in new} if committed else start(new)
+    # What appears later is read from its first record, whatever `start` says. Of a topic that was read before, that is
+    # offset 0, even if retention was faster.
+    appeared = {tp: 0 if tp in grown else topics.first[tp] for tp in new} if committed else start(new)
     return {**known, **appeared}
 
 

@@ -61,11 +61,12 @@ def plan(pipeline: Pipeline, topics: TopicState | None = None) -> Planned:
     """Decides the next batch, without any effect.
 
     Args:
-        topics: what Kafka has for the pipeline's topics; None: ask for it.
+        topics: what Kafka had for the pipeline's topics a while ago; None: ask for it.
     """
     committed = pipeline.intermediate.committed()
     pipeline.check_meaning(committed)
-    topics = topics or pipeline.topic_state()
+    if topics is None or (committed and not reached(topics.stable, committed.offsets)):
+        topics = pipeline.topic_state()  # another run has landed since Kafka was asked
     return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
 

@@ -15,6 +15,7 @@ from jobs import offset_reset
 from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import TerminalError
@@ -55,6 +56,25 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     assert kept == {1, 2, 3, 4}
     assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {4}
     assert list(list_dead_letters(engine.pipeline, 9)) == [], "nor is the letter open again"
+
+
+def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    """Of a record there are two landings: the first one has a newer reading, and is older than the second one."""
+    narrow, engine = narrowed(Engine(Flow(topic(), ["upsert"], table_options=WHERE), connections, spark))
+    engine.tell(put(1, "older"), put(1, "large", amount=LARGE))
+    narrow.advance()
+    everything = from_offsets(dict.fromkeys(narrow.pipeline.topic_state().stable, 0))
+    assert reread_from_kafka(narrow.pipeline, everything)
+    known = offset_reset.read_state(narrow.pipeline)
+    batch = offset_reset.plan_reset(known, known.base(), dict(known.topics.first), (), known.base().meaning_hash)
+    offset_reset.commit(narrow.pipeline, known, known.base(), batch)
+    narrow.advance()
+    assert [letter.batch for letter in list_dead_letters(engine.pipeline, 9)] == [1, 4]
+    retry(engine.pipeline)
+    assert list(list_dead_letters(engine.pipeline, 9)) == []
+    assert engine.read("upsert") == [(1, "large", LARGE)]
 
 
 def test_dead_letters_of_another_meaning_take_their_place_too(

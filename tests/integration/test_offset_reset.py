@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs import protocol
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.retry import retry
 from jobs.verify.reconciliation import reconcile
@@ -225,3 +226,24 @@ def test_topic_that_was_taken_out_is_forgotten(
     produce(bootstrap(connections), one, [put(3, "c")])
     without.advance()
     assert without.read("append") == [row(1, "a"), row(2, "b"), row(3, "c")]
+
+    recreate(connections, two)
+    produce(bootstrap(connections), two, [put(4, "d")])
+    with pytest.raises(TopicRecreated, match="the topic was recreated: its id is"):
+        engine.land()
+    code, said = batchmerge(engine, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
+    assert code == 0, said
+    engine.advance()
+    assert engine.read("append") == [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "d")]
+    assert engine.pipeline.intermediate.recreated() == {two: [4]}, "so that rows of both topics stay apart"
+
+
+def test_batch_that_another_run_lands_while_kafka_is_asked_is_no_recreated_topic(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    engine = Engine(Flow(topic(), ["append"]), connections, spark)
+    engine.tell(put(1, "a"))
+    before = engine.pipeline.topic_state()
+    engine.tell(put(2, "b"))
+    engine.land()
+    assert protocol.plan(engine.pipeline, before).batch is None

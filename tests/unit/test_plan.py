@@ -163,9 +163,15 @@ def test_partition_that_is_gone_is_refused() -> None:
 
 
 def test_grown_partitions_are_read_from_their_first_record() -> None:
-    made = plan(committed(1), topics({P0: 10, P1: 10, P2: 4}, first={P2: 1}), start=lambda new: dict.fromkeys(new, 3))
+    made = plan(committed(1), topics({P0: 10, P1: 10, P2: 4}), start=lambda new: dict.fromkeys(new, 3))
     assert made
-    assert made.ranges[P2] == OffsetRange(1, 4)
+    assert made.ranges[P2] == OffsetRange(0, 4)
+
+
+def test_grown_partition_that_retention_has_cut_is_no_silent_jump() -> None:
+    with pytest.raises(OffsetsGone, match="offset 0 is wanted, but Kafka has only 1 to 4") as caught:
+        plan(committed(1), topics({P0: 10, P1: 10, P2: 4}, first={P2: 1}))
+    assert "offsets set p t-2=1" in caught.value.remedy
 
 
 def test_grown_partitions_are_refused_where_a_key_must_stay() -> None:
@@ -181,6 +187,19 @@ def test_new_topic_is_no_growth() -> None:
     assert made
     assert made.ranges[U0] == OffsetRange(0, 4)
     assert made.topic_ids["u"] == "id-of-u"
+
+
+def test_topic_that_comes_back_is_known_by_its_id() -> None:
+    """It was forgotten: the committed state has its id, and none of its offsets."""
+    forgotten = replace(committed(1), topic_ids={**TOPIC_IDS, "u": "old"})
+    without = plan(forgotten, topics({P0: 90, P1: 90}))
+    assert without
+    assert without.topic_ids == {**TOPIC_IDS, "u": "old"}
+    with pytest.raises(TopicRecreated, match="its id is new, the committed one is old"):
+        plan(forgotten, topics({P0: 90, P1: 90, U0: 4}, ids={**TOPIC_IDS, "u": "new"}))
+    again = plan(forgotten, topics({P0: 90, P1: 90, U0: 4}, first={U0: 1}, ids={**TOPIC_IDS, "u": "old"}))
+    assert again
+    assert again.ranges[U0] == OffsetRange(1, 4)
 
 
 # ---- a log that was cut off -----------------------------------------------------------------------------------------
