@@ -157,7 +157,7 @@ def given_away(table: Table, pipeline: str, to: str, branch: str) -> tuple[dict[
     set, and properties to remove."""
     recreated = recreated_topics_of(table, pipeline, branch)
     kept = recreated_properties(recreated, {}, to, branch) if recreated else {}
-    kept |= late_properties(to, branch) if began_late(table, pipeline, branch) else {}
+    kept |= skipped_properties(to, branch) if has_skipped(table, pipeline, branch) else {}
     prefix = property_prefix(pipeline, branch)
     own = [key for key in table.metadata.properties if key.startswith(prefix)]
     gone = [key for key in own if "." not in key.removeprefix(prefix)]  # with a dot: of another branch
@@ -222,18 +222,23 @@ def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline
     return {_recreated_property(pipeline, branch): json.dumps(joined(known, more), sort_keys=True)}
 
 
-def began_late(table: Table, pipeline: str, branch: str) -> bool:
-    """Whether the table's first batch was a reset, so that it lacks what was landed before."""
-    return _late_property(pipeline, branch) in table.metadata.properties
+def has_skipped(table: Table, pipeline: str, branch: str) -> bool:
+    """Whether the table lacks landed batches, because a reset of offsets skipped them."""
+    return _skipped_property(pipeline, branch) in table.metadata.properties
 
 
-def late_properties(pipeline: str, branch: str) -> dict[str, str]:
-    """The table property of a table that begins with a reset."""
-    return {_late_property(pipeline, branch): "true"}
+def skipped_properties(pipeline: str, branch: str) -> dict[str, str]:
+    """The table property of a table that lacks landed batches."""
+    return {_skipped_property(pipeline, branch): "true"}
 
 
-def _late_property(pipeline: str, branch: str) -> str:
-    return property_prefix(pipeline, branch) + "began-with-reset"
+def _skipped_property(pipeline: str, branch: str) -> str:
+    return property_prefix(pipeline, branch) + "skipped-batches"
+
+
+def was_given_to(table: Table, pipeline: str, branch: str) -> bool:
+    """Whether this pipeline took the table over, with all rows of the one before."""
+    return table.metadata.properties.get(_given_to(branch)) == pipeline
 
 
 def _recreated_property(pipeline: str, branch: str) -> str:

@@ -20,6 +20,7 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.take_over import plan_take_over
 from resources.connections import Connections
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
@@ -578,6 +579,49 @@ def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, 
     both.land()
     table.merge()
     assert held(table)[12] == {"id": 12, **ONE, "n": 0}
+
+
+@FINDING
+def test_table_that_skipped_batches_says_nothing(target: Target, new_story: MakeStory) -> None:
+    """It was taken out of the file, and is put back when retention has removed the next batch. The other has all."""
+    story = debezium(new_story, maintenance=EAGER)
+    table, other = (story.table(target) for _ in range(2))
+    for record in change(1, "c", **{**ONE, "body": "old"}), change(1, "u", **ONE), change(2, "c", **ONE):
+        story.tell(record)
+        other.engine.land()
+        other.merge()
+        if table.destination.committed() is None:
+            table.merge()
+    list(maintain_landing(other.engine.pipeline))
+    both = story.edited(tables=[table.entry, other.entry])
+    pipeline = both.engine.pipeline
+    known = offset_reset.read_state(pipeline)
+    reset = offset_reset.plan_reset(known, known.base(), {}, (), pipeline.spec.meaning_hash)
+    offset_reset.commit(pipeline, known, known.base(), reset)
+    for one in (table, other):
+        one.merge()
+    both.tell(*moved(1, 11))
+    both.land()
+    other.merge()
+    assert held(other)[11] == {"id": 11, **ONE, "n": 0}
+
+
+@FINDING
+def test_table_that_was_taken_over_says_what_it_had(target: Target, new_story: MakeStory) -> None:
+    """The pipeline that has it now has landed nothing of the row."""
+    story = debezium(new_story)
+    table = story.table(target)
+    story.tell(change(1, "c", **ONE))
+    table.engine.land()
+    table.merge()
+    renamed = table.as_another_pipeline()
+    pipeline = renamed.engine.pipeline
+    plan_take_over(pipeline, table.engine.flow.name).carry_out(pipeline)
+    for records in [change(2, "c", **ONE)], moved(1, 11):
+        renamed.story.tell(*records)
+        renamed.engine.land()
+        renamed.merge()
+    assert held(renamed)[11] == {"id": 11, **ONE, "n": 0}
 
 
 def _merged_and_retired(table: TableUnderTest, story: Story, *others: TableUnderTest) -> TableUnderTest:

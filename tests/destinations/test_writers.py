@@ -11,7 +11,6 @@ from resources.errors import CommitFailed, ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.command import Command
-from tests.kit.flow import Flow
 from tests.kit.records import random_changes
 from tests.kit.story import Story, TableUnderTest, Target, on_targets
 
@@ -24,13 +23,6 @@ def story(new_story: MakeStory) -> Story:
     return new_story(partitions=2).land_each(CHAPTERS)
 
 
-def as_another_pipeline(table: TableUnderTest) -> TableUnderTest:
-    """The same table and topic in a pipeline file of another name."""
-    old = table.story.engine
-    other = replace(old, flow=Flow(old.flow.topic, ["upsert"], overrides=old.flow.overrides))
-    return replace(table, story=Story(other, table.story.records))
-
-
 def names(table: TableUnderTest) -> str:
     return table.engine.flow.name
 
@@ -39,7 +31,7 @@ def names(table: TableUnderTest) -> str:
 def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
-    other = as_another_pipeline(table)
+    other = table.as_another_pipeline()
     other.story.land()
     for attempt in (lambda: other.destination.prepare(dry_run=True), other.destination.prepare, other.merge):
         with pytest.raises(ConfigurationError) as caught:
@@ -57,7 +49,7 @@ def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, st
 @on_targets(always="append")
 def test_of_two_pipelines_that_begin_together_one_is_refused(target: Target, story: Story) -> None:
     table = story.table(target)
-    other = as_another_pipeline(table)
+    other = table.as_another_pipeline()
     other.story.land()
     table.destination.prepare()
     with pytest.raises(ConfigurationError, match="writes this table"):  # noqa: PT012  # at either step
@@ -76,7 +68,7 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
     table.merge()
     sleeping, committed = table.destination, table.destination.committed()
     assert committed
-    renamed = as_another_pipeline(table)
+    renamed = table.as_another_pipeline()
 
     def take_over(*options: str) -> tuple[int, str]:
         return batchmerge(renamed.engine, "offsets", "take-over", "", "--from", names(table), *options)
@@ -106,7 +98,7 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
 def test_take_over_that_died_is_completed(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()
-    renamed = as_another_pipeline(table)
+    renamed = table.as_another_pipeline()
     planned = plan_take_over(renamed.engine.pipeline, names(table))
     replace(planned, tables=()).carry_out(renamed.engine.pipeline)
     again = plan_take_over(renamed.engine.pipeline, names(table))
@@ -122,7 +114,7 @@ def test_take_over_that_died_is_completed(target: Target, story: Story) -> None:
 def test_take_over_that_would_lose_something_is_refused(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
-    renamed = as_another_pipeline(table)
+    renamed = table.as_another_pipeline()
     changed = replace(
         renamed,
         story=renamed.story.edited(
@@ -147,14 +139,14 @@ def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story
     """By a run of the old pipeline that Dagster does not know here: its rows would come twice."""
     table = story.table(target)
     table.merge_some(2)
-    renamed = as_another_pipeline(table)
+    renamed = table.as_another_pipeline()
     planned = plan_take_over(renamed.engine.pipeline, names(table))
     table.merge()
     with pytest.raises(CommitFailed, match=f"{names(table)} has committed batch {len(CHAPTERS)} meanwhile"):
         planned.carry_out(renamed.engine.pipeline)
     with pytest.raises(ConfigurationError, match="give it another name"):
         plan_take_over(renamed.engine.pipeline, names(table))
-    other = as_another_pipeline(table)
+    other = table.as_another_pipeline()
     plan_take_over(other.engine.pipeline, names(table)).carry_out(other.engine.pipeline)
     story.tell(*random_changes(9, 20, 12, 2))
     other.story.land()
@@ -167,9 +159,9 @@ def test_pipeline_that_has_not_run_since_a_take_over_hands_nothing_on(target: Ta
     """Its tables do not say yet where they stand: the third pipeline would read everything once more."""
     table = story.table(target)
     table.merge()
-    second = as_another_pipeline(table)
+    second = table.as_another_pipeline()
     plan_take_over(second.engine.pipeline, names(table)).carry_out(second.engine.pipeline)
-    third = as_another_pipeline(second)
+    third = second.as_another_pipeline()
     with pytest.raises(ConfigurationError, match="has not written them since") as caught:
         plan_take_over(third.engine.pipeline, names(second))
     assert f"run pipeline {names(second)} once" in (caught.value.remedy or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -171,6 +171,12 @@ class TableUnderTest:
     def under(self, story: Story, **options: object) -> TableUnderTest:
         """This table in another version of the pipeline file."""
         return TableUnderTest(story, self.target, self.name, {**self.options, **options})
+
+    def as_another_pipeline(self) -> TableUnderTest:
+        """The same table and topic in a pipeline file of another name."""
+        old = self.story.engine
+        other = replace(old, flow=Flow(old.flow.topic, ["upsert"], overrides=old.flow.overrides))
+        return replace(self, story=Story(other, self.story.records))
 
     @property
     def destination(self) -> Destination:

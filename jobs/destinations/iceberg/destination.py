@@ -26,12 +26,19 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
-from jobs.iceberg.history import late_properties, recreated_properties, recreated_topics_of, state_properties
+from jobs.iceberg.history import (
+    recreated_properties,
+    recreated_topics_of,
+    skipped_properties,
+    state_properties,
+    was_given_to,
+)
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
+from jobs.offsets import reached
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from sql import render
@@ -94,14 +101,24 @@ class IcebergDestination(ReducedDestination):
         changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)
-            first = step.batches[0]
-            # As batch 1 a reset only says where the pipeline begins: nothing was landed before.
-            if step.before is None and first.batch.continues is not None and first.number > 1:
-                mirrored |= late_properties(self.pipeline, self.table.branch)
+            if self._skips_batches(step):
+                mirrored |= skipped_properties(self.pipeline, self.table.branch)
         elif self.table.mode in ("append", "delete"):
             changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge
         return write(step, changes, mirrored)
+
+    def _skips_batches(self, step: Step) -> bool:
+        """Whether the step begins with a reset that leaves landed batches out of the table for good."""
+        first = step.batches[0].batch
+        # As batch 1 a reset only says where the pipeline begins: nothing was landed before.
+        if first.continues is None or first.number == 1:
+            return False
+        if step.before is not None:
+            # A reset of offsets may continue a state that is behind the one whose offsets it keeps.
+            kept = first.continues.get(first.previous_commit_id or "", {})
+            return not reached(step.before.offsets, kept)
+        return not was_given_to(self.catalog.require(self.table.table), self.pipeline, self.table.branch)
 
     def _recreated_by(self, step: Step) -> dict[str, str]:
         """The table property about recreated topics, if one was recreated since the previous state."""

@@ -15,7 +15,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
-from jobs.iceberg.history import began_late, snapshot_before
+from jobs.iceberg.history import has_skipped, snapshot_before
 from resources.iceberg import IcebergCatalog
 from resources.spark import spark_errors
 from sql import SPARK, render
@@ -63,7 +63,7 @@ class IcebergReader(TableReader):
         self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: Sequence[int], least: int
     ) -> tuple[DataFrame, int] | None:
         table = self._catalog.require(self._table.table)
-        if began_late(table, self._pipeline, self._table.branch):
+        if has_skipped(table, self._pipeline, self._table.branch):
             return None
         for batch in before:
             found = snapshot_before(table, self._pipeline, self._table.branch, batch)
