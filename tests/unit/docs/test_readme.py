@@ -7,10 +7,10 @@ from typing import get_args
 
 import click
 
-from jobs.spec.options import options, with_options
 from orchestration.cli import batchmerge
 from resources.connections import Connection
 from tests.kit.guides import DOCS, README, ROOT, SECURITY, all_blocks
+from tests.kit.option_tables import options, with_options
 
 OPERATIONS, OPTIONS = DOCS / "operations.md", DOCS / "options.md"
 # The marks of processes that we started, and the tests' own switch.
@@ -33,7 +33,7 @@ def test_readme_shows_one_picture_and_one_pipeline_file() -> None:
 
 def test_option_table_is_that_of_the_models() -> None:
     text = OPTIONS.read_text()
-    assert text == with_options(text), "run `python -m jobs.spec.options docs/options.md`"
+    assert text == with_options(text), "run `python -m tests.kit.option_tables docs/options.md`"
 
 
 def test_every_option_says_what_it_means() -> None:

@@ -1,6 +1,6 @@
 """Lists every option of a pipeline file and of a connections file, from the models, for docs/options.md.
 
-``python -m jobs.spec.options docs/options.md`` writes them there; a test checks that the page is up to date.
+``python -m tests.kit.option_tables docs/options.md`` writes them there; a test checks that the page is up to date.
 """
 
 from __future__ import annotations
