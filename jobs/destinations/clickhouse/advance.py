@@ -158,8 +158,7 @@ class Advance:
 
 
 def _only(held: Lease, step: Step, retries: bool) -> Only:
-    # Rows that an older version inserted do not contain the step.
-    if step.first <= held.refill_until or (retries and not held.step):
+    if step.first <= held.refill_until:
         return Only.RECORD
     return Only.STEP if retries else Only.ALL
 

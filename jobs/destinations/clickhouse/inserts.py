@@ -70,7 +70,7 @@ class Inserts:
 
     def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
         shard = self.shard
-        insertion = self._insertion(held, step.batches, step.chunks, held.token, only, step.last)
+        insertion = self._insertion(held, step.batches, step.chunks, held.step, only, step.last)
         # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(insertion, shard.where)

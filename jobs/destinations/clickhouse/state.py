@@ -32,11 +32,11 @@ class Lease:
         epoch: increases with every new owner.
         owner: token of the run that holds the lease; empty if no run does.
         run_id: the orchestrator's id of that run.
-        first_batch: the first batch of the current step; 0 for none, and if an older version has begun the step.
+        first_batch: the first batch of the current step; 0 for none.
         batch: the step's last batch; 0 for none.
         commit_id: of the step's last batch.
         chunk_rows: the number of offsets by which the step is cut into chunks.
-        step: the step's id, the prefix of deduplication tokens; empty if an older version has begun the step.
+        step: the step's id, the prefix of deduplication tokens; empty for none.
         refill_until: records of batches up to this one may be in the table, inserted by another step; 0 for none.
         state: the committed state as JSON; empty before the first batch.
         endpoints: of the connection; their number and order determine how rows are spread.
@@ -71,11 +71,6 @@ class Lease:
     def idle(self) -> Lease:
         """The lease without a current step."""
         return replace(self, first_batch=0, batch=0, commit_id="", chunk_rows=0, step="")
-
-    @property
-    def token(self) -> str:
-        """The prefix of the current step's deduplication tokens."""
-        return self.step or self.commit_id
 
 
 def require_owner(held: Lease, now: Lease | None, where: str) -> None:

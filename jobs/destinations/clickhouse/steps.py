@@ -59,12 +59,10 @@ class Step:
 
     Attributes:
         chunk_rows: the number of offsets of a chunk.
-        by_partition: each topic-partition has chunks of its own, as older versions cut batches.
     """
 
     batches: tuple[LandedBatch, ...]
     chunk_rows: int
-    by_partition: bool = False
 
     @property
     def first(self) -> int:
@@ -102,11 +100,6 @@ class Step:
         spans = _spans([b.batch for b in run])
         first, last = run[0].number, run[-1].number
         size = sum(total(b.batch.ranges) for b in run)
-        if self.by_partition:
-            for tp, span in sorted(spans.items()):
-                for piece in _split(span, self.chunk_rows):
-                    yield Chunk(f"{tp}/{piece}", first, last, {tp: piece}, _ids(run[0].batch, [tp]), is_part=True)
-            return
         # Only a single batch can be larger than a chunk; the spans of several may have gaps, which are not rows.
         parts = list(_packed(spans, self.chunk_rows if size > self.chunk_rows else sys.maxsize))
         for part in parts:
@@ -134,8 +127,7 @@ def left_behind(
     """The step that another run has begun and not finished, as it was begun.
 
     Its chunks may be cut to at most `most_rows` offsets, since rows of the step are recognized, or have the same
-    version again. None: the very same chunks, for inserts that only tokens deduplicate. A step of an older version,
-    whose rows do not contain the step, always gets the same chunks.
+    version again. None: the very same chunks, for inserts that only tokens deduplicate.
 
     None if there is no such step, or if it will never be finished: its batches are no longer landed, and the landed
     ones continue from before it, with higher numbers. `found.py` finds what it has inserted.
@@ -147,8 +139,7 @@ def left_behind(
         return None
     for n, landed in enumerate(newer):
         if landed.batch.commit_id == lease.commit_id:
-            rows = min(lease.chunk_rows, most_rows or lease.chunk_rows) if lease.step else lease.chunk_rows
-            return Step(tuple(newer[: n + 1]), rows, by_partition=lease.first_batch == 0)
+            return Step(tuple(newer[: n + 1]), min(lease.chunk_rows, most_rows or lease.chunk_rows))
     if newer[-1].number > lease.batch and (lease.state or newer[0].number > lease.batch):
         return None
     remedy = choices(newer[0].batch.pipeline)
@@ -178,10 +169,6 @@ def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
 def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[LandedBatch]]:
     """Groups of consecutive batches that together are no larger than a chunk; a larger batch alone."""
     return groups(batches, lambda landed: total(landed.batch.ranges), chunk_rows)
-
-
-def _split(span: Span, rows: int) -> Iterator[Span]:
-    return (Span(start, min(start + rows - 1, span.last)) for start in range(span.first, span.last + 1, rows))
 
 
 def _packed(spans: Spans, rows: int) -> Iterator[Spans]:

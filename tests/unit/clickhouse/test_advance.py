@@ -28,7 +28,7 @@ Row = tuple[str, TopicPartition, int, int]
 
 @dataclass
 class FakeTable:
-    """Rows with the step that has inserted each (0: an older version), and the tokens that it remembers."""
+    """Rows with the step that has inserted each, and the tokens that it remembers."""
 
     rows: list[Row] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
@@ -85,7 +85,7 @@ def advance(store: MemoryStore, table: FakeTable) -> Advance:
             now = store.lease()
             if now is None or now.owner != held.owner:
                 raise Interrupted("the fence")
-            table.insert(step, chunk, f"{held.token}/{chunk.name}", only)
+            table.insert(step, chunk, f"{held.step}/{chunk.name}", only)
             if ends:
                 raise Killed
         return Inserted(rows=len(step.chunks))
@@ -153,20 +153,6 @@ def test_a_retry_is_cut_into_smaller_chunks_where_the_file_wants_them() -> None:
     assert sorted(table.rows) == expected(landed)
     assert table.statements == 1 + 8
     assert state(shared) == (2, 0, "")
-
-
-def test_lease_of_an_older_version_is_finished_as_it_was_begun() -> None:
-    """One batch, chunks of each topic-partition, tokens by its commit id."""
-    shared, table, landed = MemoryStore(), FakeTable(), batches(3)
-    spans = {P0: Span(0, 24), P1: Span(3, 5)}
-    held = shared.swap(None, Lease(epoch=1, owner="dead", batch=1, commit_id="c1", chunk_rows=10))
-    shared.write(held, PartitionWrite(landed[0].batch, Phase.BEFORE, spans), [])
-    table.tokens = {"c1/t-0/0-9", "c1/t-1/3-5"}
-    table.rows = [("id", P0, n, 1) for n in range(10)] + [("id", P1, n, 1) for n in range(3, 6)]
-    table.steps = [0] * len(table.rows)
-    run(shared, table, landed, chunk_rows=1000)
-    assert sorted(table.rows) == expected(landed)
-    assert table.statements == 3, "two that were missing, and one of the batches after it"
 
 
 def test_run_that_was_taken_over_is_interrupted() -> None:
