@@ -10,6 +10,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter, route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
+from jobs.lineage import of_one_meaning
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -38,6 +39,7 @@ class Reduction:
         unchanged: columns that some changes omit.
         touched: only keys with a change in these batches (first, last); in mode append only records of these batches.
         revised: use each record's newest reading (`revision`) up to the last batch. False: first readings only.
+        since: use no readings of earlier batches, whose key or order was another; None: there are none.
         has_revision: the intermediate table may have several readings of a record.
         with_time: also return the record's time, as ``__time``.
         truncated_below: changes with a smaller `order_by` value are left out (`jobs.watermark`); None: none are.
@@ -55,6 +57,7 @@ class Reduction:
     unchanged: tuple[RowColumn, ...] = ()
     touched: tuple[int, int] | None = None
     revised: bool = False
+    since: int | None = None
     has_revision: bool = False
     with_time: bool = False
     truncated_below: int | None = None
@@ -113,11 +116,14 @@ class Reduction:
         """What a table that has merged these batches holds from batch `first` on, and from all batches they revise.
 
         Also older readings of records that were read again, if the table's mode keeps their rows (`__op` is
-        ``stays``): they may be in the table or not.
+        ``stays``): they may be in the table or not. Readings by batches of another meaning do not count: those of
+        records that were read again since then have their places among them.
         """
-        revises = [b.batch.revises for b in batches if b.batch.revises is not None]
+        meant = of_one_meaning(batches)
+        revises = [b.batch.revises for b in meant if b.batch.revises is not None]
         made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, batches[-1])
-        return replace(made, revised=bool(revises))
+        since = meant[0].number if revises and len(meant) < len(batches) else None
+        return replace(made, revised=bool(revises), since=since)
 
     @classmethod
     def _made(
@@ -171,6 +177,7 @@ class Reduction:
             unchanged=self.unchanged,
             last=self.last,
             revised=self.revised,
+            since=self.since,
             has_revision=self.has_revision,
             with_time=self.with_time,
             truncated_below=self.truncated_below,

@@ -31,6 +31,7 @@ from jobs.landing.places import Places, landed_from, places
 from jobs.landing.ranges import LandedRanges, land_ranges
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.task import Selection
+from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
@@ -93,7 +94,7 @@ def _ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     topics = pipeline.topic_state()
     needs_key = any(table.needs_key for table in pipeline.spec.tables)
-    return wanted_ranges(committed, topics, landed, *wanted(topics, committed), whole=needs_key)
+    return wanted_ranges(committed, topics, of_one_meaning(landed), *wanted(topics, committed), whole=needs_key)
 
 
 def wanted_ranges(
@@ -107,7 +108,7 @@ def wanted_ranges(
     """The ranges that are read again.
 
     Args:
-        landed: the known batches.
+        landed: the known batches of the present meaning.
         whole: also read records after `end` that are not landed, since they change the same keys.
     """
     ranges, from_here = {}, landed_from(landed, committed.topic_ids)

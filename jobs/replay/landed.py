@@ -17,7 +17,7 @@ from jobs.destinations.base import Destination
 from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import log_refused
 from jobs.destinations.registry import kind_of
-from jobs.lineage import next_batches
+from jobs.lineage import next_batches, of_one_meaning
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge
 from resources.errors import ConfigurationError
@@ -77,11 +77,13 @@ def _replay(
         landed = pipeline.intermediate.landed()
         next_batches(destination.name, committed, landed.batches, landed.complete)
         if not landed.complete and before(landed.batches[0]):
-            raise _gone(destination, landed.batches[0])
+            raise _too_early(destination, landed.batches[0], "were removed by retention (`maintenance.landed`)")
         batches = [b for b in landed.batches if b.number <= committed.batch_number and wanted(b)]
         if not batches:
             return None
-        pipeline.check_meaning(committed, batches)
+        meant = of_one_meaning([b for b in landed.batches if b.number <= committed.batch_number])
+        if batches[0].number < meant[0].number:
+            raise _too_early(destination, meant[0], "were landed with another `changes` (key, op mapping or order)")
         # Columns may have been added to the file since the last run.
         pipeline.intermediate.prepare()
         destination.prepare()
@@ -93,11 +95,10 @@ def _replay(
     return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)
 
 
-def _gone(destination: Destination, oldest: LandedBatch) -> ConfigurationError:
+def _too_early(destination: Destination, oldest: LandedBatch, why: str) -> ConfigurationError:
     landed_at = datetime.fromtimestamp(oldest.batch.planned_at / 1000, UTC)
     return ConfigurationError(
-        f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, were removed by retention "
-        "(`maintenance.landed`)",
+        f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, {why}",
         where=destination.name,
         remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it: "
         "`batchmerge replay --kafka-from`",

@@ -118,7 +118,7 @@ class _Comparison:
         skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
         with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
             self._views = _Views(*names)
-            self._expect(merged)
+            self._expect(known, merged[0].number)
             if complete:
                 expected = self._spark.table(self._views.expected)
                 should, may = expected.where("__expected").count(), expected.where("__may").count()
@@ -133,11 +133,11 @@ class _Comparison:
             left_out.append("values: some records were read again, and rows may be as any of the readings")
         return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
 
-    def _expect(self, merged: Sequence[LandedBatch]) -> None:
-        """Creates a cached view of the rows that the table should and should not have."""
+    def _expect(self, known: Sequence[LandedBatch], first: int) -> None:
+        """Creates a cached view of the rows that the table should and should not have from batch `first` on."""
         spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
-        reduction = Reduction.of_state(spec, table, self._columns, landed, merged, merged[0].number)
+        reduction = Reduction.of_state(spec, table, self._columns, landed, known, first)
         # With `order_by` the largest value that was ever read has won.
         newest_wins = self._by_key and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins

@@ -142,8 +142,9 @@ def test_lost_intermediate_table_and_changed_meaning(
     produce(servers, flow.topic, [put(4, "e")])
     changed.advance()
     assert changed.read("upsert") == [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "e")]
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match="were landed with another `changes`") as refused:
         changed.replay("upsert", 1, 5)
+    assert "--kafka-from" in refused.value.remedy
 
 
 def test_changed_key_has_a_column_that_is_new(

@@ -28,6 +28,7 @@ from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
+from jobs.lineage import of_one_meaning
 from resources.clickhouse import retried
 
 # Settings by which no part of a statement continues in the background.
@@ -101,7 +102,7 @@ class Inserts:
         shard, landed = self.shard, self.context.intermediate.landed().batches
         known = [b for b in landed if b.number <= until]
         done, newer = Inserted(), tuple[PlannedFiles, ...]()
-        for revising in reversed([b for b in known if b.batch.revises is not None]):
+        for revising in reversed([b for b in of_one_meaning(known) if b.batch.revises is not None]):
             part = RevisedRows(self.context, self._taken(revising, revising.number), known, revising, batches)
             chunks = part.chunks(shard.table.chunk_rows)
             if chunks:
