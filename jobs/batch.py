@@ -44,7 +44,8 @@ class Batch:
         continues: only in a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
             that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
             empty ranges are where the next batch begins.
-        leader_epochs: Kafka's leader epoch of each topic-partition when the batch was planned.
+        leader_epochs: Kafka's leader epoch of each topic-partition when the batch was planned; in a batch that reads no
+            records, of an offset that stays, when it was committed.
         revises: only in a batch of records that were read again (`jobs.replay.revise`): no batch before this one is
             revised. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
     """

@@ -129,6 +129,8 @@ def plan_reset(
     _check_whole_topics(base, after, targets, ids)
     if meaning_hash != base.meaning_hash:
         _check_all_merged(known, base)
+    # An offset that stays keeps the epoch in which it was committed: its log may have been cut off since then.
+    seen = {tp: known.topics if tp in targets else base for tp in after}
     states = [known.current, *known.tables.values()]
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
     if any(state is None and _begins_with_reset(known, name, meaning_hash) for name, state in known.tables.items()):
@@ -143,6 +145,7 @@ def plan_reset(
         planned_at=int(time.time() * 1000),
         meaning_hash=meaning_hash,
         continues=continues,
+        leader_epochs={tp: at.leader_epochs[tp] for tp, at in seen.items() if tp in at.leader_epochs},
     )
 
 
@@ -158,7 +161,7 @@ def commit(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: B
 def state_after(base: CommittedState, batch: Batch) -> CommittedState:
     return CommittedState(
         batch.pipeline, batch.number, batch.commit_id, ends(batch.ranges), batch.topic_ids, batch.meaning_hash,
-        _watermark(base, batch),
+        _watermark(base, batch), batch.leader_epochs,
     )  # fmt: skip
 
 

@@ -52,6 +52,15 @@ def test_named_offsets_move_and_the_others_stay() -> None:
     assert landed_from_properties(landed_to_properties(made), 3) == made
 
 
+def test_log_that_is_cut_off_after_a_reset_is_noticed() -> None:
+    """An offset that stays has the leader's epoch in which it was committed; one that moves was just seen in Kafka."""
+    base = replace(committed(2), leader_epochs={P0: 4, P1: 4})
+    there = known(current=base, topics=replace(KAFKA, leader_epochs={P0: 5, P1: 5}))
+    batch = reset(there, {P0: 33})
+    assert batch.leader_epochs == state_after(base, batch).leader_epochs == {P0: 5, P1: 4}
+    assert reset(there, {}, dropped=(P1,)).leader_epochs == {P0: 4}
+
+
 def test_every_table_goes_on_from_where_it_is() -> None:
     there = known()
     made = landed_without_rows(reset(there, {P0: 33}))
