@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.connections import Connections
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, service
@@ -55,7 +58,7 @@ def test_flush_whose_batches_are_not_landed_any_more(
 def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     mode: str, connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
-    flow = bigquery_flow(topic(), [mode])
+    flow = bigquery_flow(topic(), [mode], metadata_columns=["topic", "partition", "offset"])
     flow.overrides["changes"] = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "amount"}
     engine = Engine(flow, connections, spark)
 
@@ -64,14 +67,29 @@ def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
         produce(bootstrap(connections), flow.topic, told)
         engine.advance()
 
+    def lose() -> None:
+        row = destination(flow, mode, connections).state.read()
+        assert row is not None
+        service(connections).delete_table(row.staging_table)
+
     happens((1, "c", 1), (2, "c", 1))
     happens((1, "d", 7), (2, "u", 2))
-    row = destination(flow, mode, connections).state.read()
-    assert row is not None
-    service(connections).delete_table(row.staging_table)
+    lose()
     happens((1, "u", 6), (3, "c", 1))
     after = rows(connections, flow.table(mode))
     assert [row for row in after if row[0] == 1] == []
     assert (3, "c", 1.0) in after
     happens((1, "u", 5), (1, "u", 8))
     assert [row for row in rows(connections, flow.table(mode)) if row[0] == 1] == [(1, "u", 8.0)]
+
+    happens((2, "d", 3))
+    source: Any = engine.document["source"]
+    times_ten = "select * except (amount), amount * 10 as amount from records"
+    engine = engine.edited(source={**source, "transform": times_ten})
+    assert reread_from_kafka(engine.pipeline, from_offsets({TopicPartition(flow.topic, 0): 0}))
+    engine.merge_all()
+    lose()
+    happens((2, "u", 2))
+    assert [row for row in rows(connections, flow.table(mode)) if row[0] == 2] == [], (
+        "by its second reading it is older"
+    )

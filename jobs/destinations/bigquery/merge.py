@@ -76,7 +76,7 @@ class Merging(CleanUp):
             if row.committed and row.committed.orders_otherwise(meaning, self.spec.order_hash):
                 self.forget_deletes(row)
             else:
-                self.remember_deletes(self.loader(context, row.staging_table), row)
+                self.remember_deletes(context, row)
             outdated = OutdatedDeadLetters.of(context, replayed, self.side_table) if replayed else None
             filled = clock.time("load", lambda: self._load(loader, row, wanted))
             flush, judged = filled.flush, filled.judged

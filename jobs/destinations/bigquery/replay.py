@@ -36,7 +36,7 @@ class Replaying(Work):
         flush = Flush((newest,))
         replayed = self.replayed(context, batches, committed.batch_number)
         outdated = OutdatedDeadLetters.of(context, replayed, self.side_table)
-        self.remember_deletes(self.loader(context, row.staging_table), row)
+        self.remember_deletes(context, row)
         staging = self._replay_table(row)
         try:
             loader = self.loader(context, staging, replayed)

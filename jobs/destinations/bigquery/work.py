@@ -166,14 +166,15 @@ class Work:
         if lacks_deletes(found := self.present_staging_table(row.staging_table)):
             self.bigquery.update_table(*with_deletes(found))
 
-    def remember_deletes(self, loader: Loader, row: StateRow) -> None:
+    def remember_deletes(self, context: MergeContext, row: StateRow) -> None:
         """Fills a staging table that replaces a lost one with the deletes that were merged.
 
-        The merged rows come with them; the next clean-up removes those.
+        The merged rows come with them; the next clean-up removes those. If records were read again, their newest
+        reading counts, as in a replay of all batches.
         """
-        if row.committed is None or not lacks_deletes(self.present_staging_table(loader.rows.staging_table)):
+        if row.committed is None or not lacks_deletes(self.present_staging_table(row.staging_table)):
             return
-        known = loader.rows.context.intermediate.landed()
+        known = context.intermediate.landed()
         merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
         if not known.complete or not merged:
             _LOG.warning(
@@ -183,9 +184,11 @@ class Work:
                 merged[0].number if merged else row.next_batch,
             )
         if merged:
+            revised = any(b.batch.revises is not None for b in merged)
+            loader = self.loader(context, row.staging_table, self.replayed(context, merged) if revised else None)
             # Refused rows of these batches were reported when they were merged.
             loader.copy(Flush(merged), writes_dead_letters=False)
-        self.bigquery.update_table(*with_deletes(self.present_staging_table(loader.rows.staging_table)))
+        self.bigquery.update_table(*with_deletes(self.present_staging_table(row.staging_table)))
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
         """The statement's text and parameters, some of which are read from the staging table.
