@@ -111,7 +111,7 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
 
 
 def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Names that would collide in a table: Spark and most systems compare names without case."""
+    """Names that would collide. Spark, which reads landed rows for every kind (replays, `verify`), ignores case."""
     names = parse_columns(spec.source.row).names
     op = spec.changes.op
     kept = [c for c in names if not (op and op.field == c and not op.keep)]
@@ -122,7 +122,7 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     if twice:
         yield Mistake(
             where,
-            f"{one_of(twice, 'and')} differ in upper and lower case only",
+            f"{one_of(twice, 'and')} differ in upper and lower case only, and to Spark they are one name",
             f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}",
         )
     for name in sorted(RESERVED.intersection(lower)):
