@@ -123,20 +123,24 @@ def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
         TerminalError: other writers have committed during each of `max_commit_attempts` attempts.
     """
     parts = destination.parts()
-    done = _merge_parts(pipeline, parts) if len(parts) > 1 else None
-    # Then the table as a whole: what no part could do alone, and the events.
-    return _merge_all(pipeline, MergedTable(destination, done, more=True))
+    return _merge_all(pipeline, destination, parts if len(parts) > 1 else ())
 
 
-def _merge_all(pipeline: Pipeline, done: MergedTable, publish: bool = True) -> MergedBatches | None:
-    destination = done.destination
+def _merge_all(
+    pipeline: Pipeline, destination: Destination, parts: Sequence[Destination] = (), publish: bool = True
+) -> MergedBatches | None:
+    """Merges step by step; before each step its parts do what each can do alone."""
     most, name = destination.table.max_commit_attempts, destination.name
+    done = MergedTable(destination, None, more=True)
 
     def once() -> MergedTable:
         return _merge_once(pipeline, [destination], publish=publish)[0]
 
     while done.more:
         raise_if_to_end()
+        if parts:
+            done = MergedTable(destination, _merge_parts(pipeline, parts)).after(done)
+        # The table as a whole: what no part could do alone, and the events.
         done = retry_on_conflict(once, most, name).after(done)
     return done.merged
 
@@ -149,10 +153,7 @@ def _merge_parts(pipeline: Pipeline, parts: Sequence[Destination]) -> MergedBatc
     """
     pool = ThreadPoolExecutor(len(parts), "batchmerge-part")
     works = [
-        pool.submit(
-            copy_context().run, _merge_all, pipeline.for_a_thread(), MergedTable(part, None, more=True), publish=False
-        )
-        for part in parts
+        pool.submit(copy_context().run, _merge_all, pipeline.for_a_thread(), part, publish=False) for part in parts
     ]
     try:
         wait(works)

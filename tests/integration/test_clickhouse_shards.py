@@ -213,7 +213,8 @@ def test_record_that_is_read_again_stays_where_it_is(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The transform is mended, and by the new value it belongs on another endpoint."""
+    """The transform is mended, and by the new value it belongs on another endpoint. The batch after it is merged by the
+    endpoints side by side."""
     connections = sharded(0, 1, 2)
     flow = clickhouse_flow(topic(partitions=2), ["append"], shard_by=["name"])
     name, records = flow.table("append"), [put(n, f"n{n}", partition=n % 2) for n in range(90)]
@@ -226,7 +227,7 @@ def test_record_that_is_read_again_stays_where_it_is(
     produce(bootstrap(connections), flow.topic, records[60:])
     list(protocol.land(pipeline, 0))
     there = {row[0]: row for row in [*rows(connections, name), *model.expected(records[60:], "append")]}
-    wanted = [there.get(n, (n, f"n{n}!", 1)) for n in range(90)]
+    wanted = [there.get(n, (n, f"n{n}!", 1)) for n in range(99)]
     assert 75 < len(there) < 90, "some are to come back"
 
     transform = "select * except (name), concat(name, '!') as name from records"
@@ -235,20 +236,29 @@ def test_record_that_is_read_again_stays_where_it_is(
     pipeline = flow.pipeline(connections, spark)
     starts = {TopicPartition(flow.topic, partition): 0 for partition in range(2)}
     reread_from_kafka(pipeline, from_offsets(starts))
+    produce(bootstrap(connections), flow.topic, [put(n, f"n{n}", partition=n % 2) for n in range(90, 99)])
+    list(protocol.land(pipeline, 0))
     table, landed = destination(pipeline, name), pipeline.intermediate.landed().batches
     table.prepare()
     work, first = pipeline.merge_context(table), table.shards[0]
     merge(first, work, first.committed(), landed[1:2])
 
+    looked, merged_by = list[int | None](), dict[int, set[int | None]]()
+
     def pending(pipeline: Pipeline, part: Destination) -> Pending:
         """Two endpoints have looked when there was nothing new, and are done."""
-        found = protocol_pending(pipeline, part)
-        return replace(found, batches=[], more=False) if getattr(part, "endpoint", None) in (2, 3) else found
+        found, endpoint = protocol_pending(pipeline, part), getattr(part, "endpoint", None)
+        looked.append(endpoint)
+        early = endpoint in (2, 3) and looked.count(endpoint) == 1
+        if not early and found.batches:
+            merged_by.setdefault(found.batches[-1].number, set()).add(endpoint)
+        return replace(found, batches=[], more=False) if early else found
 
     protocol_pending = protocol.pending
     monkeypatch.setattr(protocol, "pending", pending)
     _merged(pipeline, name)
     monkeypatch.undo()
+    assert merged_by[4] == {1, 2, 3}
     assert rows(connections, name) == wanted
     replay_batches(pipeline, table, 1, 3)
     assert rows(connections, name) == wanted
