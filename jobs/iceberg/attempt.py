@@ -105,13 +105,13 @@ class Attempt(TableCommit):
     def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.
 
-        A MERGE that changes nothing makes no snapshot; then an empty one carries the new state.
+        A MERGE that changes nothing makes no snapshot; then an empty one carries the new state, if there is any.
 
         Returns:
             The published snapshot's id.
         """
         head = self.head()
-        if head == self.base:
+        if head == self.base and properties:
             return self.publish_append(properties, mirrored)
         self._check_base(self._table.metadata)
         self._publish(head, [], mirrored, self._of_branch(head, []))

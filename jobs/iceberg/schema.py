@@ -52,13 +52,16 @@ def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schem
 
 
 def emptied(table: Table, columns: pa.Schema) -> tuple[list[TableRequirement], list[TableUpdate]]:
-    """The commit that empties the table and gives it these columns; refused if another commit changed the columns."""
+    """The commit that empties the table and gives it these columns; refused if another commit changed the columns.
+
+    It removes the branches of attempts too: what they write has the columns of before.
+    """
     metadata = table.metadata
     ids = count(metadata.last_column_id + 1)
     fresh = assign_fresh_schema_ids(iceberg_schema(columns), lambda: next(ids))
     schema = Schema(*fresh.fields, schema_id=1 + max(known.schema_id for known in metadata.schemas))
     return [AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id)], [
-        RemoveSnapshotRefUpdate(ref_name="main"),
+        *(RemoveSnapshotRefUpdate(ref_name=name) for name in sorted({"main", *metadata.refs})),
         AddSchemaUpdate(schema_=schema),
         SetCurrentSchemaUpdate(schema_id=-1),
     ]

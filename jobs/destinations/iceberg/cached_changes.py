@@ -48,7 +48,7 @@ class CachedChanges:
         reduced: what they are reduced to, with the columns that some of them leave unchanged.
         view: Spark's view of them.
         found: name for a view of rows that they replace.
-        kept_deletes: table that remembers the order of deletes; None without `order_by`.
+        kept_deletes: a commit to the table that remembers the order of deletes; None without `order_by`.
         null_safe: null equals null in a key.
         names_rows: each delete names the row that it removes, by coordinates.
         truncated_below: delete rows of a smaller order; None: there are none.
@@ -58,7 +58,7 @@ class CachedChanges:
     reduced: Reduction
     view: str
     found: str
-    kept_deletes: tuple[str, ...] | None
+    kept_deletes: Attempt | None
     null_safe: bool
     names_rows: bool
     truncated_below: int | None
@@ -141,8 +141,11 @@ class CachedChanges:
         return (self.found,)
 
     def _keep_deletes(self) -> None:
+        """Publishes them before the table's own commit, so that none is lost; to keep one again does no harm."""
         if self.kept_deletes:
-            self.spark.sql(self._render("keep_deletes", None))
+            with spark_writes.with_summary(self.spark, self.kept_deletes.summary):
+                self.spark.sql(self._render("keep_deletes", None, kept_deletes=self.kept_deletes.path))
+            self.kept_deletes.publish_head({}, {})
 
     @property
     def _unchanged(self) -> list[str]:
@@ -174,7 +177,6 @@ class CachedChanges:
             template,
             target=target,
             changes=[self.view],
-            kept_deletes=self.kept_deletes,
             keys=self.reduced.keys,
             columns=[c.name for c in self.reduced.columns],
             mode=self.reduced.mode,

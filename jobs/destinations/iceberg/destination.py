@@ -95,10 +95,11 @@ class IcebergDestination(ReducedDestination):
         return arrow_schema(found) if found else None
 
     def apply(self, step: Step) -> Merged:
+        preparation = Preparation(self.catalog, self.table, self)
         if step.before and step.means_other:
-            begin = partial(self._commit, Append, step.before)
-            Preparation(self.catalog, self.table, self).renew_kept_deletes(step.before, begin)
-        changes, mirrored = self._changes(step), state_properties(step.after, self.table.branch)
+            preparation.renew_kept_deletes(step.before, partial(self._commit, Append, step.before))
+        kept_deletes = preparation.begin_kept_deletes(step.before)
+        changes, mirrored = self._changes(step, kept_deletes), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)
             if self._skips_batches(step):
@@ -143,7 +144,7 @@ class IcebergDestination(ReducedDestination):
         require_batch_column(found, self.table, self.name)
         return found
 
-    def _changes(self, step: Step) -> WantedChanges:
+    def _changes(self, step: Step, kept_deletes: Attempt | None) -> WantedChanges:
         from jobs.destinations.iceberg.few_changes import few_changes
         from jobs.destinations.iceberg.merge import WantedChanges
 
@@ -153,7 +154,7 @@ class IcebergDestination(ReducedDestination):
             session=step.context.session,
             one_task=step.context.one_task,
             wanted=step.wanted,
-            kept_deletes=(self.catalog.name, *self.kept_deletes.split(".")) if self.kept_deletes else None,
+            kept_deletes=kept_deletes,
             null_safe=bool(key and key.nulls == "match"),
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,

@@ -79,7 +79,6 @@ class IcebergKind(Kind[IcebergTable]):
             "merge",
             target=(table.connection, *table.table.split("."), "branch_…"),
             changes=["last_changes"],
-            kept_deletes=None,
             keys=tuple(key.columns),
             columns=[c.name for c in self.columns(spec, table)],
             mode=table.mode,

@@ -38,7 +38,7 @@ class WantedChanges:
 
     Attributes:
         wanted: which changes, and how they are reduced.
-        kept_deletes: table that remembers the order of deletes; None without `order_by`.
+        kept_deletes: a commit to the table that remembers the order of deletes; None without `order_by`.
         null_safe: null equals null in a key.
         one_task: runs merges that need a single Spark task.
         leaves_unchanged: changes may leave columns as they were.
@@ -50,7 +50,7 @@ class WantedChanges:
 
     session: Callable[[], SparkSession]
     wanted: Reduction
-    kept_deletes: tuple[str, ...] | None
+    kept_deletes: Attempt | None
     null_safe: bool
     one_task: OneTask
     leaves_unchanged: bool = False
@@ -133,7 +133,7 @@ class WantedChanges:
                 "spark",
                 "without_deleted_later",
                 rows=text,
-                kept_deletes=self.kept_deletes,
+                kept_deletes=self.kept_deletes.path,
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )

@@ -13,11 +13,12 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
+from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import other_writers, writers
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer, warn_of_other_writers
-from resources.errors import ConfigurationError
+from resources.errors import CommitFailed, ConfigurationError
 from resources.iceberg import IcebergCatalog
 
 _PROPERTIES = {
@@ -149,13 +150,35 @@ class Preparation:
         name = self.destination.kept_deletes
         if not name:
             return
-        found, renewal = self.catalog.require(name), f"{self.destination.spec.order_hash} after {before.commit_id}"
+        found, renewal = self.catalog.require(name), self._renewal(before)
         # After loading the table: another run that continues meanwhile changes the state or this table, so that either
         # this check or the commit below fails.
         check_lineage()
         if found.properties.get(_RENEWED) != renewal:
             requirements, updates = emptied(found, self.destination.kept_deletes_schema)
             self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={_RENEWED: renewal})])
+
+    def begin_kept_deletes(self, before: CommittedState | None) -> Attempt | None:
+        """One attempt at one commit of deletes to keep; None without `order_by`.
+
+        It begins before the table's own commit checks the state: whoever renews the kept deletes after that check
+        moves the base of this attempt, so that a run that slept is refused.
+
+        Raises:
+            CommitFailed: another run has just renewed them, and is merging a reset from the same state.
+        """
+        name = self.destination.kept_deletes
+        if not name:
+            return None
+        attempt = Attempt(self.catalog, name, self.destination.pipeline, None)
+        renewed = attempt.properties.get(_RENEWED, "")
+        if before and renewed.endswith(self._renewal(before, "")) and renewed != self._renewal(before):
+            raise CommitFailed("another run merges a reset to another order of changes", where=self.where)
+        return attempt
+
+    def _renewal(self, before: CommittedState, order: str | None = None) -> str:
+        order = self.destination.spec.order_hash if order is None else order
+        return f"{order} after {before.commit_id}"
 
     def _create_kept_deletes(self, name: str, uuid: str) -> None:
         schema = iceberg_schema(self.destination.kept_deletes_schema)
