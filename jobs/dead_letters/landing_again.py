@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.batch import Batch, CommittedState, Counts
+from jobs.batch import Batch, Counts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.listing import open_dead_letters
@@ -59,11 +59,14 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
     place = pipeline.intermediate
     committed = place.committed()
     pipeline.check_meaning(committed)
-    if committed is None:
+    known_batches = place.landed().batches
+    if committed is None or not known_batches:
         return None
     with spark_errors(place.identifier):
         spark = session(pipeline)
-        dead_letters = _dead_letters(pipeline, spark, committed, only)
+        # Not those of batches that retention has removed: later changes of their keys may be gone.
+        first, last = only or (0, committed.batch_number)
+        dead_letters = open_dead_letters(pipeline, spark, max(first, known_batches[0].number), last)
         if dead_letters is None:
             return None
         if kind:
@@ -78,20 +81,8 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 write = _Rows(dead_letters, batch, redecoded).write
-                place.revise(batch, committed, Attempt, write, pipeline.run_properties)
+                place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
     return replace(redecoded, lacks_deletes=known.lacks_deletes, all_asked=known.all_asked)
-
-
-def _dead_letters(
-    pipeline: Pipeline, spark: SparkSession, committed: CommittedState, only: tuple[int, int] | None
-) -> DataFrame | None:
-    """The open dead letters that can be retried."""
-    # Not those of batches that retention has removed: later changes of their keys may be gone.
-    known = pipeline.intermediate.landed().batches
-    if not known:
-        return None
-    first, last = only or (known[0].number, committed.batch_number)
-    return open_dead_letters(pipeline, spark, first, last)
 
 
 @dataclass(frozen=True)

@@ -169,10 +169,22 @@ def _given_to(branch: str) -> str:
 
 
 def landed_batches(table: Table, pipeline: str) -> LandedBatches:
-    """The landed batches that the table's snapshots still have. Snapshots of maintenance have none."""
+    """The landed batches that the table's snapshots still have, from the first that retention keeps. Snapshots of
+    maintenance have none."""
+    first = int(table.metadata.properties.get(_kept_from(pipeline), 0))
     reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, "main")]
-    found = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
+    known = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
+    found = [landed for landed in known if landed.number >= first]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
+
+
+def kept_from_properties(pipeline: str, first: int) -> dict[str, str]:
+    """The table property with which retention removes all landed batches before this one at once."""
+    return {_kept_from(pipeline): str(first)}
+
+
+def _kept_from(pipeline: str) -> str:
+    return property_prefix(pipeline, "main") + "kept-from"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 )
 
 from jobs.batch import PREFIX, CommittedState
-from jobs.iceberg.history import ancestors, other_writers, read_history, tag_name
+from jobs.iceberg.history import ancestors, landed_batches, other_writers, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
 from jobs.iceberg.state_file import StateFile, put_aside
@@ -65,6 +65,8 @@ class TableCommit(ABC):
     With `skip_undone` (`on_rollback: skip`) that may be a state that a rollback has undone. Without it a rollback
     between plan and commit is noticed like any other commit.
 
+    `oldest` is the number of the oldest landed batch on which the rows count; None: they count on none.
+
     Attributes:
         identifier: the table.
         id: the attempt's UUID, which its snapshots carry.
@@ -82,6 +84,7 @@ class TableCommit(ABC):
         skip_undone: bool = False,
         publish: Publish | None = None,
         table: Table | None = None,
+        oldest: int | None = None,
     ) -> None:
         self._catalog = catalog
         self.identifier = identifier
@@ -89,6 +92,7 @@ class TableCommit(ABC):
         self._expected = expected.commit_id if expected else None
         self.target = target
         self._skip_undone = skip_undone
+        self._oldest = oldest
         self._commit = publish or catalog.commit
         self.id = uuid.uuid4().hex
         self._state_file: StateFile | None = None
@@ -179,6 +183,9 @@ class TableCommit(ABC):
             commits = f"{found or 'none'} instead of {self._expected or 'none'}"
             what = f"the table's committed state has changed: commit {commits}"
             raise CommitFailed(what, where=self.identifier)
+        known = landed_batches(self._table, self._pipeline).batches if self._oldest is not None else []
+        if known and known[0].number != self._oldest:
+            raise CommitFailed("retention has removed landed batches meanwhile", where=self.identifier)
 
     def _check_base(self, metadata: TableMetadata) -> None:
         if _head(metadata, self.target) != self.base:

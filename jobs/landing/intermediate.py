@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -254,6 +254,7 @@ class IntermediateTable:
         self,
         batch: Batch,
         committed: CommittedState,
+        known: Sequence[LandedBatch],
         kind: type[W],
         write: Callable[[W, Selection], LandedRanges],
         summary: dict[str, str],
@@ -261,9 +262,11 @@ class IntermediateTable:
         """Lands records that were read again, from Kafka or from dead letters: a batch that revises earlier ones.
 
         Args:
+            known: the landed batches from which it was planned.
             write: writes the selected records, for a commit of this kind.
 
         Raises:
+            CommitFailed: another run landed meanwhile, or retention has removed some of the batches.
             BadRecords, InvariantBroken: as in landing.
         """
         from jobs.landing.task import Selection
@@ -271,7 +274,9 @@ class IntermediateTable:
 
         keeps_bad = self.spec.on_bad_record != "skip"
         with spark_errors(self.identifier):
-            commit = kind(self.catalog, self.identifier, self.pipeline, committed)
+            commit = kind(
+                self.catalog, self.identifier, self.pipeline, committed, oldest=known[0].number if known else None
+            )
             failpoint("land.begun")
             written = write(commit, Selection(READINGS, keeps_bad))
             failpoint("land.written")

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+from pyiceberg.table.update import AssertRefSnapshotId, RemoveSnapshotRefUpdate
 from pyspark.sql import SparkSession
 
 from jobs.failpoints import failpoint
 from jobs.iceberg.branches import maintenance_branch
 from jobs.iceberg.position_deletes import only_data_file
-from jobs.iceberg.staging import live_files, stage
+from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import point
 from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
@@ -106,17 +106,8 @@ def drop_dangling_deletes(maintained: MaintainedTable) -> None:
         data = {file.file_path for file in live_files(table, ref.snapshot_id, ManifestContent.DATA)}
         deletes = list(live_files(table, ref.snapshot_id, ManifestContent.DELETES))
         dangling = [f for f in deletes if (of := only_data_file(f)) and of not in data]
-        if not dangling:
-            return
-        updates, snapshot = stage(table, maintained.branch, [], [], dangling, {})
-    maintained.catalog.commit(
-        table,
-        [AssertRefSnapshotId(ref=maintained.branch, snapshot_id=ref.snapshot_id)],
-        [
-            *(u for u in updates if not isinstance(u, SetSnapshotRefUpdate)),
-            point(maintained.branch, snapshot, like=ref),
-        ],
-    )
+    if dangling:
+        maintained.replace_head(table, dangling)
 
 
 @contextmanager

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate, SetSnapshotRefUpdate
 from pyspark.sql import Row, SparkSession
 
 from jobs.iceberg.branches import alive_for, attempts_since
+from jobs.iceberg.staging import stage
+from jobs.iceberg.table_commit import point
 from jobs.maintenance.report import GaveWay
 from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 from resources.spark import spark_errors
 from sql import render
 
@@ -54,6 +60,27 @@ class MaintainedTable:
         )
         with spark_errors(self.identifier):
             return spark.sql(text).collect()
+
+    def replace_head(
+        self, table: Table, removed: Sequence[DataFile] = (), properties: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """One commit on the branch's head as it was read: removes files, and sets properties of the table.
+
+        Raises:
+            CommitFailed: the branch has moved; nothing was changed.
+        """
+        ref = table.metadata.refs[self.branch]
+        with catalog_errors(self.identifier):
+            updates, snapshot = stage(table, self.branch, [], [], removed, {})
+        self.catalog.commit(
+            table,
+            [AssertRefSnapshotId(ref=self.branch, snapshot_id=ref.snapshot_id)],
+            [
+                *(u for u in updates if not isinstance(u, SetSnapshotRefUpdate)),
+                point(self.branch, snapshot, like=ref),
+                SetPropertiesUpdate(updates=dict(properties)),
+            ],
+        )
 
     def give_way(self) -> None:
         """Called before a commit that would invalidate a running MERGE.

@@ -14,6 +14,7 @@ from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.failpoints import failpoint
+from jobs.iceberg.history import kept_from_properties, landed_batches
 from jobs.lineage import RecreatedTopics, bound_topics
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
@@ -54,21 +55,31 @@ def first_kept(
 
 
 def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
-    """Removes old batches from the table's snapshots, then deletes their rows. If a run dies between the two, the rows
-    are of unknown batches, which are never read, and the next maintenance deletes them.
+    """Removes old batches, then expires their snapshots and deletes their rows.
+
+    The batches are removed by one commit, which requires the table's head as it was when the decision was made, and
+    moves it: so records that are read again meanwhile either keep the batches that they need, or are refused and read
+    again. If a run dies afterwards, the rows are of unknown batches, which are never read, and the next maintenance
+    deletes them.
 
     Raises:
         GaveWay: a table's state cannot be read, or Kafka's position of sent dead letters; nothing was removed.
+        CommitFailed: another run landed meanwhile; nothing was removed.
     """
-    landed = pipeline.intermediate.landed().batches
     before = milliseconds_ago(timedelta(days=options.keep_days))
-    oldest = first_kept(landed, _committed(pipeline), before, _unsent(pipeline))
+    # First, since it takes longer than anything else. Both only go forward.
+    committed, unsent = _committed(pipeline), _unsent(pipeline)
+    table = maintained.load()
+    landed = landed_batches(table, pipeline.name).batches
+    oldest = first_kept(landed, committed, before, unsent)
     if oldest is None:
         return {}
+    if oldest.number > landed[0].number:
+        maintained.replace_head(table, properties=kept_from_properties(pipeline.name, oldest.number))
+    failpoint("maintenance.forgotten")
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
-    expired = expire_these(spark, maintained, ids) if oldest.number > landed[0].number else {}
-    failpoint("maintenance.forgotten")
+    expired = expire_these(spark, maintained, ids) if ids else {}
     known = pipeline.intermediate.landed().batches
     rows = _delete(
         spark,

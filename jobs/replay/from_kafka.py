@@ -73,7 +73,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
             return None
         batch = revising_batch(pipeline, committed, 0)
         records = _KafkaRecords(pipeline, batch, ranges, places(landed, committed.topic_ids, ranges))
-        done = place.revise(batch, committed, Append, records.write, pipeline.run_properties)
+        done = place.revise(batch, committed, landed, Append, records.write, pipeline.run_properties)
         _LOG.info("read %d offsets from Kafka again as %s", total(ranges), batch)
         return done
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,19 +17,23 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
+from jobs.batch import LandedBatch
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
-from jobs.maintenance import leftovers
+from jobs.maintenance import leftovers, retention
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.merged import MergedBatches
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.connections import Connections
 from resources.errors import CommitFailed, ConfigurationError, TerminalError
 from tests.kit import model
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
+from tests.kit.interrupting import at_failpoints
 from tests.kit.lake import files_in
 from tests.kit.records import Record, put
 
@@ -177,6 +182,53 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
     with pytest.raises(ConfigurationError, match="removed by retention"):
         one.replay("append", 1, 3)
     assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["rows deleted"] == 2
+
+
+def test_retention_leaves_what_is_read_again_while_it_decides(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replay lands after retention has looked, and its tables have not merged it yet."""
+    one = engine("upsert")
+    for n in range(3):
+        one.tell(put(n))
+        one.advance()
+    source: Any = one.document["source"]
+    other = one.edited(source={**source, "transform": "select id, 'x' as name, amount, op from records"})
+    decide = retention.first_kept
+
+    def decide_late(*known: Any) -> LandedBatch | None:
+        assert reread_from_kafka(other.pipeline, from_offsets({TopicPartition(one.flow.topic, 0): 0}))
+        return decide(*known)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "first_kept", decide_late)
+        maintain(one)
+    other.merge_all()
+    assert one.read("upsert") == [(n, "x", 1.0) for n in range(3)]
+    assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["batches removed"] == 3
+
+
+@pytest.mark.parametrize("point", ["land.begun", "land.written"])
+def test_replay_begins_again_if_retention_removes_what_it_counts_on(point: str, engine: Callable[..., Engine]) -> None:
+    """It reads the first change of a key, because the second one is landed, and so is newer in the merge."""
+    one = engine("upsert")
+    for name in ("first", "second", "third"):
+        one.tell(put(0, name) if name != "third" else put(1))
+        one.advance()
+    before = one.read("upsert")
+    slept: list[str] = []
+
+    def meanwhile(reached: str) -> None:
+        if reached == point and not slept:
+            slept.append(reached)
+            maintain(one)
+
+    tp = TopicPartition(one.flow.topic, 0)
+    with at_failpoints(meanwhile):
+        assert reread_from_kafka(one.pipeline, from_offsets({tp: 0}, {tp: 1}))
+    assert slept
+    one.merge_all()
+    assert one.read("upsert") == before == [(0, "second", 1.0), (1, "a", 1.0)]
 
 
 def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:

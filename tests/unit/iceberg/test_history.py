@@ -11,6 +11,7 @@ from jobs.batch import LandedBatches, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.iceberg.history import (
+    kept_from_properties,
     landed_batches,
     property_prefix,
     read_history,
@@ -187,3 +188,8 @@ def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
     found = landed_batches(cut, "p")
     assert ([b.number for b in found.batches], found.complete) == ([2, 3], False)
     assert landed_batches(history.table([], {}), "p") == LandedBatches()
+    kept = history.table(
+        [(1, None, summaries[1]), (2, 1, summaries[2]), (3, 2, summaries[3])], {"main": 3}, kept_from_properties("p", 3)
+    )
+    found = landed_batches(kept, "p")
+    assert ([b.number for b in found.batches], found.complete) == ([3], False), "snapshots not expired yet"
