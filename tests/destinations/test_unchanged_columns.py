@@ -290,6 +290,7 @@ def test_changed_keys_are_taken_when_sent_again_after_a_bad_change_and_without_a
     assert (table.stale(), table.verify().wrong) == (1, [])
 
 
+@SLOW
 @FINDING
 def test_changed_key_is_taken_where_headers_are_columns(target: Target, new_story: MakeStory) -> None:
     """Debezium need not send another header than the one that says the old key. Of records that were landed before
@@ -388,7 +389,8 @@ def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_s
 
 @FINDING
 @pytest.mark.parametrize(
-    "known", [pytest.param("at once", marks=SLOW), "once it can be read", "before it got the delete", ""]
+    "known",
+    ["once it can be read", "", *(pytest.param(one, marks=SLOW) for one in ("at once", "before it got the delete"))],
 )
 def test_changed_key_takes_what_the_table_has_of_the_old_one(
     known: str, target: Target, new_story: MakeStory, monkeypatch: pytest.MonkeyPatch
@@ -515,6 +517,7 @@ def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
     assert len(table.engine.land()) == 1
 
 
+@SLOW
 @FINDING
 def test_changed_keys_take_each_the_state_that_knows_them(target: Target, new_story: MakeStory) -> None:
     """Of rows that are looked for together one cannot be helped, and its delete is older. The other one's row was read
@@ -581,6 +584,7 @@ def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, 
     assert held(table)[12] == {"id": 12, **ONE, "n": 0}
 
 
+@SLOW
 @FINDING
 def test_table_that_skipped_batches_says_nothing(target: Target, new_story: MakeStory) -> None:
     """It was taken out of the file, and is put back when retention has removed the next batch. The other has all."""
