@@ -7,7 +7,7 @@ branch moves to our snapshot only if it is still where we started and our branch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
@@ -17,9 +17,12 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
 )
 
-from jobs.iceberg.branches import attempt_branch, attempt_prefix
+from jobs.iceberg.branches import attempt_branch, begun_before
 from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
 from resources.errors import CommitFailed, InvariantBroken
+
+# Older ones are taken for dead, so that runs which never publish leave few; one that lives begins again.
+_ALIVE = timedelta(hours=1)
 
 
 class Attempt(TableCommit):
@@ -37,17 +40,20 @@ class Attempt(TableCommit):
         return (self._catalog.name, *self.identifier.split("."), f"branch_{self._branch}")
 
     def _begin(self) -> int:
-        """Creates the branch at the target's head and removes those that dead runs left."""
+        """Creates the branch at the target's head.
+
+        Branches of other attempts stay: two runs that each removed the other's would both begin again for ever. So the
+        first one publishes, and removes them then.
+        """
         metadata = self._table.metadata
         if self.target not in metadata.refs:
             self._make_root()
             metadata = self._table.metadata
         self._check_lineage()
         base = metadata.refs[self.target].snapshot_id
-        prefix = attempt_prefix(self._pipeline, self.target)
-        left = [name for name in metadata.refs if name.startswith(prefix)]
-        swept = [RemoveSnapshotRefUpdate(ref_name=name) for name in left]
-        self._catalog.commit(self._table, [], [*swept, point(self._branch, base)])
+        dead = begun_before(self._attempts(), datetime.now(UTC) - _ALIVE)
+        removed = [RemoveSnapshotRefUpdate(ref_name=name) for name in dead]
+        self._catalog.commit(self._table, [], [*removed, point(self._branch, base)])
         return base
 
     def _make_root(self) -> None:
@@ -66,14 +72,14 @@ class Attempt(TableCommit):
         head: so a write may create a branch again that was removed, on a base that it was not computed from.
 
         Raises:
-            CommitFailed: a newer run has removed the branch.
+            CommitFailed: another run has removed the branch.
             InvariantBroken: the snapshot is not this attempt's, or not the only one.
         """
         self._reload()
         metadata = self._table.metadata
         ref = metadata.refs.get(self._branch)
         if ref is None:
-            raise CommitFailed("a newer run has removed this attempt's branch", where=self.identifier)
+            raise CommitFailed("another run has removed this attempt's branch", where=self.identifier)
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         if ref.snapshot_id == self.base:
@@ -85,7 +91,7 @@ class Attempt(TableCommit):
             before = metadata.snapshot_by_id(parent) if parent is not None else None
             if before and before.summary and before.summary.additional_properties.get(ATTEMPT) == self.id:
                 raise InvariantBroken("the attempt's branch holds more than one snapshot", where=self.identifier)
-            raise CommitFailed("a newer run has removed this attempt's branch while it wrote", where=self.identifier)
+            raise CommitFailed("another run has removed this attempt's branch while it wrote", where=self.identifier)
         return ref.snapshot_id
 
     def added_rows(self) -> int:
@@ -98,9 +104,8 @@ class Attempt(TableCommit):
         return self._of_branch(head, [] if head == self.base else list(added_files(self._table, head)))
 
     def _of_branch(self, head: int, files: list[DataFile]) -> Found:
-        """The commit requires that the branch is still ours, and removes it."""
-        ours = AssertRefSnapshotId(ref=self._branch, snapshot_id=head)
-        return Found(files, [ours], [RemoveSnapshotRefUpdate(ref_name=self._branch)])
+        """The commit requires that the branch is still ours."""
+        return Found(files, [AssertRefSnapshotId(ref=self._branch, snapshot_id=head)])
 
     def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.

@@ -18,6 +18,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
+    RemoveSnapshotRefUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
@@ -25,6 +26,7 @@ from pyiceberg.table.update import (
 )
 
 from jobs.batch import PREFIX, CommittedState
+from jobs.iceberg.branches import attempt_prefix
 from jobs.iceberg.history import ancestors, landed_batches, other_writers, read_history, tag_name
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
@@ -219,6 +221,8 @@ class TableCommit(ABC):
             point(self.target, published, like=metadata.refs.get(self.target)),
             *([point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
             *found.updates,
+            # None of them can be published any more: the target has moved.
+            *(RemoveSnapshotRefUpdate(ref_name=name) for name in self._attempts()),
             *([self._state_file.registered(published)] if self._state_file else []),
             SetPropertiesUpdate(updates=mirrored),
         ]
@@ -227,6 +231,11 @@ class TableCommit(ABC):
         except CommitStateUnknown:
             if not self._is_published(published):
                 raise
+
+    def _attempts(self) -> list[str]:
+        """The branches of attempts on the target, this one's too."""
+        prefix = attempt_prefix(self._pipeline, self.target)
+        return [name for name in self._table.metadata.refs if name.startswith(prefix)]
 
     def _is_published(self, snapshot_id: int) -> bool:
         """Whether a commit whose response was lost has happened."""

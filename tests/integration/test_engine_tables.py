@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.destinations.iceberg.cached_changes import CachedChanges
 from jobs.destinations.row_values import RowValues
+from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.schema import iceberg_schema
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.task_report import TaskReport
 from jobs.verify.judged_rows import Judged, judged
 from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
-from resources.errors import InvariantBroken
+from resources.errors import CommitFailed, InvariantBroken
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, put
@@ -186,8 +187,9 @@ def test_verification_compares_its_own_rows_while_another_one_begins(
     assert compared == [0, 0]
 
 
-def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
-    engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+@pytest.mark.parametrize("point", ["merge.begun", "merge.written"])
+def test_attempt_that_is_swept_away_is_made_again(
+    point: str, engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
 ) -> None:
     one = engine("upsert").with_table_options(write="copy_on_write")
 
@@ -197,10 +199,31 @@ def test_attempt_that_is_swept_away_while_spark_writes_is_made_again(
         found.manage_snapshots().remove_branch(branch).commit()
 
     one.tell(put(1))
-    seen = meanwhile("merge.begun", sweep)
+    seen = meanwhile(point, sweep)
     one.advance()
     assert seen.count("merge.begun") == 2
     assert one.read("upsert") == [(1, "a", 1.0)]
+
+
+@pytest.mark.parametrize("point", ["merge.begun", "merge.written"])
+def test_run_that_begins_meanwhile_does_not_end_the_one_before(
+    point: str, engine: Callable[..., Engine], meanwhile: Callable[[str, Callable[[], None]], list[str]]
+) -> None:
+    """Of another Dagster instance, and on another Spark server. It finds the batch done when it comes to commit."""
+    one = engine("upsert").with_table_options(write="copy_on_write")
+    one.tell(put(1))
+    one.land()
+    found = one.destination("upsert")
+    assert isinstance(found, iceberg_destination.IcebergDestination)
+    found.prepare()
+    others: list[Attempt] = []
+    seen = meanwhile(point, lambda: others.append(found._commit(Attempt, None)))
+    one.merge("upsert")
+    assert seen == ["merge.begun", "merge.written", "merge.published"], "one attempt is enough"
+    with pytest.raises(CommitFailed, match="another run has removed"):
+        others[0].head()
+    with pytest.raises(CommitFailed, match="committed state has changed"):
+        found._commit(Attempt, None)
 
 
 # ---- columns --------------------------------------------------------------------------------------------------------

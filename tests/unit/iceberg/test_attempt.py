@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from jobs.batch import CommittedState
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.branches import attempt_branch
 from jobs.iceberg.hand_over import HandOver
 from jobs.iceberg.history import History, read_history, state_properties, tag_name
 from jobs.iceberg.schema import iceberg_schema
@@ -164,10 +167,32 @@ def test_merge_is_refused_on_another_base(catalog: IcebergCatalog) -> None:
 def test_branches_of_dead_runs_are_swept_and_others_are_left(catalog: IcebergCatalog) -> None:
     catalog.require(NAME).append(MORE)
     catalog.require(NAME).manage_snapshots().create_branch(head(catalog), "theirs").commit()
-    dead = [begin(catalog, None), Attempt(catalog, NAME, "q", None)]
+    left = [begin(catalog, None), Attempt(catalog, NAME, "q", None)]
     alive = begin(catalog, None)
-    refs = set(catalog.require(NAME).metadata.refs)
-    assert refs == {"main", "theirs", dead[1].path[-1][7:], alive.path[-1][7:]}
+    own = {attempt.path[-1].removeprefix("branch_") for attempt in (*left, alive)}
+    assert set(catalog.require(NAME).metadata.refs) == {"main", "theirs", *own}
+    publish(alive, committed(1))
+    other = left[1].path[-1].removeprefix("branch_")
+    assert set(catalog.require(NAME).metadata.refs) == {"main", "theirs", other, tag_name("p", "main")}
+
+
+def test_attempts_that_never_publish_leave_few_branches(catalog: IcebergCatalog) -> None:
+    catalog.require(NAME).append(MORE)
+    long_ago = attempt_branch("p", "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(hours=2))
+    catalog.require(NAME).manage_snapshots().create_branch(head(catalog), long_ago).commit()
+    begun = [begin(catalog, None).path[-1].removeprefix("branch_") for _ in range(2)]
+    assert set(catalog.require(NAME).metadata.refs) == {"main", *begun}
+
+
+def test_of_two_attempts_at_once_the_first_that_is_ready_commits(catalog: IcebergCatalog) -> None:
+    """Neither of them ends the other by beginning."""
+    first, second = begin(catalog, None), begin(catalog, None)
+    for attempt in (first, second):
+        write(catalog, attempt)
+    publish(first, committed(1))
+    with pytest.raises(CommitFailed, match="another run has removed"):
+        publish(second, committed(1, commit_id="mine"))
+    assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
 
 
 def test_branch_with_a_foreign_snapshot_is_not_published(catalog: IcebergCatalog) -> None:
@@ -262,8 +287,10 @@ def test_pipeline_that_gave_its_table_away_finds_nothing_of_it(catalog: IcebergC
     late = begin(catalog, committed(1))
     write(catalog, late, MORE)
     HandOver(catalog, NAME, "p", committed(1)).to("q")
+    with pytest.raises(CommitFailed, match="another run has removed"):
+        publish(late, committed(2))
     with pytest.raises(ConfigurationError, match="pipeline q writes"):
-        late.publish_append(committed(2).to_properties(), state_properties(committed(2), "main"))
+        begin(catalog, committed(1))
     assert (ids(catalog), now(catalog)) == ([1, 2], None)
     assert read_history(catalog.require(NAME), "p", "main") == History(None, None), "it was not rolled back"
     theirs = committed(9, pipeline="q")
