@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeVar
 
 from jobs import offset_reset
@@ -81,34 +82,40 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
     tables = before.destinations()
     for table in tables:
         table.settle()
-    states = {table.name: [state for state in table.states() if state] for table in tables}
-    newest = {state.commit_id: state for found in states.values() for state in found}
+    states = {table.name: table.states() for table in tables}
+    newest = {state.commit_id: state for found in states.values() for state in found if state}
     known = offset_reset.read_state(pipeline, topics)
     if not newest:
         if known.current is None:
             _require_written(before)
         return TakeOver(other, tables, known)
     if len(newest) > 1:
-        at = ", ".join(f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found)
+        at = ", ".join(
+            f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found if state
+        )
         raise ConfigurationError(
             f"the tables of pipeline {other} are not at the same batch: {at}",
             where=where,
             remedy=f"run pipeline {other} until they are, then take them over",
         )
     (base,) = newest.values()
-    if [batch.batch.previous_commit_id for batch in known.landed] == [base.commit_id]:
-        return TakeOver(other, tables, known, base)  # a command that died has published the reset
-    if known.current or any(known.tables.values()):
-        raise ConfigurationError(
-            f"pipeline {pipeline.name} has batches of its own, and cannot continue where pipeline {other} ended",
-            where=where,
-            remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
-        )
     if base.meaning_hash != pipeline.spec.meaning_hash:
         raise ConfigurationError(
             f"`changes` (key, op mapping or order) is not what pipeline {other} had",
             where=where,
             remedy="write it as it was; it can be changed after the tables were taken over",
+        )
+    resets = list(takewhile(lambda landed: landed.batch.continues is not None, known.landed))
+    if resets and resets[-1].batch.previous_commit_id == base.commit_id:
+        # A command that stopped has published the reset: what is left begins with it, and gets what was landed since.
+        return TakeOver(other, tables, known, base)
+    # The old pipeline may have committed since such a reset: if no table begins there yet, another reset moves it.
+    nothing_taken = 0 < len(resets) == len(known.landed) and not any(None in found for found in states.values())
+    if any(known.tables.values()) or (known.current and not nothing_taken):
+        raise ConfigurationError(
+            f"pipeline {pipeline.name} has batches of its own, and cannot continue where pipeline {other} ended",
+            where=where,
+            remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
         )
     begun = [lease.batch for table in tables for lease in table.leases()]
     known = replace(known, highest=max(known.highest, base.batch_number, *begun))
