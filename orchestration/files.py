@@ -121,6 +121,11 @@ def pipeline_spec(name: str) -> PipelineSpec:
     return pipeline_file(name).spec
 
 
+def paused_in_file(name: str, spec: PipelineSpec) -> str | None:
+    """Why nothing of the pipeline starts by itself, if its file says so."""
+    return f"{name} is paused (`paused: true` in its file)" if spec.paused else None
+
+
 def readable_specs(names: Sequence[str]) -> dict[str, PipelineSpec]:
     """The files that can be read, by pipeline. Whoever opens one of the others reports what is wrong."""
     found = {}

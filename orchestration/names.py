@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
-import dagster as dg
-
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.source import Source
-from jobs.spec.tables import Table
 from resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+    from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.source import Source
+    from jobs.spec.tables import Table
 
 PIPELINE_TAG = "batchmerge/pipeline"
 # When the run was requested; it may start in a later hour.
@@ -35,17 +38,19 @@ BACKFILL_TAG = "dagster/backfill"
 CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
+# Metadata of a table's materialization: keys of which it has an older row than was sent.
+STALE_KEYS = "stale keys"
 
 
 def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
     """``kafka/<topic>`` per topic; for a pattern, and with `for_each`, one asset that stands for all its topics."""
     if source.pattern is not None or source.for_each is not None:
-        return [dg.AssetKey([source.connection, f"topics_of_{pipeline}"])]
-    return [dg.AssetKey([source.connection, topic]) for topic in source.topics]
+        return [_key([source.connection, f"topics_of_{pipeline}"])]
+    return [_key([source.connection, topic]) for topic in source.topics]
 
 
 def landing_key(pipeline: str) -> dg.AssetKey:
-    return dg.AssetKey(["landing", pipeline])
+    return _key(["landing", pipeline])
 
 
 def table_key(table: Table) -> dg.AssetKey:
@@ -53,7 +58,13 @@ def table_key(table: Table) -> dg.AssetKey:
 
     A template (`for_each`) has a key that stands for all its tables: ``iceberg/shop/each_topic``.
     """
-    return dg.AssetKey(table.full_path)
+    return _key(table.full_path)
+
+
+def _key(path: list[str]) -> dg.AssetKey:
+    from dagster import AssetKey  # late: `status` needs other names, and no Dagster
+
+    return AssetKey(path)
 
 
 def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:

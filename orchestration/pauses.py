@@ -8,18 +8,21 @@ hand either, unless the launch says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from dagster._core.storage.tags import RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 from pydantic import BaseModel, ConfigDict
 
-from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import Table
 from orchestration.names import ALTHOUGH_PAUSED_TAG, landing_key, table_key
 from resources.errors import ConfigurationError, TerminalError
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Table
 
 _PREFIX = "batchmerge/paused"
 # A run with one of these tags was not launched by hand.
@@ -56,7 +59,12 @@ class Pauses:
 
 
 def read_pauses(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec) -> Pauses:
-    keys = {key: _stored_as(pipeline, key) for key in (None, *map(table_key, spec.tables))}
+    return pauses_of(instance, pipeline, map(table_key, spec.tables))
+
+
+def pauses_of(instance: dg.DagsterInstance, pipeline: str, tables: Iterable[dg.AssetKey]) -> Pauses:
+    """As `read_pauses`, for these tables."""
+    keys = {key: _stored_as(pipeline, key) for key in (None, *tables)}
     stored = instance.daemon_cursor_storage.get_cursor_values(set(keys.values()))
     found = {key: Pause.model_validate_json(text) for key, name in keys.items() if (text := stored.get(name))}
     return Pauses(pipeline, found.pop(None, None), {key: pause for key, pause in found.items() if key})

@@ -51,7 +51,7 @@ TRANSIENT = 3
 CANCELLED = 130
 # New objects until Python's garbage collector runs first. Imported modules are no garbage, and searching them takes a
 # tenth of a short command's time; a long command reaches this number and is collected as usual.
-_GARBAGE_THRESHOLD = 1_000_000
+GARBAGE_THRESHOLD = 1_000_000
 
 
 class _Commands(click.Group):
@@ -95,7 +95,7 @@ def ends_when_asked(handler: Any) -> None:
 
 def main() -> None:
     """Entry point. Our own errors are one or two lines on stderr; a traceback is a bug of ours."""
-    gc.set_threshold(_GARBAGE_THRESHOLD)
+    gc.set_threshold(GARBAGE_THRESHOLD)
     # When Python ends it searches all objects for garbage, for up to a second that the caller waits.
     atexit.register(gc.freeze)
     # Only some commands show log lines (`engine_log`). Without a handler Python would print warnings in all of them.

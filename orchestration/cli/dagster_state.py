@@ -2,84 +2,67 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
-from jobs.spec.pipeline import PipelineSpec
-from orchestration.components.metadata import STALE_KEYS
+from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from orchestration.daemon import daemon_runs
 from orchestration.databases import keep_databases_open
-from orchestration.known_tables import known_tables
-from orchestration.names import PIPELINE_TAG, table_key
-from orchestration.pauses import Pauses, read_pauses
+from orchestration.names import PIPELINE_TAG, STALE_KEYS
+from orchestration.pauses import pauses_of
 from orchestration.step_failures import failure_text
-from resources.connections import data_folder
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
-@dataclass(frozen=True)
-class DagsterState:
-    """All pipelines at one moment.
+class DagsterHere(AsksDagster):
+    """Asks an instance that is open in this process; None: Dagster was never used here."""
 
-    Attributes:
-        daemon: whether Dagster's daemon runs; without it no schedule and no sensor starts anything.
-        stopped: schedules and sensors that somebody has stopped in Dagster.
-        errors: by pipeline the error of its newest finished run, if that failed.
-        runs: by pipeline a line for each run under way.
-        pauses: by pipeline what a person has paused.
-    """
+    def __init__(self, instance: dg.DagsterInstance | None) -> None:
+        self._instance = instance
 
-    daemon: bool = False
-    stopped: frozenset[str] = frozenset()
-    errors: dict[str, str] = field(default_factory=dict)
-    runs: dict[str, list[str]] = field(default_factory=dict)
-    pauses: dict[str, Pauses] = field(default_factory=dict)
+    def state(self, pipelines: Mapping[str, Sequence[TableKey]]) -> DagsterState:
+        if (instance := self._instance) is None:
+            return DagsterState()
+        states = instance.all_instigator_state()
+        pauses = {name: pauses_of(instance, name, map(dg.AssetKey, tables)) for name, tables in pipelines.items()}
+        by_table = {name: [pauses[name].tables.get(dg.AssetKey(t)) for t in pipelines[name]] for name in pipelines}
+        return DagsterState(
+            daemon=daemon_runs(instance),
+            stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
+            errors={name: error for name in pipelines if (error := _last_error(instance, name))},
+            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in pipelines},
+            paused={name: reason for name, found in pauses.items() if (reason := found.reason())},
+            tables_paused={name: [str(one) if one else None for one in found] for name, found in by_table.items()},
+        )
 
-
-def dagster_state(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> DagsterState:
-    """The state in this instance; an empty one without an instance (Dagster was never used here)."""
-    if instance is None:
-        return DagsterState()
-    states = instance.all_instigator_state()
-    return DagsterState(
-        daemon=daemon_runs(instance),
-        stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
-        errors={name: error for name in specs if (error := _last_error(instance, name))},
-        runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in specs},
-        pauses={name: read_pauses(instance, name, spec) for name, spec in specs.items()},
-    )
-
-
-def stale_keys(instance: dg.DagsterInstance | None, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
-    """The number of stale keys at each table's last merge, by pipeline and table; only where there are any."""
-    tables = {table_key(t.table): (name, t.label) for name, spec in specs.items() for t in known_tables(name, spec)}
-    storage = instance.event_log_storage if instance and tables else None
-    events = storage.get_latest_materialization_events(list(tables)) if storage else {}
-    made = {tables[key]: event.asset_materialization for key, event in events.items() if event}
-    values = {table: one.metadata.get(STALE_KEYS) for table, one in made.items() if one}
-    return {
-        table: value.value for table, value in values.items() if isinstance(value, dg.IntMetadataValue) and value.value
-    }
+    def stale_keys(self, tables: Sequence[TableKey]) -> list[int]:
+        keys = [dg.AssetKey(table) for table in tables]
+        storage = self._instance.event_log_storage if self._instance and keys else None
+        events = storage.get_latest_materialization_events(keys) if storage else {}
+        return [_stale_keys(events.get(key)) for key in keys]
 
 
 @contextmanager
 def used_instance() -> Iterator[dg.DagsterInstance | None]:
     """The instance of the data folder; None: Dagster was never used here."""
-    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
-    if not home.exists():
+    home = used_home()
+    if home is None:
         yield None
         return
     keep_databases_open()
     with dg.DagsterInstance.from_config(str(home)) as instance:
         yield instance
+
+
+def _stale_keys(event: dg.EventLogEntry | None) -> int:
+    made = event.asset_materialization if event else None
+    value = made.metadata.get(STALE_KEYS) if made else None
+    return value.value or 0 if isinstance(value, dg.IntMetadataValue) else 0
 
 
 def _runs(

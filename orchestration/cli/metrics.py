@@ -68,15 +68,16 @@ def _plain(sample: Sample) -> dict[str, object]:
 
 
 def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
+    from orchestration.cli.dagster_state import DagsterHere
     from orchestration.cli.pipelines import pipeline_status
     from orchestration.metrics.assets import pipeline_assets
     from orchestration.metrics.events import EventTotals
     from orchestration.metrics.tables import table_samples
 
-    totals = EventTotals(instance)
+    totals, dagster = EventTotals(instance), DagsterHere(instance)
 
     def look() -> Iterator[Sample]:
-        yield from table_samples(pipeline_status())
+        yield from table_samples(pipeline_status(dagster))
         yield from totals.samples(pipeline_assets())
 
     return look

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import cycle, islice
+from itertools import cycle
 
 from pydantic import BaseModel, ConfigDict
 
 from jobs.batch import CommittedState
+from jobs.behind import caught_up_through, lag_behind
 from jobs.connections_file import connections_path, load_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
@@ -21,27 +22,24 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.asking import Asking
-from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys, used_instance
-from orchestration.components.metadata import caught_up_through, lag_behind
+from orchestration.cli.dagster_answers import AsksDagster, DagsterState
 from orchestration.files import (
     open_members,
     open_pipeline,
+    paused_in_file,
     pipeline_file,
     pipeline_names,
     pipeline_spec,
     readable_specs,
     split_name,
 )
-from orchestration.names import continuous_job, table_key
-from orchestration.pauses import Pause, Pauses
-from orchestration.sensors.busy import paused_reason
+from orchestration.known_tables import known_tables
+from orchestration.names import continuous_job
 from resources.connections import Connections
 from resources.errors import BatchmergeError
 
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
-# The pause of each entry of `tables`; None: it is not paused.
-Held = Sequence[Pause | None]
 
 
 class TableStatus(BaseModel):
@@ -109,10 +107,11 @@ class Status(BaseModel):
     pipelines: list[PipelineStatus] = []
 
 
-def pipeline_status(only: Sequence[str] = ()) -> Status:
+def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
     """The state of all pipelines; of none without a connections file. Reports systems that do not answer in seconds.
 
     Args:
+        dagster: says what Dagster knows of them; it is asked while the systems are.
         only: these pipelines, or topics of them.
 
     Raises:
@@ -125,12 +124,18 @@ def pipeline_status(only: Sequence[str] = ()) -> Status:
     connections, names = load_connections(), only or pipeline_names()
     specs = readable_specs(names)
     asking = Asking()
-    with used_instance() as instance:
-        state = dagster_state(instance, specs)
-        with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
-        stale = stale_keys(instance, specs)  # last: the look above has found new topics and tables
-    return Status(daemon=state.daemon, pipelines=[_with_stale(one, stale) for one in found])
+    with ThreadPoolExecutor(8) as pool:
+        keys = {name: [table.full_path for table in spec.tables] for name, spec in specs.items()}
+        state = pool.submit(dagster.state, keys)
+        found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
+    stale = _stale_keys(dagster, specs)  # last: the look above has found new topics and tables
+    return Status(daemon=state.result().daemon, pipelines=[_with_stale(one, stale) for one in found])
+
+
+def _stale_keys(dagster: AsksDagster, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
+    """The number of stale keys at each table's last merge, by pipeline and table."""
+    tables = {(name, t.label): t.table.full_path for name, spec in specs.items() for t in known_tables(name, spec)}
+    return dict(zip(tables, dagster.stale_keys(list(tables.values())), strict=True))
 
 
 def _with_stale(found: PipelineStatus, stale: Mapping[tuple[str, str], int]) -> PipelineStatus:
@@ -139,19 +144,18 @@ def _with_stale(found: PipelineStatus, stale: Mapping[tuple[str, str], int]) -> 
     return found.model_copy(update={"tables": tables})
 
 
-def _status(name: str, connections: Connections, state: DagsterState, asking: Asking) -> PipelineStatus:
+def _status(name: str, connections: Connections, dagster: Future[DagsterState], asking: Asking) -> PipelineStatus:
     pipeline = split_name(name)[0]
-    pauses = state.pauses.get(pipeline) or Pauses(pipeline)
     try:
-        spec = pipeline_spec(name)
-        members, held = open_members(name, connections), [pauses.tables.get(table_key(one)) for one in spec.tables]
-        tables = _of_members(members, held, asking) if members else _of_pipeline(name, spec, connections, held, asking)
+        spec, members = pipeline_spec(name), open_members(name, connections)
+        tables = _of_members(members, asking) if members else _of_pipeline(name, spec, connections, asking)
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem))
-    paused = paused_reason(pauses, spec)
+    state = dagster.result()
+    paused = state.paused.get(pipeline) or paused_in_file(pipeline, spec)
     return PipelineStatus(
         name=name,
-        tables=tables,
+        tables=_with_pauses(tables, state.tables_paused.get(pipeline) or [None]),
         paused=paused is not None,
         starts=f"nothing starts: {paused}" if paused else _starts(pipeline, spec, state),
         runs=state.runs.get(pipeline, []),
@@ -159,17 +163,26 @@ def _status(name: str, connections: Connections, state: DagsterState, asking: As
     )
 
 
-def _of_pipeline(
-    name: str, spec: PipelineSpec, connections: Connections, held: Held, asking: Asking
-) -> list[TableStatus]:
+def _with_pauses(tables: Sequence[TableStatus], paused: Sequence[str | None]) -> list[TableStatus]:
+    """The tables with the pauses of their entries: they are in the order of the entries, once for each topic or name,
+    after the landing."""
+    entries, found = cycle(paused), list[TableStatus]()
+    for table in tables:
+        if table.is_landing:
+            entries = cycle(paused)
+        found.append(table if table.is_landing else table.model_copy(update={"paused": next(entries)}))
+    return found
+
+
+def _of_pipeline(name: str, spec: PipelineSpec, connections: Connections, asking: Asking) -> list[TableStatus]:
     def opened() -> Pipeline:
         return open_pipeline(name, connections)
 
     # Opening looks up the columns and tables that records have brought.
-    return _tables(asking.ask(spec.intermediate.connection, name, opened), held, asking)
+    return _tables(asking.ask(spec.intermediate.connection, name, opened), asking)
 
 
-def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatus]:
+def _of_members(members: Members, asking: Asking) -> list[TableStatus]:
     """The landing and the tables of every topic, with one query to Kafka for all topics."""
     kafka = members.spec.source.connection
     try:
@@ -177,22 +190,19 @@ def _of_members(members: Members, held: Held, asking: Asking) -> list[TableStatu
     except BatchmergeError:
         asking.gave_up(kafka)
         seen = Seen(members.known(), {})
-    found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, held, asking, topics)))
+    found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, asking, topics)))
     by_topic = {outcome.topic: outcome.done or [] for outcome in found}
     problems = {**seen.failed, **{outcome.topic: outcome.problem for outcome in found if outcome.problem}}
     failed = [TableStatus(name=f"topic {t}", topic=t, problem=str(problem)) for t, problem in problems.items()]
     return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
 
 
-def _tables(pipeline: Pipeline, held: Held, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
+def _tables(pipeline: Pipeline, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
     """The landing, then the tables, queried side by side."""
     ends = topics.stable if topics else _ends(pipeline, asking)
     questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
-    tables = _answers(questions, ends, asking)
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
-    # Tables are in the order of the entries, once for each topic or name.
-    paused = [None, *islice(cycle(str(pause) if pause else None for pause in held), len(tables) - 1)]
-    return [t.model_copy(update={"topic": topic, "paused": by}) for t, by in zip(tables, paused, strict=True)]
+    return [table.model_copy(update={"topic": topic}) for table in _answers(questions, ends, asking)]
 
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestration.cli import output
+from orchestration.cli.dagster_answers import AsksDagster
+from orchestration.cli.dagster_child import DagsterChild
 from resources.connections import data_folder
 from resources.local import stack
 
@@ -44,30 +46,31 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
 
     Exit code 3 if a service that was started does not answer, or a table cannot be asked.
     """
-    while True:
-        services, found = _look(pipelines)
-        lines = [*map(_service, services), *_pipelines(found)]
-        if watch and not output.wanted():
-            click.clear()
-        for line in lines:
-            output.say(line)
-        output.result({"services": services, **found.model_dump(mode="json")}, is_one_of_many=watch)
-        if not watch:
-            break
-        time.sleep(_AGAIN)
+    with DagsterChild() as dagster:
+        while True:
+            services, found = _look(pipelines, dagster)
+            lines = [*map(_service, services), *_pipelines(found)]
+            if watch and not output.wanted():
+                click.clear()
+            for line in lines:
+                output.say(line)
+            output.result({"services": services, **found.model_dump(mode="json")}, is_one_of_many=watch)
+            if not watch:
+                break
+            time.sleep(_AGAIN)
     silent = any(one.state in ("silent", "died") for one in services)
     if silent or any(table.problem for pipeline in found.pipelines for table in pipeline.tables):
         sys.exit(3)
 
 
-def _look(pipelines: tuple[str, ...]) -> tuple[list[stack.ServiceStatus], Status]:
-    """The services are asked while Dagster is imported, and the pipelines are."""
+def _look(pipelines: tuple[str, ...], dagster: AsksDagster) -> tuple[list[stack.ServiceStatus], Status]:
+    """The services are asked while modules are imported, and the pipelines are asked."""
     with ThreadPoolExecutor(1) as pool:
         services = pool.submit(stack.status, data_folder()) if not pipelines else None
         # Imported late: it takes a second that the other commands here need not wait for.
         from orchestration.cli.pipelines import pipeline_status
 
-        found = pipeline_status(pipelines)
+        found = pipeline_status(dagster, pipelines)
         return services.result() if services else [], found
 
 

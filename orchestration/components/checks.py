@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.behind import caught_up_through
 from jobs.destinations.refused_rows import list_command, retry_command
 from jobs.destinations.registry import kind_of
 from jobs.spec.added_columns import undeclared_counts
@@ -16,7 +17,7 @@ from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify import invariants
 from jobs.watermark import Watermark
-from orchestration.components import metadata
+from orchestration.names import STALE_KEYS
 
 # Names of the checks; `_SAYS` describes each.
 OFFSETS = "offsets_contiguous"
@@ -124,7 +125,7 @@ def stale_result(key: dg.AssetKey, stale: int, pipeline: str) -> dg.AssetCheckRe
     if stale:
         remedy = f"see `{list_command(pipeline)}`, correct the file, then `{retry_command(pipeline)}`"
         wrong = [f"the newest change of {stale} keys is a dead letter, so the table has an older row of them: {remedy}"]
-    return _result(STALE, key, wrong, {metadata.STALE_KEYS: stale}, dg.AssetCheckSeverity.WARN)
+    return _result(STALE, key, wrong, {STALE_KEYS: stale}, dg.AssetCheckSeverity.WARN)
 
 
 def schema_result(key: dg.AssetKey, drift: Sequence[str]) -> dg.AssetCheckResult:
@@ -141,7 +142,7 @@ def caught_up_result(
         watermark: the table's; None: it has no batch yet.
         lag: offsets that it has still to get; None: not known.
     """
-    through = metadata.caught_up_through(watermark, lag, now)
+    through = caught_up_through(watermark, lag, now)
     behind = None if through is None else (now - through).total_seconds() / 60
     wrong = []
     if behind is not None and behind > freshness.warn_minutes:

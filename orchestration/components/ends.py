@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.batch import CommittedState
+from jobs.behind import lag_behind
 from jobs.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member
-from orchestration.components import metadata
 from resources.errors import TransientError
 
 
@@ -31,7 +31,7 @@ class Ends:
 
     def lag(self, state: CommittedState | None) -> int | None:
         """Records that Kafka has and the table has not."""
-        return None if self.offsets is None else metadata.lag_behind(self.offsets, state)
+        return None if self.offsets is None else lag_behind(self.offsets, state)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.batch import CommittedState, Counts, LandedBatch, MergeCounts
+from jobs.behind import caught_up_through
 from jobs.destinations.merge_context import Merged
 from jobs.destinations.registry import kind_of
 from jobs.offsets import Offsets
@@ -17,9 +18,9 @@ from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.watermark import Watermark
+from orchestration.names import STALE_KEYS
 from resources.errors import ConfigurationError
 
-STALE_KEYS = "stale keys"
 # With many topics or tables: those that failed, each with its error.
 FAILED = "failed topics"
 # With many topics: what was landed of each.
@@ -86,7 +87,7 @@ def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dic
     if lag is not None:
         found["lag"] = dg.MetadataValue.int(lag)
     if watermark and watermark.vtts is not None:
-        found["VTTS"] = dg.MetadataValue.timestamp(_instant(watermark.vtts))
+        found["VTTS"] = dg.MetadataValue.timestamp(datetime.fromtimestamp(watermark.vtts / 1000, UTC))
     reached = caught_up_through(watermark, lag, now)
     if reached is not None:
         found["caught up through"] = dg.MetadataValue.timestamp(reached)
@@ -103,14 +104,6 @@ def row_count(rows: int | str | None) -> dict[str, dg.MetadataValue]:
 def stale_keys(keys: int) -> dict[str, dg.MetadataValue]:
     """The number of keys of which the table has an older row than was sent; nothing if there are none."""
     return {STALE_KEYS: dg.MetadataValue.int(keys)} if keys else {}
-
-
-def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
-    """The record time up to which nothing is missing; the current time if nothing waits."""
-    if lag == 0:
-        return now
-    through = watermark.caught_up_through if watermark else None
-    return None if through is None else _instant(through)
 
 
 def table_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
@@ -151,12 +144,6 @@ def total(batches: Sequence[LandedBatch]) -> Counts:
         gaps=sum(c.gaps for c in every),
         skipped=sum(c.skipped for c in every),
     )
-
-
-def lag_behind(ends: Offsets, state: CommittedState | None) -> int:
-    """Offsets that Kafka has and the state has not."""
-    reached = state.offsets if state else {}
-    return sum(max(0, end - reached.get(tp, 0)) for tp, end in ends.items())
 
 
 def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
@@ -208,7 +195,3 @@ def _by_topic(values: Offsets) -> Mapping[str, dict[str, int]]:
     for (topic, partition), offset in sorted(values.items()):
         found.setdefault(topic, {})[str(partition)] = offset
     return found
-
-
-def _instant(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.files import paused_in_file
 from orchestration.names import (
     BACKFILL_TAG,
     CONTINUOUS_TAG,
@@ -60,7 +61,7 @@ class Free:
 
 def paused_reason(pauses: Pauses, spec: PipelineSpec) -> str | None:
     """Why nothing of the pipeline starts by itself; None: it is not paused."""
-    return pauses.reason() or (f"{pauses.pipeline} is paused (`paused: true` in its file)" if spec.paused else None)
+    return pauses.reason() or paused_in_file(pauses.pipeline, spec)
 
 
 def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> Free:

@@ -15,6 +15,7 @@ from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
 from jobs.batch import CommittedState, Counts, LandedBatch
+from jobs.behind import caught_up_through, lag_behind
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
@@ -189,12 +190,12 @@ def test_broken_chains_are_told() -> None:
 
 def test_lag_and_freshness() -> None:
     state = CommittedState.after(CHAIN[1])
-    assert metadata.lag_behind({A: 35, B: 7}, state) == 12
-    assert metadata.lag_behind({A: 35}, None) == 35
+    assert lag_behind({A: 35, B: 7}, state) == 12
+    assert lag_behind({A: 35}, None) == 35
     at_second_one = datetime.fromtimestamp(1, UTC)
-    assert metadata.caught_up_through(state.watermark, 5, NOON) == at_second_one
-    assert metadata.caught_up_through(state.watermark, 0, NOON) == NOON
-    assert metadata.caught_up_through(None, None, NOON) is None
+    assert caught_up_through(state.watermark, 5, NOON) == at_second_one
+    assert caught_up_through(state.watermark, 0, NOON) == NOON
+    assert caught_up_through(None, None, NOON) is None
 
 
 @pytest.mark.parametrize(("minutes", "passed"), [(0, True), (30, True), (31, False)])

@@ -16,6 +16,7 @@ from jobs.connections_file import load_connections
 from jobs.spec.members import member_name
 from jobs.spec.pipeline import PipelineSpec
 from orchestration import pauses
+from orchestration.cli.dagster_state import DagsterHere, used_instance
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.cli.pipelines import Status, pipeline_status
 from orchestration.components import KafkaPipeline
@@ -105,7 +106,8 @@ class Shop:
     def status(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Status:
         specs.write(folder / "defs", self.name, self.document)
         monkeypatch.setattr("orchestration.files.FOLDER", folder / "defs")
-        return pipeline_status()
+        with used_instance() as instance:
+            return pipeline_status(DagsterHere(instance))
 
 
 class Events(Shop):

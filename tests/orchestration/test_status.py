@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 import yaml
 from dagster._core.test_utils import create_run_for_test
@@ -17,8 +22,11 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from jobs.known_topics import remember
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli import dagster_child
 from orchestration.cli.asking import Asking
-from orchestration.cli.dagster_state import DagsterState, dagster_state, stale_keys, used_instance
+from orchestration.cli.dagster_answers import AsksDagster, DagsterState
+from orchestration.cli.dagster_child import DagsterChild
+from orchestration.cli.dagster_state import DagsterHere, used_instance
 from orchestration.cli.pipelines import (
     PipelineStatus,
     Status,
@@ -26,7 +34,9 @@ from orchestration.cli.pipelines import (
     _answer,
     _answers,
     _Question,
+    _stale_keys,
     _starts,
+    _with_pauses,
     pipeline_status,
 )
 from orchestration.cli.status import _pipelines
@@ -34,9 +44,10 @@ from orchestration.components import metadata
 from orchestration.metrics import measures
 from orchestration.metrics.tables import table_samples
 from orchestration.names import PIPELINE_TAG
-from resources.errors import TimeLimitReached
+from orchestration.pauses import pause
+from resources.errors import TimeLimitReached, Unavailable
 from tests.kit import specs
-from tests.kit.flow import Flow
+from tests.kit.flow import ROOT, Flow
 from tests.kit.waiting import PATIENCE
 
 
@@ -46,24 +57,88 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dagster"
 
 
-def test_nothing_is_known_where_dagster_was_never_used(home: Path) -> None:
-    del home
+@contextmanager
+def here() -> Iterator[AsksDagster]:
     with used_instance() as instance:
-        assert dagster_state(instance, {"p": Flow("t", ["append"]).spec}) == DagsterState()
+        yield DagsterHere(instance)
 
 
+IN_BOTH_PROCESSES = pytest.mark.parametrize("asking_dagster", [here, DagsterChild])
+Asks = Callable[[], AbstractContextManager[AsksDagster]]
+
+
+@IN_BOTH_PROCESSES
+def test_nothing_is_known_where_dagster_was_never_used(home: Path, asking_dagster: Asks) -> None:
+    with asking_dagster() as dagster:
+        assert dagster.state({"p": [["iceberg", "a", "t"]]}) == DagsterState()
+        assert dagster.stale_keys([["iceberg", "a", "t"]]) == [0]
+    assert not home.exists()
+
+
+@IN_BOTH_PROCESSES
 @pytest.mark.parametrize(("silent_for", "runs"), [(5, True), (600, False)])
-def test_a_daemon_runs_as_long_as_it_says_so(home: Path, silent_for: int, runs: bool) -> None:
+def test_a_daemon_runs_as_long_as_it_says_so(home: Path, silent_for: int, runs: bool, asking_dagster: Asks) -> None:
     home.mkdir()
     with dg.DagsterInstance.from_config(str(home)) as instance:
         beat = DaemonHeartbeat(time.time() - silent_for, "SCHEDULER", str(uuid.uuid4()), [])
         instance.add_daemon_heartbeat(beat)
         run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
-    spec = Flow("t", ["append"]).spec
-    with used_instance() as used:
-        found = dagster_state(used, {"p": spec, "q": spec})
+        spec = Flow("t", ["append"]).spec
+        pause(instance, "q", spec, spec.tables[0], "anna")
+    tables = [["iceberg", "a", "another"], spec.tables[0].full_path]
+    with asking_dagster() as dagster:
+        found = dagster.state({"p": tables, "q": tables})
     assert (found.daemon, found.errors) == (runs, {})
     assert found.runs == {"p": [f"run {run.run_id[:8]} is started"], "q": []}
+    assert (found.paused, found.tables_paused["p"], found.tables_paused["q"][0]) == ({}, [None, None], None)
+    assert str(found.tables_paused["q"][1]).startswith("paused by anna since")
+
+
+class TestChild:
+    """The child that asks Dagster fails, hangs, is left alone."""
+
+    @pytest.fixture
+    def child(self, home: Path) -> Iterator[DagsterChild]:
+        home.mkdir()
+        with DagsterChild() as child:
+            yield child
+
+    def test_one_that_was_killed_is_told(self, child: DagsterChild) -> None:
+        process_of(child).kill()
+        with pytest.raises(Unavailable, match=r"dagster\).*ended with exit code -9"):
+            child.state({})
+
+    def test_its_error_is_printed(self, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        home.mkdir()
+        (home / "dagster.yaml").write_text("no_such_setting: 1\n")
+        with DagsterChild() as child, pytest.raises(Unavailable, match="exit code 1"):
+            child.state({})
+        assert "no_such_setting" in capfd.readouterr().err
+
+    def test_one_that_hangs_is_ended(self, child: DagsterChild, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dagster_child, "_LIMIT", 0.5)
+        process = process_of(child)
+        process.suspend()
+        with pytest.raises(TimeLimitReached, match=r"no answer.*Dagster|Dagster.*no answer"):
+            child.state({})
+        assert process_of(child).wait(PATIENCE) == -signal.SIGKILL
+
+    def test_it_ends_with_the_command(self, home: Path) -> None:
+        home.mkdir()
+        script = (
+            "import time; from orchestration.cli.dagster_child import DagsterChild; child = DagsterChild(); "
+            "print(child._process.pid, flush=True); time.sleep(600)"
+        )
+        with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as command:
+            assert command.stdout
+            left = psutil.Process(int(command.stdout.readline()))
+            command.kill()
+        left.wait(PATIENCE)
+
+
+def process_of(child: DagsterChild) -> psutil.Process:
+    assert child._process
+    return psutil.Process(child._process.pid)
 
 
 def test_what_starts_a_pipeline() -> None:
@@ -100,6 +175,14 @@ def test_a_paused_pipeline_and_its_dead_letters() -> None:
     ]
     assert any("VTTS" in line for line in lines)
     assert _pipelines(Status()) == []
+
+
+def test_pauses_are_those_of_the_entries_after_each_landing() -> None:
+    names = ["landing a", "iceberg a", "iceberg b", "iceberg c", "iceberg d", "landing b", "iceberg e", "topic c"]
+    tables = [TableStatus(name=name) for name in names]
+    paused = [table.paused for table in _with_pauses(tables, ["held", None])]
+    assert paused == [None, "held", None, "held", None, None, "held", None]
+    assert _with_pauses(tables, [None]) == tables
 
 
 class Asked:
@@ -154,7 +237,8 @@ def test_a_system_that_hangs_is_told_and_the_others_are_shown(
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
     monkeypatch.setattr("orchestration.cli.asking._LIMIT", 3)
-    status = pipeline_status()
+    with here() as dagster:
+        status = pipeline_status(dagster)
     samples = {s.labels: s.value for s in table_samples(status) if s.measure == measures.UP}
     assert samples == {("p", "landing"): 1, ("p", "iceberg tests.p_append"): 1, ("p", "clickhouse a.t"): 0}
     (found,) = status.pipelines
@@ -162,8 +246,9 @@ def test_a_system_that_hangs_is_told_and_the_others_are_shown(
     assert "no answer within the time limit" in str(found.tables[2].problem)
 
 
+@IN_BOTH_PROCESSES
 def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking_dagster: Asks
 ) -> None:
     monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "data"))
     columns = {"format": "json", "columns": {"id": "long"}}
@@ -187,8 +272,9 @@ def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
         for key, stale in ((["shop", "a"], 3), (["shop", "b"], 0), (["named", "login"], 2)):
             told = dg.AssetMaterialization(dg.AssetKey(["iceberg", *key]), metadata=metadata.stale_keys(stale))
             instance.report_runless_asset_event(told)
-    with used_instance() as used:
-        assert stale_keys(used, {"many": many, "named": named}) == {
+    with asking_dagster() as dagster:
+        assert _stale_keys(dagster, {"many": many, "named": named}) == {
             ("many", "iceberg shop.a"): 3,
+            ("many", "iceberg shop.b"): 0,
             ("named", "iceberg named.login"): 2,
         }

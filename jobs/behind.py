@@ -1,0 +1,23 @@
+"""How far a table is behind Kafka. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from jobs.batch import CommittedState
+from jobs.offsets import Offsets
+from jobs.watermark import Watermark
+
+
+def lag_behind(ends: Offsets, state: CommittedState | None) -> int:
+    """Offsets that Kafka has and the state has not."""
+    reached = state.offsets if state else {}
+    return sum(max(0, end - reached.get(tp, 0)) for tp, end in ends.items())
+
+
+def caught_up_through(watermark: Watermark | None, lag: int | None, now: datetime) -> datetime | None:
+    """The record time up to which nothing is missing; the current time if nothing waits."""
+    if lag == 0:
+        return now
+    through = watermark.caught_up_through if watermark else None
+    return None if through is None else datetime.fromtimestamp(through / 1000, UTC)
