@@ -6,9 +6,10 @@ branch moves to our snapshot only if it is still where we started and our branch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from types import MappingProxyType
 
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
@@ -17,6 +18,7 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
 )
 
+from jobs.batch import PREFIX
 from jobs.iceberg.branches import attempt_branch, begun_before
 from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
 from resources.errors import CommitFailed, InvariantBroken
@@ -65,15 +67,18 @@ class Attempt(TableCommit):
         self._catalog.commit(self._table, [AssertRefSnapshotId(ref=self.target, snapshot_id=None)], added)
         self._table = self._catalog.require(self.identifier)
 
-    def head(self) -> int:
+    def head(self, properties: Mapping[str, str] = MappingProxyType({})) -> int:
         """The branch's newest snapshot, after a write.
 
         It must be one snapshot on the base. When a write commits, Iceberg creates a missing branch from main's current
         head: so a write may create a branch again that was removed, on a base that it was not computed from.
 
+        Its summary must have exactly these properties and the attempt's: a MERGE takes them from the Spark session, in
+        which a merge that was given up (a time limit) may set and remove others.
+
         Raises:
-            CommitFailed: another run has removed the branch.
-            InvariantBroken: the snapshot is not this attempt's, or not the only one.
+            CommitFailed: another run has removed the branch, or the summary is not that of the write.
+            InvariantBroken: the snapshot is not the only one.
         """
         self._reload()
         metadata = self._table.metadata
@@ -84,8 +89,8 @@ class Attempt(TableCommit):
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         if ref.snapshot_id == self.base:
             return self.base
-        if summary.get(ATTEMPT) != self.id:
-            raise InvariantBroken("the attempt's branch holds a snapshot of another writer", where=self.identifier)
+        if {k: v for k, v in summary.items() if k.startswith(PREFIX)} != {**properties, **self.summary}:
+            raise CommitFailed("the attempt's branch holds a snapshot with another summary", where=self.identifier)
         parent = snapshot.parent_snapshot_id if snapshot else None
         if parent != self.base:
             before = metadata.snapshot_by_id(parent) if parent is not None else None
@@ -115,7 +120,7 @@ class Attempt(TableCommit):
         Returns:
             The published snapshot's id.
         """
-        head = self.head()
+        head = self.head(properties)
         if head == self.base and properties:
             return self.publish_append(properties, mirrored)
         self._check_base(self._table.metadata)

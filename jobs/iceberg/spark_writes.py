@@ -15,6 +15,7 @@ _SESSION = f"spark.sql.iceberg.{_OPTION}"
 
 def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> None:
     """Appends rows to a table or branch, as one snapshot."""
+    _remove_left(rows.sparkSession)
     writer = rows.writeTo(quote("spark", tuple(path)))
     for key, value in summary.items():
         writer = writer.option(_OPTION + key, value)
@@ -25,9 +26,10 @@ def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> 
 def with_summary(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[None]:
     """Statements in this context make snapshots with this summary.
 
-    A MERGE takes the summary from the session's settings, so they are always removed again. Two merges with different
-    summaries must not share a session.
+    A MERGE takes the summary from the session's settings, so they are always removed again. If two merges share a
+    session, one may get the summary of the other: check it (`Attempt.head`).
     """
+    _remove_left(spark)
     try:
         for key, value in summary.items():
             spark.conf.set(_SESSION + key, value)
@@ -35,3 +37,10 @@ def with_summary(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[No
     finally:
         for key in summary:
             spark.conf.unset(_SESSION + key)
+
+
+def _remove_left(spark: SparkSession) -> None:
+    """Removes what a run that was killed has left in its session, of which every write would take it."""
+    for key in spark.conf.getAll:
+        if key.startswith(_SESSION):
+            spark.conf.unset(key)

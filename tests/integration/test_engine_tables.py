@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,54 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
         one.advance()
     assert one.read("upsert_delete") == [(1, "b", 1.0), (2, "b", 1.0)]
     assert [t.name for t in one.spark.catalog.listTables() if t.name.startswith("batchmerge_changes")] == []
+
+
+def test_merge_that_was_given_up_disturbs_none_that_follows(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time limit is over, and it goes on in the Spark session in which the next attempt merges the same batches."""
+    one = engine("upsert_delete").with_table_options(write="copy_on_write")
+    one.tell(put(1), put(2))
+    one.advance()
+    one.tell(put(1, "b"), Record(0, 2, None), put(3))
+    one.land()
+    render, asleep, awake = CachedChanges._render, threading.Event(), threading.Event()
+
+    def statement(self: CachedChanges, template: str, *given: Any, **more: Any) -> str:
+        if template == "merge" and not asleep.is_set():
+            asleep.set()
+            assert awake.wait(600)
+        elif template == "merge" and not awake.is_set():
+            awake.set()
+            assert given_up.exception() is None
+        return render(self, template, *given, **more)
+
+    monkeypatch.setattr(CachedChanges, "_render", statement)
+    with ThreadPoolExecutor(1) as pool:
+        given_up = pool.submit(one.merge, "upsert_delete")
+        assert asleep.wait(600)
+        one.spark.interruptAll()
+        one.merge("upsert_delete")
+    assert one.read("upsert_delete") == [(1, "b", 1.0), (3, "a", 1.0)]
+    committed = one.destination("upsert_delete").committed()
+    assert committed
+    assert committed.batch_number == 2
+    assert one.merge("upsert_delete") is None
+    assert [t.name for t in one.spark.catalog.listTables() if t.name.startswith("batchmerge_changes")] == []
+
+
+def test_killed_run_leaves_nothing_in_the_summary_of_the_next(engine: Callable[..., Engine]) -> None:
+    """The next run goes on in the same Spark session, in which the killed one has not removed its settings."""
+    one = engine("upsert_delete").with_table_options(write="copy_on_write")
+    left = "spark.sql.iceberg.snapshot-property.batchmerge.of-a-killed-run"
+    one.spark.conf.set(left, "x")
+    one.tell(put(1))
+    one.advance()
+    snapshot = catalog(one.connections).require(one.flow.table("upsert_delete")).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    assert snapshot.summary.additional_properties.get("batchmerge.of-a-killed-run") is None
+    assert left not in one.spark.conf.getAll
 
 
 def test_verification_compares_its_own_rows_while_another_one_begins(

@@ -78,7 +78,7 @@ class CachedChanges:
     def merge_into(self, attempt: Attempt, summary: dict[str, str]) -> None:
         """One MERGE on the attempt's branch; its snapshot carries the summary."""
         self._keep_deletes()
-        # The session is this table's own, and the attempt's id in the summary is checked before publishing.
+        # In this session a merge that was given up may still be at work: so the summary is checked before publishing.
         with spark_writes.with_summary(self.spark, summary):
             self.spark.sql(self._render("merge", attempt.path, bounded=self._bounded), args=self._bound_values)
 

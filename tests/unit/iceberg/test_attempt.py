@@ -127,7 +127,7 @@ def test_two_attempts_that_swept_nothing_of_each_other(catalog: IcebergCatalog) 
     with pytest.raises(CommitFailed, match="committed state has changed"):
         publish(slow, committed(1, commit_id="mine"))
     with pytest.raises(CommitFailed, match="another writer"):
-        slow.publish_head(committed(1).to_properties(), {})
+        slow.publish_head({}, {})
     assert ids(catalog) == [1, 2]
 
 
@@ -160,7 +160,7 @@ def test_merge_is_refused_on_another_base(catalog: IcebergCatalog) -> None:
     write(catalog, attempt)
     catalog.require(NAME).append(MORE)
     with pytest.raises(CommitFailed, match="another writer"):
-        attempt.publish_head(committed(1).to_properties(), {})
+        attempt.publish_head({}, {})
     assert ids(catalog) == [3]
 
 
@@ -198,8 +198,27 @@ def test_of_two_attempts_at_once_the_first_that_is_ready_commits(catalog: Iceber
 def test_branch_with_a_foreign_snapshot_is_not_published(catalog: IcebergCatalog) -> None:
     attempt = begin(catalog, None)
     catalog.require(NAME).append(MORE, branch=attempt.path[-1].removeprefix("branch_"))
-    with pytest.raises(InvariantBroken):
+    with pytest.raises(CommitFailed, match="another summary"):
         publish(attempt, committed(1))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"batchmerge.attempt": "another"}, id="of another attempt"),
+        pytest.param(committed(7).to_properties(), id="state of another attempt"),
+        pytest.param({}, id="state removed by another attempt"),
+        pytest.param({**committed(1).to_properties(), "batchmerge.more": "x"}, id="more than ours"),
+    ],
+)
+def test_merge_that_has_not_said_our_state_is_made_again(catalog: IcebergCatalog, said: dict[str, str]) -> None:
+    """A MERGE takes its summary from the session, in which a merge that was given up may still be at work."""
+    attempt = begin(catalog, None)
+    branch, summary = attempt.path[-1].removeprefix("branch_"), attempt.summary | said
+    catalog.require(NAME).append(ROWS, snapshot_properties=summary, branch=branch)
+    with pytest.raises(CommitFailed, match="summary"):
+        attempt.publish_head(committed(1).to_properties(), state_properties(committed(1), "main"))
+    assert (ids(catalog), now(catalog)) == ([], None)
 
 
 def test_table_that_was_recreated_meanwhile(catalog: IcebergCatalog) -> None:
@@ -373,7 +392,7 @@ def test_branch_that_was_swept_and_made_again_from_a_newer_head_is_refused(catal
     with pytest.raises(CommitFailed, match="removed"):
         publish(first, committed(2))
     with pytest.raises(CommitFailed, match="removed"):
-        first.publish_head(committed(1).to_properties(), {})
+        first.publish_head({}, {})
     assert ids(catalog) == [1, 2, 3]
 
 
