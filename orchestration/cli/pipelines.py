@@ -40,6 +40,8 @@ from resources.errors import BatchmergeError
 
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
+# Waits for Kafka's last stable offsets; None: Kafka does not answer.
+Ends = Callable[[], Offsets | None]
 
 
 class TableStatus(BaseModel):
@@ -198,11 +200,13 @@ def _of_members(members: Members, asking: Asking) -> list[TableStatus]:
 
 
 def _tables(pipeline: Pipeline, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
-    """The landing, then the tables, queried side by side."""
-    ends = topics.stable if topics else _ends(pipeline, asking)
+    """The landing, then the tables, queried side by side, and Kafka beside them."""
     questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
-    return [table.model_copy(update={"topic": topic}) for table in _answers(questions, ends, asking)]
+    with ThreadPoolExecutor(1) as pool:
+        ends = pool.submit(lambda: topics.stable if topics else _ends(pipeline, asking))
+        answers = _answers(questions, ends.result, asking)
+    return [table.model_copy(update={"topic": topic}) for table in answers]
 
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
@@ -249,12 +253,12 @@ def _ends(pipeline: Pipeline, asking: Asking) -> Offsets | None:
         return None
 
 
-def _answers(questions: Sequence[_Question], ends: Offsets | None, asking: Asking) -> list[TableStatus]:
+def _answers(questions: Sequence[_Question], ends: Ends, asking: Asking) -> list[TableStatus]:
     with ThreadPoolExecutor(min(len(questions), _AT_ONCE)) as pool:
         return list(pool.map(lambda question: _answer(question, ends, asking), questions))
 
 
-def _answer(question: _Question, ends: Offsets | None, asking: Asking) -> TableStatus:
+def _answer(question: _Question, ends: Ends, asking: Asking) -> TableStatus:
     name, connection = question.name, question.connection
     try:
         state = asking.ask(connection, name, question.ask)
@@ -262,7 +266,8 @@ def _answer(question: _Question, ends: Offsets | None, asking: Asking) -> TableS
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
-    lag = lag_behind(ends, state) if ends is not None else None
+    known = ends()
+    lag = lag_behind(known, state) if known is not None else None
     through = caught_up_through(state.watermark if state else None, lag, now)
     return TableStatus(
         name=name,

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import dagster as dg
 import psutil
@@ -21,8 +23,10 @@ from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.types import DaemonHeartbeat
 
 from jobs.known_topics import remember
+from jobs.offsets import Offsets
+from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli import dagster_child
+from orchestration.cli import dagster_child, pipelines
 from orchestration.cli.asking import Asking
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState
 from orchestration.cli.dagster_child import DagsterChild
@@ -36,6 +40,7 @@ from orchestration.cli.pipelines import (
     _Question,
     _stale_keys,
     _starts,
+    _tables,
     _with_pauses,
     pipeline_status,
 )
@@ -201,9 +206,9 @@ def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_t
     away, there, asking = Asked(answers=False), Asked(answers=True), Asking()
     problems = []
     for _ in range(5):
-        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), {}, asking)
+        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), dict, asking)
         problems.append(str(found.problem))
-        assert _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), {}, asking).problem is None
+        assert _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), dict, asking).problem is None
     assert (away.times, there.times) == (3, 5)
     assert "no answer within the time limit" in problems[0]
     assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
@@ -216,7 +221,23 @@ def test_tables_are_asked_side_by_side() -> None:
         both.wait()
 
     questions = [_Question(f"iceberg a.{name}", "lake", ask, "refused", lambda: 0) for name in "tu"]
-    assert [found.problem for found in _answers(questions, {}, Asking())] == [None, None]
+    assert [found.problem for found in _answers(questions, dict, Asking())] == [None, None]
+
+
+def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2, timeout=PATIENCE)
+
+    def ends(*_: object) -> Offsets:
+        both.wait()
+        return {}
+
+    def ask() -> None:
+        both.wait()
+
+    monkeypatch.setattr(pipelines, "_ends", ends)
+    monkeypatch.setattr(pipelines, "_about_landing", lambda _: _Question("landing", "lake", ask, "refused", lambda: 0))
+    one = SimpleNamespace(destinations=list, part_of=None)
+    assert [(t.problem, t.lag) for t in _tables(cast(Pipeline, one), Asking())] == [(None, 0)]
 
 
 def test_a_system_that_hangs_is_told_and_the_others_are_shown(
