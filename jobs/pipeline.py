@@ -18,11 +18,11 @@ from jobs.events.role import Role
 from jobs.events.shared_events import SharedEvents
 from jobs.first_offsets import first_offsets
 from jobs.highest_batch import highest_of
-from jobs.known_topics import remember
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.lineage import check_meaning
+from jobs.members.known_topics import remember
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.sessions import OwnSessions, Sessions

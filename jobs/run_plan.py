@@ -10,7 +10,7 @@ from jobs.batch import Batch
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.sample import keyless
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState

@@ -95,7 +95,8 @@ class OneSession(Sessions):
 
 class SessionOfMany(OneSession):
     """One session that many members work in at the same time: interrupting stops nothing, since that would stop the
-    work of all. A member that is given up gets no session for its next step instead (`jobs.shared_jobs.Slot`)."""
+    work of all. A member that is given up gets no session for its next step instead
+    (`jobs.members.shared_jobs.Slot`)."""
 
     def interrupt(self, role: str) -> None:
         pass

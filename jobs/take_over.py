@@ -16,11 +16,11 @@ from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.base import Destination
 from jobs.failpoints import failpoint
-from jobs.members import Members
+from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome
 from jobs.offset_reset import ResetState
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.side_by_side import Outcome
 from jobs.spec.members import member_name
 from resources.errors import ConfigurationError
 

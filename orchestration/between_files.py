@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.known_topics import known_topics, seen_names
+from jobs.members.known_topics import known_topics, seen_names
 from jobs.spec.members import SEPARATOR, expand, written_topics
 from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline_file import PipelineFile

@@ -19,7 +19,7 @@ from resources.project import definitions_folder, project_folder
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from jobs.members import Members
+    from jobs.members.members import Members
     from jobs.pipeline import Pipeline
     from resources.connections import Connections
 
@@ -166,7 +166,7 @@ def open_members(name: str, connections: Connections) -> Members | None:
     file.check_connections(connections)
     if file.spec.source.for_each is None:
         return None
-    from jobs.members import Members
+    from jobs.members.members import Members
 
     return Members(pipeline, file.spec, connections, topics=[topic] if topic else [])
 

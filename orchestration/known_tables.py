@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from jobs.known_topics import known_members, seen_names
+from jobs.members.known_topics import known_members, seen_names
 from jobs.spec.new_tables import Named, allowed, named_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table

@@ -1,7 +1,7 @@
 """Spark jobs that read Kafka: the records of one batch, or of batches of many pipelines at once.
 
 The topics of a pipeline with `for_each` are landed side by side. A Spark job for each would often cost more than its
-records: so the landings wait for each other when they read (`jobs.shared_jobs`), and one job reads for all.
+records: so the landings wait for each other when they read (`jobs.members.shared_jobs`), and one job reads for all.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from jobs.destinations.base import Destination
 from jobs.landing.transform import analyse
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError

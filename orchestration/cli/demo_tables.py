@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from jobs.connections_file import load_connections
 from jobs.destinations.row_values import comparable
-from jobs.members import Members
+from jobs.members.members import Members
 from orchestration.cli import output
 from orchestration.cli.flights_proof import held
 from orchestration.cli.instance import dagster_instance

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from jobs.connections_file import load_connections
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.spec.members import member_name
 from jobs.take_over import TakeOver, carry_out_each, plan_each, plan_take_over
 from orchestration.cli import output

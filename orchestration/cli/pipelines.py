@@ -15,8 +15,8 @@ from jobs.behind import caught_up_through, lag_behind
 from jobs.connections_file import connections_path, load_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
-from jobs.member_topics import Seen
-from jobs.members import Members
+from jobs.members.members import Members
+from jobs.members.topics import Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jobs.connections_file import load_connections
-from jobs.known_topics import known_member
+from jobs.members.known_topics import known_member
 from jobs.time_limit import with_timeout
 from orchestration.cli.progress import engine_log
 from orchestration.files import open_pipeline, pipeline_spec, split_name

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from jobs.batch import CommittedState
 from jobs.behind import lag_behind
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.connections_file import load_connections
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table

@@ -7,8 +7,8 @@ import dagster as dg
 from jobs.destinations.base import Destination
 from jobs.maintenance.report import Done, combined
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
+from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
-from jobs.side_by_side import Outcome
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
 from orchestration import names

@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
 from jobs.batch import CommittedState
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness
 from orchestration.components import checks

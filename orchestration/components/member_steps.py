@@ -19,11 +19,11 @@ import dagster as dg
 from jobs import offsets
 from jobs.batch import LandedBatch
 from jobs.destinations.base import lack, oldest
-from jobs.member_landing import land
-from jobs.member_topics import Seen
-from jobs.members import Members
+from jobs.members.landing import land
+from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome
+from jobs.members.topics import Seen
 from jobs.pipeline import Pipeline
-from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
 from jobs.spec.tables import Table
 from orchestration import names, open_lineage

@@ -6,7 +6,7 @@ import dagster as dg
 from pydantic import Field
 
 from jobs.destinations.registry import kind_of
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table

@@ -16,12 +16,12 @@ from dagster import AssetCheckResult
 
 from jobs import protocol
 from jobs.batch import LandedBatch
-from jobs.member_landing import land
-from jobs.member_topics import Seen
-from jobs.members import Members
+from jobs.members.landing import land
+from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome
+from jobs.members.topics import Seen
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.side_by_side import Outcome
 from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
 from orchestration import names, open_lineage

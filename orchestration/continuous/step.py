@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from orchestration import names

@@ -11,7 +11,7 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.connections_file import load_connections
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from jobs.known_topics import remember
+from jobs.members.known_topics import remember
 from resources.connections import Connections
 from tests.kit.records import bootstrap
 

@@ -14,7 +14,7 @@ import pytest
 
 from jobs import failpoints
 from jobs.connections_file import load_connections
-from jobs.members import Members
+from jobs.members.members import Members
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections
 from tests.kit import model

@@ -13,11 +13,12 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 
-from jobs import members, protocol
+from jobs import protocol
 from jobs.batch import CommittedState
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.member_landing import land
-from jobs.members import Members
+from jobs.members import members
+from jobs.members.landing import land
+from jobs.members.members import Members
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline

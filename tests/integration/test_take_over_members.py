@@ -15,9 +15,9 @@ from confluent_kafka import Producer
 from jobs import protocol
 from jobs.batch import CommittedState
 from jobs.failpoints import TAKE_OVER
-from jobs.known_topics import known_topics
-from jobs.member_landing import land
-from jobs.members import Members
+from jobs.members.known_topics import known_topics
+from jobs.members.landing import land
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.take_over import carry_out_each, plan_each

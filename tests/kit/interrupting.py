@@ -64,7 +64,8 @@ def die_at_each(work: Callable[[], object]) -> list[str]:
 
 
 def _end_members() -> None:
-    """A killed process has no threads that go on with other members (`jobs.side_by_side`); these are waited for."""
+    """A killed process has no threads that go on with other members: these (`jobs.members.side_by_side`) are waited
+    for."""
     for thread in threading.enumerate():
         if thread.name.startswith("batchmerge-member"):
             thread.join()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from jobs.known_topics import remember
+from jobs.members.known_topics import remember
 from orchestration import cli, files
 from orchestration.definitions import with_shared
 from orchestration.loading import WrongPipelineFiles, load_folder

@@ -8,7 +8,7 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from jobs.side_by_side import Outcome
+from jobs.members.side_by_side import Outcome
 from orchestration.components import checks, metadata
 from orchestration.components.member_checks import wrong_before
 from orchestration.components.member_steps import landed_metadata

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from jobs.known_topics import remember
+from jobs.members.known_topics import remember
 from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
 from tests.kit.many_topics import MANY, topics, write_pipeline

@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from jobs.member_topics import Seen
-from jobs.members import Members
+from jobs.members.members import Members
+from jobs.members.topics import Seen
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.components import KafkaPipeline, member_steps

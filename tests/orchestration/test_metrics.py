@@ -14,8 +14,8 @@ import yaml
 from dagster._core.test_utils import create_run_for_test
 
 from jobs.batch import LandedBatch
-from jobs.known_topics import remember
-from jobs.side_by_side import Outcome
+from jobs.members.known_topics import remember
+from jobs.members.side_by_side import Outcome
 from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 from orchestration.components.member_steps import landed_metadata
 from orchestration.metrics import measures

@@ -22,7 +22,7 @@ import yaml
 from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.types import DaemonHeartbeat
 
-from jobs.known_topics import remember
+from jobs.members.known_topics import remember
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.members.shared_jobs import Slot
 from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
-from jobs.shared_jobs import Slot
 
 
 class Session:

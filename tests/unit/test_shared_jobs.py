@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from jobs.members.shared_jobs import Participant, SharedJobs, Slot
 from jobs.sessions import OneSession
-from jobs.shared_jobs import Participant, SharedJobs, Slot
 from resources.errors import BatchmergeError, Interrupted, TerminalError, Unavailable
 
 

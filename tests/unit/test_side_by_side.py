@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState
-from jobs.members import Members
+from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome, side_by_side
 from jobs.sessions import OneSession
-from jobs.side_by_side import Outcome, side_by_side
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout
 from resources.connections import Connections

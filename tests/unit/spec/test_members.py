@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.known_topics import known_members, known_topics, remember
+from jobs.members.known_topics import known_members, known_topics, remember
 from jobs.spec.members import Expansion, expand, member_name, member_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
-from jobs.member_topics import Seen
-from jobs.members import Members
+from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome
+from jobs.members.topics import Seen
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.side_by_side import Outcome
 
 
 def land(

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jobs.batch import CommittedState
 from jobs.events.shared_events import SharedEvents
-from jobs.known_topics import known_member, known_members, remember
 from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
 from jobs.landing.task_report import TaskReport
-from jobs.member_topics import Seen, missing, states_of
+from jobs.members.known_topics import known_member, known_members, remember
+from jobs.members.shared_jobs import Participant, SharedJobs
+from jobs.members.side_by_side import Outcome, outcome_of, side_by_side
+from jobs.members.topics import Seen, missing, states_of
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
-from jobs.shared_jobs import Participant, SharedJobs
-from jobs.side_by_side import Outcome, outcome_of, side_by_side
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
