@@ -226,6 +226,7 @@ _CONFLICT = (
     "Cannot determine history between",
     "older than last sequence number",
     r"Cannot use branch \(does not exist\)",
+    "Cannot find ref attempt--",
     "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",
 )
 

@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException as LocalAnalysisException
 from pyspark.errors.exceptions.base import RetriesExceeded
 from pyspark.errors.exceptions.connect import (
     AnalysisException,
+    IllegalArgumentException,
     PythonException,
     SparkConnectGrpcException,
     SparkException,
@@ -157,6 +158,7 @@ class Lost(grpc.RpcError):
             CommitFailed,
             id="swept",
         ),
+        pytest.param(IllegalArgumentException("Cannot find ref attempt--p--main--x"), CommitFailed, id="swept later"),
         pytest.param(
             UnknownException("ValidationException: Table column names conflict with names reserved"),
             TransientError,
