@@ -39,7 +39,7 @@ class Attempt(TableCommit):
     @property
     def path(self) -> tuple[str, ...]:
         """The branch as a table of Spark SQL."""
-        return (self._catalog.name, *self.identifier.split("."), f"branch_{self._branch}")
+        return (*self.table_path, f"branch_{self._branch}")
 
     def _begin(self) -> int:
         """Creates the branch at the target's head.

@@ -57,8 +57,7 @@ class RowDelta(Append):
     @property
     def path(self) -> tuple[str, ...] | None:
         """The base as a table of Spark SQL; None if there are no rows yet."""
-        name = (self._catalog.name, *self.identifier.split("."))
-        return (*name, f"snapshot_id_{self.base}") if self.base is not None else None
+        return (*self.table_path, f"snapshot_id_{self.base}") if self.base is not None else None
 
     def known_at_base(self, names: Iterable[str]) -> frozenset[str]:
         """Which of these columns can be read at the base: Spark reads a snapshot with the schema that it was made with.

@@ -107,6 +107,11 @@ class TableCommit(ABC):
         return arrow_schema(self._table)
 
     @property
+    def table_path(self) -> tuple[str, ...]:
+        """The table in Spark SQL."""
+        return (self._catalog.name, *self.identifier.split("."))
+
+    @property
     def pipeline(self) -> str:
         return self._pipeline
 

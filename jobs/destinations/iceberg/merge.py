@@ -133,7 +133,8 @@ class WantedChanges:
                 "spark",
                 "without_deleted_later",
                 rows=text,
-                kept_deletes=self.kept_deletes.path,
+                # Not its branch, which is gone when the changes are computed a second time.
+                kept_deletes=self.kept_deletes.table_path,
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
