@@ -19,7 +19,7 @@ from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import point
 from jobs.maintenance.maintained_table import MaintainedTable, before_and_after, sizes
 from jobs.spec.maintenance import Compaction
-from resources.errors import ConfigurationError
+from resources.errors import CommitFailed, ConfigurationError
 from resources.iceberg_errors import catalog_errors
 
 
@@ -127,10 +127,16 @@ def _branch(maintained: MaintainedTable, table: Table) -> Iterator[str]:
 
 
 def _publish(maintained: MaintainedTable, before: Table, branch: str) -> None:
-    """Moves the table to the compacted files, if its head is still the one where the compaction began."""
+    """Moves the table to the compacted files, if its head is still the one where the compaction began.
+
+    Raises:
+        CommitFailed: it is not, or the branch is gone.
+    """
     table = maintained.load()
-    base = before.metadata.refs[maintained.branch]
-    head = table.metadata.refs[branch].snapshot_id
+    base, written = before.metadata.refs[maintained.branch], table.metadata.refs.get(branch)
+    if written is None:
+        raise CommitFailed("another run has removed this compaction's branch", where=maintained.identifier)
+    head = written.snapshot_id
     if head == base.snapshot_id:
         return
     maintained.catalog.commit(

@@ -21,7 +21,7 @@ from jobs.batch import LandedBatch
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
-from jobs.maintenance import leftovers, retention
+from jobs.maintenance import compaction, leftovers, retention
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
@@ -254,6 +254,25 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
     assert maintain(one)["upsert", "compaction"].counts["files after"] == 1
 
 
+def test_compaction_whose_branch_was_removed_gives_way(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another maintenance, which took it for dead, or by a person."""
+    one = engine("upsert")
+    for n in range(3):
+        one.tell(put(n))
+        one.advance()
+    publish = compaction._publish
+
+    def remove_meanwhile(kept: MaintainedTable, before: Table, branch: str) -> None:
+        kept.load().manage_snapshots().remove_branch(branch).commit()
+        publish(kept, before, branch)
+
+    monkeypatch.setattr(compaction, "_publish", remove_meanwhile)
+    assert "has removed this compaction's branch" in maintain(one)["upsert", "compaction"].note
+    assert one.read("upsert") == [(n, "a", 1.0) for n in range(3)]
+
+
 @pytest.mark.slow
 def test_compaction_that_was_overtaken_is_dropped(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
@@ -265,9 +284,6 @@ def test_compaction_that_was_overtaken_is_dropped(
     one.tell(put(0, "b"))
     one.land()
     merged: list[MergedBatches | None] = []
-
-    from jobs.maintenance import compaction
-
     publish = compaction._publish
 
     def merge_meanwhile(kept: MaintainedTable, before: Table, branch: str) -> None:
