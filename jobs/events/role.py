@@ -19,7 +19,7 @@ _AT_ONCE = 100
 
 
 class Role:
-    """One role of a pipeline: publishes events and keeps the newest published batch. Opening it takes 0.3 seconds.
+    """One role of a pipeline: publishes events and keeps the newest published batch. Opening it waits for Kafka.
 
     Attributes:
         is_used: it has published what was pending; it is kept for the next batch.
