@@ -35,6 +35,11 @@ class TopicState:
     def partitions(self) -> list[TopicPartition]:
         return sorted(self.stable)
 
+    def is_as_new_as(self, committed: CommittedState) -> bool:
+        """Whether Kafka may have been asked after this state was committed. If not, another run has landed since."""
+        same_topics = all(committed.topic_ids.get(topic, found) == found for topic, found in self.topic_ids.items())
+        return same_topics and all(self.stable.get(tp, -1) >= offset for tp, offset in committed.offsets.items())
+
 
 def _by_topic(values: Offsets) -> dict[str, dict[TopicPartition, int]]:
     found: dict[str, dict[TopicPartition, int]] = {}

@@ -65,8 +65,8 @@ def plan(pipeline: Pipeline, topics: TopicState | None = None) -> Planned:
     """
     committed = pipeline.intermediate.committed()
     pipeline.check_meaning(committed)
-    if topics is None or (committed and not reached(topics.stable, committed.offsets)):
-        topics = pipeline.topic_state()  # another run has landed since Kafka was asked
+    if topics is None or (committed and not topics.is_as_new_as(committed)):
+        topics = pipeline.topic_state()
     return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
 

@@ -23,8 +23,8 @@ from jobs.iceberg.branches import attempt_branch, begun_before
 from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
 from resources.errors import CommitFailed, InvariantBroken
 
-# Older ones are taken for dead, so that runs which never publish leave few; one that lives begins again.
-_ALIVE = timedelta(hours=1)
+# Older ones are taken for dead, so that runs which never publish leave few. No merge may be allowed as long.
+_ALIVE = timedelta(days=1)
 
 
 class Attempt(TableCommit):

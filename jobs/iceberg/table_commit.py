@@ -226,7 +226,7 @@ class TableCommit(ABC):
             point(self.target, published, like=metadata.refs.get(self.target)),
             *([point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
             *found.updates,
-            # None of them can be published any more: the target has moved.
+            # They begin again: the target has moved. (Some appends could be rebased, where the state has not.)
             *(RemoveSnapshotRefUpdate(ref_name=name) for name in self._attempts()),
             *([self._state_file.registered(published)] if self._state_file else []),
             SetPropertiesUpdate(updates=mirrored),

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.columns import REVISION
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
@@ -87,7 +88,6 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
         "batchNumber",
         known[0].number,
         dead_letters=False,
-        landed=landed,
         recreated=pipeline.intermediate.recreated(),
     )
     rows += _retire_dead_letters(spark, maintained, options)["rows deleted"]
@@ -152,16 +152,17 @@ def _delete(
     column: str,
     below: object,
     dead_letters: bool,
-    landed: Sequence[LandedBatch] = (),
     recreated: RecreatedTopics | None = None,
 ) -> int:
     recreated = recreated or {}
     path = (maintained.catalog.name, *maintained.identifier.split("."))
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     with spark_errors(maintained.identifier):
-        rows: int = spark.table(quote("spark", path)).where((F.col(column) < F.lit(below)) & bad).count()
+        table = spark.table(quote("spark", path))
+        rows: int = table.where((F.col(column) < F.lit(below)) & bad).count()
         if rows:
-            revised = any(b.batch.revises is not None for b in landed)
+            # Not by the batches that are known: some may be removed, and have their rows still.
+            revised = not dead_letters and bool(table.where(F.col(REVISION.name).isNotNull()).head(1))
             text = render(
                 "spark",
                 "delete_landed",
@@ -171,6 +172,6 @@ def _delete(
                 revised=revised,
                 recreated=list(recreated.values()),
             )
-            topics = bound_topics(recreated) if revised and not dead_letters else {}
+            topics = bound_topics(recreated) if revised else {}
             spark.sql(text, args={"below": below, **topics})
     return rows

@@ -126,10 +126,16 @@ def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
     connections, names = load_connections(), only or pipeline_names()
     specs = readable_specs(names)
     asking = Asking()
+    keys = {name: [table.full_path for table in spec.tables] for name, spec in specs.items()}
+    state = Future[DagsterState]()
     with ThreadPoolExecutor(8) as pool:
-        keys = {name: [table.full_path for table in spec.tables] for name, spec in specs.items()}
-        state = pool.submit(dagster.state, keys)
-        found = list(pool.map(lambda name: _status(name, connections, state, asking), names))
+        answers = pool.map(lambda name: _status(name, connections, state, asking), names)
+        try:
+            state.set_result(dagster.state(keys))
+        except BaseException as problem:  # Ctrl-C too: nobody waits for Dagster then
+            state.set_exception(problem)
+            raise
+        found = list(answers)
     stale = _stale_keys(dagster, specs)  # last: the look above has found new topics and tables
     return Status(daemon=state.result().daemon, pipelines=[_with_stale(one, stale) for one in found])
 

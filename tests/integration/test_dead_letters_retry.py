@@ -24,6 +24,7 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, put
 
+EAGER = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
 
@@ -31,8 +32,7 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention runs in between: it keeps the batch of the recovered row. The error of `dies` stands for SIGKILL."""
-    maintenance = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
-    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": maintenance})
+    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": EAGER})
     narrow, engine = narrowed(Engine(flow, connections, spark))
     engine.tell(put(1, "large", amount=LARGE))
     narrow.advance()
@@ -58,11 +58,36 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     assert list(list_dead_letters(engine.pipeline, 9)) == [], "nor is the letter open again"
 
 
+def test_retention_that_failed_in_the_middle_opens_no_letter_that_was_mended(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has removed the batch that revises: only rows say that there was one."""
+    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": EAGER})
+    narrow, engine = narrowed(Engine(flow, connections, spark))
+    engine.tell(put(1, "large", amount=LARGE))
+    narrow.advance()
+    retry(engine.pipeline)
+    for key in (2, 3):
+        engine.tell(put(key, "later"))
+        engine.advance()
+
+    def fails(*_: object) -> None:
+        raise TerminalError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jobs.maintenance.retention.expire_these", fails)
+        assert [done.problem for done in maintain_landing(engine.pipeline) if done.problem]
+    list(maintain_landing(engine.pipeline))
+    assert [b.number for b in engine.pipeline.intermediate.landed().batches] == [4]
+    assert list(list_dead_letters(engine.pipeline, 9)) == []
+
+
 def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     """Of a record there are two landings: the first one has a newer reading, and is older than the second one."""
-    narrow, engine = narrowed(Engine(Flow(topic(), ["upsert"], table_options=WHERE), connections, spark))
+    flow = Flow(topic(), ["upsert"], table_options=WHERE, overrides={"maintenance": EAGER})
+    narrow, engine = narrowed(Engine(flow, connections, spark))
     engine.tell(put(1, "older"), put(1, "large", amount=LARGE))
     narrow.advance()
     everything = from_offsets(dict.fromkeys(narrow.pipeline.topic_state().stable, 0))
@@ -72,6 +97,8 @@ def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     offset_reset.commit(narrow.pipeline, known, known.base(), batch)
     narrow.advance()
     assert [letter.batch for letter in list_dead_letters(engine.pipeline, 9)] == [1, 4]
+    list(maintain_landing(narrow.pipeline))
+    assert 4 in [letter.batch for letter in list_dead_letters(engine.pipeline, 9)]
     retry(engine.pipeline)
     assert list(list_dead_letters(engine.pipeline, 9)) == []
     assert engine.read("upsert") == [(1, "large", LARGE)]

@@ -108,3 +108,18 @@ def test_replay_of_before_waits_for_a_reset_that_is_being_merged(tables: tuple[T
         new.merge()
     assert replayed
     assert kept(new) == {}
+
+
+def test_kept_deletes_have_no_committed_state(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
+    """A killed run could leave its table's state in the Spark session, and a later one wrote it to their snapshot."""
+    table, _ = tables
+    tell(table, change(1, "c", 1), change(1, "d", 2))
+    table.merge()
+    name, state = table.destination.kept_deletes, table.destination.committed()
+    assert name
+    assert state
+    there = catalog(table.engine.connections).require(name)
+    there.append(there.schema().as_arrow().empty_table(), snapshot_properties=state.to_properties())
+    tell(table, change(2, "c", 1), change(2, "d", 2))
+    table.merge()
+    assert set(kept(table)) == {1, 2}

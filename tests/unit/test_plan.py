@@ -202,6 +202,23 @@ def test_topic_that_comes_back_is_known_by_its_id() -> None:
     assert again.ranges[U0] == OffsetRange(1, 4)
 
 
+@pytest.mark.parametrize(
+    ("kafka", "as_new"),
+    [
+        (topics({P0: 10, P1: 10}), True),
+        (topics({P0: 10, P1: 9}), False),
+        (topics({P0: 10}), False),
+        (topics({P0: 90, P1: 90}, ids={"t": "before it was recreated"}), False),
+        (topics({P0: 10, P1: 10, U0: 0}, ids={**TOPIC_IDS, "u": "new"}), True),
+    ],
+)
+def test_look_at_kafka_from_before_another_run_has_landed(kafka: TopicState, as_new: bool) -> None:
+    state = replace(committed(1), offsets={P0: 10, P1: 10})
+    assert kafka.is_as_new_as(state) == as_new
+    unread = replace(state, offsets={**state.offsets, P2: 0})
+    assert not kafka.is_as_new_as(unread), "another run has found a partition that has no record yet"
+
+
 # ---- a log that was cut off -----------------------------------------------------------------------------------------
 
 

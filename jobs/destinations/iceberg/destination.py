@@ -119,7 +119,11 @@ class IcebergDestination(ReducedDestination):
             # A reset of offsets may continue a state that is behind the one whose offsets it keeps.
             kept = first.continues.get(first.previous_commit_id or "", {})
             return not reached(step.before.offsets, kept)
-        return not was_given_to(self.catalog.require(self.table.table), self.pipeline, self.table.branch)
+        if not was_given_to(self.catalog.require(self.table.table), self.pipeline, self.table.branch):
+            return True
+        # It has all of the pipeline before. The first reset continues that; a later one skips what was landed since.
+        landed = step.context.intermediate.landed().batches
+        return any(b.batch.commit_id == first.previous_commit_id for b in landed)
 
     def _recreated_by(self, step: Step) -> dict[str, str]:
         """The table property about recreated topics, if one was recreated since the previous state."""

@@ -41,6 +41,14 @@ _RENEWED = PREFIX + "renewed"
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
+class _KeptDeletes(Attempt):
+    """One attempt at one commit to the table of kept deletes, which has no committed state of its own: that no other
+    commit came between is enough."""
+
+    def _check_lineage(self) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Preparation:
     """Creates or alters the tables that a merge needs. Safe to run at any time."""
@@ -170,7 +178,7 @@ class Preparation:
         name = self.destination.kept_deletes
         if not name:
             return None
-        attempt = Attempt(self.catalog, name, self.destination.pipeline, None)
+        attempt = _KeptDeletes(self.catalog, name, self.destination.pipeline, None)
         renewed = attempt.properties.get(_RENEWED, "")
         if before and renewed.endswith(self._renewal(before, "")) and renewed != self._renewal(before):
             raise CommitFailed("another run merges a reset to another order of changes", where=self.where)
