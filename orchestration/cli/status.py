@@ -44,7 +44,7 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
 
     With PIPELINES only those, and no services. PIPELINE/TOPIC (`for_each`) is about that topic alone.
 
-    Exit code 3 if a service that was started does not answer, or a table cannot be asked.
+    Exit code 3 if a service that was started does not answer, or a table or Dagster cannot be asked.
     """
     with DagsterChild() as dagster:
         while True:
