@@ -178,7 +178,7 @@ def test_branches_of_dead_runs_are_swept_and_others_are_left(catalog: IcebergCat
 
 def test_attempts_that_never_publish_leave_few_branches(catalog: IcebergCatalog) -> None:
     catalog.require(NAME).append(MORE)
-    long_ago = attempt_branch("p", "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(hours=2))
+    long_ago = attempt_branch("p", "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(days=2))
     catalog.require(NAME).manage_snapshots().create_branch(head(catalog), long_ago).commit()
     begun = [begin(catalog, None).path[-1].removeprefix("branch_") for _ in range(2)]
     assert set(catalog.require(NAME).metadata.refs) == {"main", *begun}
