@@ -24,21 +24,33 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, put
 
+# Retention at once; and no other maintenance.
 EAGER = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
 VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
+
+
+def eager(connections: Connections, spark: SparkSession, topic: str, mode: str) -> tuple[Engine, Engine]:
+    """A pipeline of which retention removes all that it may, before and after its file was mended."""
+    return narrowed(
+        Engine(Flow(topic, [mode], table_options=WHERE, overrides={"maintenance": EAGER}), connections, spark)
+    )
+
+
+def land_later(engine: Engine, under: Engine) -> None:
+    """Two later batches, landed and merged under one of the pipeline files."""
+    for key in (2, 3):
+        engine.tell(put(key, "later"))
+        under.advance()
 
 
 def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention runs in between: it keeps the batch of the recovered row. The error of `dies` stands for SIGKILL."""
-    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": EAGER})
-    narrow, engine = narrowed(Engine(flow, connections, spark))
+    narrow, engine = eager(connections, spark, topic(), "append")
     engine.tell(put(1, "large", amount=LARGE))
     narrow.advance()
-    for key in (2, 3):
-        engine.tell(put(key, "later"))
-        narrow.advance()
+    land_later(engine, narrow)
 
     def dies(point: str) -> None:
         if point == "land.published":
@@ -62,14 +74,11 @@ def test_retention_that_failed_in_the_middle_opens_no_letter_that_was_mended(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has removed the batch that revises: only rows say that there was one."""
-    flow = Flow(topic(), ["append"], table_options=WHERE, overrides={"maintenance": EAGER})
-    narrow, engine = narrowed(Engine(flow, connections, spark))
+    narrow, engine = eager(connections, spark, topic(), "append")
     engine.tell(put(1, "large", amount=LARGE))
     narrow.advance()
     retry(engine.pipeline)
-    for key in (2, 3):
-        engine.tell(put(key, "later"))
-        engine.advance()
+    land_later(engine, engine)
 
     def fails(*_: object) -> None:
         raise TerminalError("died")
@@ -86,8 +95,7 @@ def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     """Of a record there are two landings: the first one has a newer reading, and is older than the second one."""
-    flow = Flow(topic(), ["upsert"], table_options=WHERE, overrides={"maintenance": EAGER})
-    narrow, engine = narrowed(Engine(flow, connections, spark))
+    narrow, engine = eager(connections, spark, topic(), "upsert")
     engine.tell(put(1, "older"), put(1, "large", amount=LARGE))
     narrow.advance()
     everything = from_offsets(dict.fromkeys(narrow.pipeline.topic_state().stable, 0))

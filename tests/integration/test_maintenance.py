@@ -165,13 +165,18 @@ def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., En
     assert maintain(one)[landing, "landed"].counts["batches kept"] == 1
 
 
+def advance_thrice(one: Engine) -> None:
+    """Three batches of one record each, in every table."""
+    for n in range(3):
+        one.tell(put(n))
+        one.advance()
+
+
 def test_retention_that_died_in_the_middle_is_finished_by_the_next(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("append")
-    for n in range(3):
-        one.tell(put(n))
-        one.advance()
+    advance_thrice(one)
 
     def dies(*_: object, **__: object) -> int:
         raise CommitFailed("died")
@@ -189,9 +194,7 @@ def test_retention_leaves_what_is_read_again_while_it_decides(
 ) -> None:
     """A replay lands after retention has looked, and its tables have not merged it yet."""
     one = engine("upsert")
-    for n in range(3):
-        one.tell(put(n))
-        one.advance()
+    advance_thrice(one)
     source: Any = one.document["source"]
     other = one.edited(source={**source, "transform": "select id, 'x' as name, amount, op from records"})
     decide = retention.first_kept
@@ -234,9 +237,7 @@ def test_replay_begins_again_if_retention_removes_what_it_counts_on(point: str, 
 def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a MERGE nothing is done that would make it void: it commits in its first attempt."""
     one = engine("upsert").with_table_options(write="copy_on_write")
-    for n in range(3):
-        one.tell(put(n))
-        one.advance()
+    advance_thrice(one)
     seen: list[str] = []
     notes: dict[str, str] = {}
 
@@ -259,9 +260,7 @@ def test_compaction_whose_branch_was_removed_gives_way(
 ) -> None:
     """By another maintenance, which took it for dead, or by a person."""
     one = engine("upsert")
-    for n in range(3):
-        one.tell(put(n))
-        one.advance()
+    advance_thrice(one)
     publish = compaction._publish
 
     def remove_meanwhile(kept: MaintainedTable, before: Table, branch: str) -> None:
@@ -278,9 +277,7 @@ def test_compaction_that_was_overtaken_is_dropped(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("upsert")
-    for n in range(3):
-        one.tell(put(n))
-        one.advance()
+    advance_thrice(one)
     one.tell(put(0, "b"))
     one.land()
     merged: list[MergedBatches | None] = []
