@@ -24,7 +24,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import CHANGES, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
-from jobs.groups import groups
+from jobs.groups import filled, groups
 from jobs.iceberg.readable import readable
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.iceberg_errors import catalog_errors
@@ -94,7 +94,7 @@ class LandedFiles:
         """
         with catalog_errors(self.identifier):
             found = self._rows(where).to_arrow_batch_reader()
-            for batches in groups(found, lambda batch: max(batch.num_rows / rows, batch.nbytes / memory), 1):
+            for batches in groups(found, lambda batch: filled(batch.num_rows, batch.nbytes, rows, memory), 1):
                 yield LandedSlice.of(pa.Table.from_batches(batches)).route_filter(self.route)
 
     def _rows(self, where: BooleanExpression) -> DataScan:

@@ -11,6 +11,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
+from jobs.iceberg.file_writer import GROUP_BYTES
 from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import Ranges
 
@@ -18,9 +19,8 @@ Bounds = Sequence[tuple[int, int] | None]
 """The smallest and largest value of each column of `_BOUNDED`; None if they are not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
-# What a row group takes in memory: a task that writes one collects `_GROUP_BYTES` and at most one batch more.
-_LEAST_GROUP_BYTES = 64 << 20
-_MOST_GROUP_BYTES = 128 << 20
+# The most that a row group takes in memory: whoever writes one has collected `GROUP_BYTES` before the last batch.
+_MOST_GROUP_BYTES = 2 * GROUP_BYTES
 # How many times as large rows usually are in memory as in a file, at most.
 _UNPACKED = 20
 # Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)
@@ -58,7 +58,7 @@ class LandedFile:
     def memory(self) -> int:
         """An estimate of what its rows take in memory, in bytes. All row groups but the last one are full."""
         most = min(self.groups * _MOST_GROUP_BYTES, self.size * _UNPACKED)
-        return max(most, (self.groups - 1) * _LEAST_GROUP_BYTES)
+        return max(most, (self.groups - 1) * GROUP_BYTES)
 
     def portions(self, rows: int, memory: int) -> list[LandedFile]:
         """One portion a row group if the file has more rows than that, or takes more memory; else the file itself."""

@@ -22,7 +22,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
 from jobs.changes.landed_file import LandedFile
-from jobs.groups import groups
+from jobs.groups import filled, groups
 from jobs.iceberg.attempt import added_files
 from jobs.offsets import Ranges
 from resources.iceberg_errors import catalog_errors
@@ -173,7 +173,7 @@ class PlannedFiles:
 
 
 def _part_of_a_piece(file: LandedFile) -> float:
-    return max(file.rows / _PIECE_ROWS, file.memory / _PIECE_BYTES)
+    return filled(file.rows, file.memory, _PIECE_ROWS, _PIECE_BYTES)
 
 
 def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:

@@ -17,7 +17,7 @@ from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 
 _PARQUET = "write.parquet."
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
-_GROUP_BYTES = 64 << 20
+GROUP_BYTES = 64 << 20
 # ... or up to this number of rows, Iceberg's default limit.
 _GROUP_ROWS = 1 << 20
 # A file of a sorted table ends with the sorted row group that makes it at least this large: well-compressed groups
@@ -97,7 +97,7 @@ class _OpenFile:
         self._waiting.append(rows)
         self._bytes += rows.nbytes
         self._rows += len(rows)
-        if self._bytes >= min(_GROUP_BYTES, self._most) or self._rows >= _GROUP_ROWS:
+        if self._bytes >= min(GROUP_BYTES, self._most) or self._rows >= _GROUP_ROWS:
             self._write_group()
 
     def close(self) -> NewFile:

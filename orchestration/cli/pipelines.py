@@ -41,7 +41,7 @@ from resources.errors import BatchmergeError
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
 # Waits for Kafka's last stable offsets; None: Kafka does not answer.
-Ends = Callable[[], Offsets | None]
+WaitForEnds = Callable[[], Offsets | None]
 
 
 class TableStatus(BaseModel):
@@ -259,12 +259,12 @@ def _ends(pipeline: Pipeline, asking: Asking) -> Offsets | None:
         return None
 
 
-def _answers(questions: Sequence[_Question], ends: Ends, asking: Asking) -> list[TableStatus]:
+def _answers(questions: Sequence[_Question], ends: WaitForEnds, asking: Asking) -> list[TableStatus]:
     with ThreadPoolExecutor(min(len(questions), _AT_ONCE)) as pool:
         return list(pool.map(lambda question: _answer(question, ends, asking), questions))
 
 
-def _answer(question: _Question, ends: Ends, asking: Asking) -> TableStatus:
+def _answer(question: _Question, ends: WaitForEnds, asking: Asking) -> TableStatus:
     name, connection = question.name, question.connection
     try:
         state = asking.ask(connection, name, question.ask)

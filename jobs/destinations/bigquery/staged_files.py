@@ -22,7 +22,7 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
-from jobs.groups import groups
+from jobs.groups import filled, groups
 from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
@@ -153,8 +153,7 @@ def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:
 
 
 def _part_of_a_group(rows: pa.Table) -> float:
-    part: float = max(rows.num_rows / _GROUP_ROWS, rows.nbytes / _GROUP_BYTES)
-    return part
+    return filled(rows.num_rows, rows.nbytes, _GROUP_ROWS, _GROUP_BYTES)
 
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:
