@@ -38,12 +38,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Many small pieces of work: Java's second compiler costs a third of all time there, and hardly anything runs often
-# enough to give it back. Several Javas share the machine. For the same reason Spark interprets its plans: a class that
-# is generated and compiled for one small statement runs once. (Benchmarks, soak and demo compile them.)
+# enough to give it back. Several Javas share the machine. For the same reason Spark interprets its plans (a class that
+# is generated and compiled for one small statement runs once) and plans each once, not again after each stage: that
+# takes a fifth of its time here. (Benchmarks, soak and demo compile and adapt them.)
 _SMALL = {
     "BATCHMERGE_SPARK_MEMORY": "1g",
     "BATCHMERGE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
-    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN",
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    " -Dspark.sql.adaptive.enabled=false",
 }
 
 
