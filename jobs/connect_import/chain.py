@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jobs.decode.envelope import OPERATION
+from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.column_rules import RESERVED
 from jobs.spec.envelope import OP_COLUMN
 from sql import quote

@@ -10,7 +10,7 @@ from typing import Any
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import SECRET, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
-from jobs.decode.envelope import OPERATION
+from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.envelope import OP_COLUMN
 
 OPTIONS: Options = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.placing import Placing
-from jobs.decode.envelope import OPERATION
+from jobs.decode.envelope_shape import OPERATION
 from jobs.iceberg.partition_text import TIMES, parse_partition
 from jobs.spec.envelope import OP_COLUMN
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,7 +11,8 @@ from jobs.changes.columns import MOVE, UNCHANGED, names_unchanged_columns, value
 from jobs.changes.routing import route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import OPERATION, Enveloped, EnvelopeRules
+from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
 from jobs.decode.excluded import Excluding
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
@@ -190,8 +190,7 @@ def _decoder(
         whole = columns.column if isinstance(columns, RecordKey) and columns.columns else None
         decoder = Nested(of_type(kind.field(0).type, watch), whole) if whole else of_type(kind, watch)
     elif rules:
-        fields = frozenset(renaming.fields.get(name, name) for name in rules.may_be_unchanged)
-        decoder = Enveloped(kind, replace(rules, may_be_unchanged=fields), of_type, watch)
+        decoder = Enveloped(kind, rules.renamed(renaming.fields), of_type, watch)
     else:
         decoder = of_type(kind, watch)
     if excluded := columns.excluded:

@@ -15,7 +15,7 @@ from jobs.changes.columns import FILTERED, MOVE, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.decode.envelope import TRUNCATE
+from jobs.decode.envelope_shape import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.coordinates import kafka_struct

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from jobs.decode.envelope import EnvelopeRules
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
-from jobs.decode.envelope import wire_type
+from jobs.decode.envelope_shape import wire_type
 from jobs.schema.avro import avro_wire
 from jobs.schema.found_fields import Path as FieldPath
 from jobs.schema.found_fields import field_paths

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.decode.envelope import OPERATION
+from jobs.decode.envelope_shape import OPERATION
 from jobs.destinations.registry import kind_of
 from jobs.schema.types import parse_columns
 from resources.config_files.mistakes import Mistake

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.decode.envelope import EnvelopeRules
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.unavailable import may_hold
 from jobs.destinations.registry import kind_of
 from jobs.schema.types import parse_columns
@@ -83,7 +83,16 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
         unavailable="null" if wanted == "null" else "refuse",
         may_be_unchanged=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
         moved=moved,
+        of_deletes=_of_deletes(spec),
     )
+
+
+def _of_deletes(spec: PipelineSpec) -> frozenset[str] | None:
+    """The columns of a deleted row that the pipeline looks at; None: a transform or a route may look at any."""
+    if spec.source.transform or spec.route_by or any(t.route and t.route.field for t in spec.tables):
+        return None
+    key, order = spec.changes.key, spec.changes.ordered_by
+    return frozenset([*(key.columns if key else ()), *([order] if order else ())])
 
 
 def _debezium(spec: PipelineSpec) -> Envelope | None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.registered import RegisteredSchema, SchemaType
 from jobs.schema.protobuf import Messages, compiled, message_class
 from tests.benchmarks._records import COLUMNS, as_json

@@ -13,7 +13,8 @@ import pytest
 
 from jobs.decode.base import Decoded
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
@@ -50,6 +51,34 @@ def change(op: str, before: Any = None, after: Any = None, **more: Any) -> dict[
 
 def row(n: int, name: str | None = "a") -> dict[str, Any]:
     return {"id": n, "name": name}
+
+
+def dms(op: str, before: Any = None, data: Any = None) -> dict[str, Any]:
+    words = {"c": "insert", "u": "update", "d": "delete"}
+    return {"before": before, "data": data, "metadata": {"operation": words[op], "record-type": "data"}}
+
+
+BAD = {"id": 1, "name": {"not": "a string"}}
+
+
+@pytest.mark.parametrize("kind", ["debezium", "dms"])
+def test_bad_old_value_refuses_neither_the_update_that_mends_it_nor_the_delete(kind: str) -> None:
+    changes = [("u", BAD, row(1)), ("d", BAD, None), ("u", row(1), BAD), ("c", None, row(2))]
+    made = [(change if kind == "debezium" else dms)(*of) for of in changes]
+    enough = decode(made, rules(kind, of_deletes=frozenset({"id"})))
+    assert [v and (v["_op"], v["id"], v["name"]) for v in enough.values.to_pylist()] == [
+        ("u", 1, "a"), ("d", 1, None), None, ("c", 2, "a")
+    ]  # fmt: skip
+    assert list(enough.errors) == [2]
+    for needed in (None, frozenset({"id", "name"})):
+        all_of_it = decode(made, rules(kind, of_deletes=needed))
+        assert list(all_of_it.errors) == [*([0] if needed else []), 1, 2], "a transform may look at any value"
+
+
+def test_bad_old_value_that_a_column_has_is_refused() -> None:
+    columns = {**COLUMNS, "was": "string"}
+    named = rules("debezium", metadata={"was": "before.name"}, of_deletes=frozenset({"id"}))
+    assert list(decode([change("u", BAD, row(1)), change("c", None, row(1))], named, columns).errors) == [0]
 
 
 def test_debezium() -> None:

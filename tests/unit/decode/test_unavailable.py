@@ -13,7 +13,8 @@ import pytest
 from jobs.decode.base import Decoded
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.unavailable import DEFAULT, Placeholder, may_hold
 from jobs.schema.types import parse_columns
 from tests.kit.arrow import raw_values, row_type

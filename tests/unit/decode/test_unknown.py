@@ -12,7 +12,8 @@ import pytest
 
 from jobs.decode.base import Decoded, Decoder
 from jobs.decode.decoders import decoder_for
-from jobs.decode.envelope import Enveloped, EnvelopeRules
+from jobs.decode.envelope import Enveloped
+from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.json_strict import StrictJson
 from jobs.decode.registered import RegisteredSchema
 from jobs.decode.unknown import Watch
