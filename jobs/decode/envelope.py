@@ -118,12 +118,21 @@ class Enveloped:
         # DMS sends a deleted row in `data`, and the row before the change only if that is switched on.
         gone = pc.if_else(pc.is_null(old), new, old) if self._rules.kind == "dms" else old
         row = pc.if_else(deleted, gone, new)
+        if self._rules.kind == "dms":
+            self._refuse_changed_keys(operation, old, new, found)
         if self._documents:
             documents = decode_documents(self._documents, row)
             row, found.unknown = documents.values, documents.unknown
             for index, error in documents.errors.items():
                 found.refuse(index, error)
         return operation, row
+
+    def _refuse_changed_keys(self, operation: pa.Array, old: pa.Array, new: pa.Array, found: Verdicts) -> None:
+        """DMS sends a changed key as one update, and nothing that deletes the row of the old key."""
+        for column in self._rules.key & {f.name for f in self._row_type}:
+            changed = pc.not_equal(*(pc.struct_field(image, column) for image in (old, new)))
+            text = f"the key column {column} was changed, and DMS sends no delete of the row with the old key"
+            found.refuse_where(pc.and_(pc.equal(operation, "u"), changed), DecodeError("type", text))
 
     def _image(self, values: pa.Array) -> pa.Array:
         """The columns of an image of the row, without fields that are only read for the metadata."""

@@ -31,6 +31,7 @@ class EnvelopeRules:
         may_be_unchanged: columns that an update with the placeholder leaves unchanged instead.
         moved: an insert leaves them unchanged too, because their values are known from the old key
             (`jobs.dead_letters`).
+        key: the key's columns, if any table has a row a key.
         of_deletes: columns of a deleted row that the pipeline looks at; None: it may look at any.
     """
 
@@ -43,16 +44,21 @@ class EnvelopeRules:
     placeholder: Placeholder = field(default_factory=Placeholder)
     may_be_unchanged: frozenset[str] = frozenset()
     moved: bool = False
+    key: frozenset[str] = frozenset()
     of_deletes: frozenset[str] | None = None
     dialect: JsonDialect = field(default_factory=JsonDialect)
 
     def renamed(self, fields: Mapping[str, str]) -> EnvelopeRules:
         """The rules by the names that columns have in records."""
-        unchanged, of_deletes = self.may_be_unchanged, self.of_deletes
+
+        def renamed(names: frozenset[str]) -> frozenset[str]:
+            return frozenset(fields.get(name, name) for name in names)
+
         return replace(
             self,
-            may_be_unchanged=frozenset(fields.get(name, name) for name in unchanged),
-            of_deletes=None if of_deletes is None else frozenset(fields.get(name, name) for name in of_deletes),
+            may_be_unchanged=renamed(self.may_be_unchanged),
+            key=renamed(self.key),
+            of_deletes=None if self.of_deletes is None else renamed(self.of_deletes),
         )
 
     def refusal(self, column: str) -> str:

@@ -83,6 +83,7 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
         unavailable="null" if wanted == "null" else "refuse",
         may_be_unchanged=frozenset(unchanged_columns(spec) if wanted == "keep" else ()),
         moved=moved,
+        key=_key(spec),
         of_deletes=_of_deletes(spec),
     )
 
@@ -91,8 +92,14 @@ def _of_deletes(spec: PipelineSpec) -> frozenset[str] | None:
     """The columns of a deleted row that the pipeline looks at; None: a transform or a route may look at any."""
     if spec.source.transform or spec.route_by or any(t.route and t.route.field for t in spec.tables):
         return None
-    key, order = spec.changes.key, spec.changes.ordered_by
-    return frozenset([*(key.columns if key else ()), *([order] if order else ())])
+    order = spec.changes.ordered_by
+    return _key(spec) | ({order} if order else set())
+
+
+def _key(spec: PipelineSpec) -> frozenset[str]:
+    """The key's columns, if any table has a row a key."""
+    key = spec.changes.key
+    return frozenset(key.columns) if key and any(t.needs_key for t in spec.tables) else frozenset()
 
 
 def _debezium(spec: PipelineSpec) -> Envelope | None:

@@ -81,6 +81,15 @@ def test_bad_old_value_that_a_column_has_is_refused() -> None:
     assert list(decode([change("u", BAD, row(1)), change("c", None, row(1))], named, columns).errors) == [0]
 
 
+def test_changed_key_of_dms_is_refused() -> None:
+    made = [dms("u", row(1), row(2)), dms("u", row(1), row(1, "b")), dms("u", None, row(3)), dms("d", row(1), row(2))]
+    decoded = decode(made, rules("dms", key=frozenset({"id", "of_the_record_key"})))
+    assert {n: e.message for n, e in decoded.errors.items()} == {
+        0: "the key column id was changed, and DMS sends no delete of the row with the old key"
+    }
+    assert decode(made, rules("dms")).errors == {}, "tables with a row a change take it"
+
+
 def test_debezium() -> None:
     records = [
         change("r", None, row(1)),
