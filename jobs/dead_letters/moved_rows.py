@@ -96,7 +96,7 @@ def with_earlier_values(
         all_asked = _ask_tables(pipeline, search)
         if search.found:
             found = reduce(DataFrame.unionAll, map(spark.table, search.found))
-            dead_letters = dead_letters.join(F.broadcast(found), list(PLACE), "left")
+            dead_letters = dead_letters.join(found, list(PLACE), "left")
         yield WithEarlier(dead_letters, lacks_deletes, all_asked)
 
 

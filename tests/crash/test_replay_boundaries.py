@@ -24,15 +24,8 @@ from tests.kit.story import targets
 
 pytestmark = pytest.mark.crash
 
-# By kind: the boundaries of a replay of landed batches.
-REPLAY = {
-    "iceberg": ["merge.begun", "merge.written", "merge.published"],
-    "clickhouse": ["clickhouse.leased", "clickhouse.replayed"],
-    "bigquery": ["bigquery.replay-loaded", "bigquery.submitted"],
-    "duckdb": ["duckdb.written", "duckdb.committed"],
-}
 # Of a batch that revises others, in the landing and in the merges of each kind.
-REVISION = [*failpoints.REVISION, "clickhouse.inserted", "bigquery.loaded", "duckdb.written"]
+REVISION = list(dict.fromkeys([*failpoints.REVISION, *(kind.revised or kind.written for kind in KINDS.values())]))
 
 
 def hour(ago: int) -> str:
@@ -40,7 +33,7 @@ def hour(ago: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["batches", "backfill"])
-@pytest.mark.parametrize(("kind", "point"), [(kind, point) for kind in KINDS for point in REPLAY[kind]])
+@pytest.mark.parametrize(("kind", "point"), [(kind, point) for kind in KINDS for point in KINDS[kind].replayed])
 def test_killed_replay(kind: str, point: str, way: str, logs: Callable[..., Log]) -> None:
     """In that of the last table; the next run goes on, and the replay can be repeated."""
     log = logs(kind)
@@ -110,7 +103,7 @@ def whole(records: Sequence[Record]) -> list[Record]:
 
 
 SKIP = ("offsets", "reset", "--to", "latest", "--yes")
-IN_A_RUN = ["clickhouse.reset", "merge.published", "bigquery.moved", "duckdb.committed"]
+IN_A_RUN = [kind.committed for kind in KINDS.values()]
 
 
 @pytest.mark.parametrize("point", ["land.published", *IN_A_RUN])

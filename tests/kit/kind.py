@@ -36,6 +36,9 @@ class KindUnderTest:
         needs_state: modes of which a table with rows whose state was lost is refused: its rows would come twice.
         topics_told_by: metadata columns that tell rows of a recreated topic from older ones (`tells_topics_apart`).
         written: the boundary between the data's arrival in the system and the commit.
+        replayed: the boundaries of a replay of landed batches.
+        revised: the boundary of a merge of a batch that revises others; None: `written`.
+        committed: that after a commit which only moves the offsets.
     """
 
     name: str
@@ -52,6 +55,9 @@ class KindUnderTest:
     needs_state: ClassVar[Sequence[Mode]] = ()
     topics_told_by: ClassVar[Sequence[str]] = ("batch",)
     written: str
+    replayed: ClassVar[Sequence[str]]
+    revised: str | None = None
+    committed: str
 
     def connection(self, home: Path) -> Mapping[str, object] | None:
         """The kind's entry in the connections file, by its name; None: `batchmerge up` writes one.

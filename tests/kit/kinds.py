@@ -32,6 +32,8 @@ class Iceberg(KindUnderTest):
     layouts = ({"partition_by": ["bucket(3, id)"]}, {"write": "copy_on_write", "partition_by": ["bucket(3, id)"]})
     ways = ({}, {"write": "copy_on_write"})
     written = "merge.written"
+    replayed = ("merge.begun", "merge.written", "merge.published")
+    committed = "merge.published"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
         found: list[dict[str, object]] = (
@@ -74,6 +76,8 @@ class ClickHouse(KindUnderTest):
     dead_letters_written = "clickhouse.inserted"
     topics_told_by = ()
     written = "clickhouse.inserted"
+    replayed = ("clickhouse.leased", "clickhouse.replayed")
+    committed = "clickhouse.reset"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
         return clickhouse.select(connections, table, columns)
@@ -114,6 +118,9 @@ class BigQuery(KindUnderTest):
     dead_letters_written = "bigquery.letters"
     needs_state = ("append", "delete")
     written = "bigquery.submitted"
+    replayed = ("bigquery.replay-loaded", "bigquery.submitted")
+    revised = "bigquery.loaded"
+    committed = "bigquery.moved"
 
     def rows(self, connections: Connections, table: str, columns: Sequence[str] = USUAL) -> list[dict[str, object]]:
         return bigquery.select(connections, f"SELECT {', '.join(columns)} FROM `{table}`")

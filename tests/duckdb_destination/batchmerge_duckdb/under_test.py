@@ -19,6 +19,8 @@ class DuckDb(KindUnderTest):
     needs_state = ("append",)
     names = ("raw_orders",)
     written = "duckdb.written"
+    replayed = ("duckdb.written", "duckdb.committed")
+    committed = "duckdb.committed"
 
     def connection(self, home: Path) -> Mapping[str, object]:
         return {"kind": "duckdb", "file": str(home / "tables.duckdb")}
