@@ -15,7 +15,7 @@ import numpy as np
 from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties
 from jobs.destinations.bigquery import sent_rows
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.iceberg import cached_changes
+from jobs.destinations.iceberg import cached_changes, few_changes
 from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
 from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
@@ -133,7 +133,7 @@ def tables(results: Results) -> str:
             ),
             "### Cores that a batch can use",
             _lines(
-                "records | landing | merge into Iceberg, at most | into ClickHouse, `chunk_rows` as it is | "
+                "records | landing | upsert into Iceberg, at most | into ClickHouse, `chunk_rows` as it is | "
                 "rows sent to BigQuery",
                 map(_usable, (100_000, 1_000_000, 10_000_000)),
             ),
@@ -172,7 +172,9 @@ def _usable(records: int) -> str:
     landing = -(-records // splits._WORTH_A_TASK)
     chunks = -(-records // int(ClickHouseTable.model_fields["chunk_rows"].default))
     sent = min(landing, 1 + records // sent_rows._WORTH_A_TASK)
-    return f"{records:,} | {landing} | {cached_changes._WRITERS} | {chunks} | {sent}"
+    shares = -(-records // few_changes._SHARE_CHANGES)
+    merging = shares if shares <= few_changes._MOST_SHARES else cached_changes._WRITERS
+    return f"{records:,} | {landing} | {merging} | {chunks} | {sent}"
 
 
 def _scaling(results: Results) -> str:

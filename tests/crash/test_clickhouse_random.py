@@ -1,7 +1,6 @@
 """Kills at random moments over a large load: nothing is lost or doubled.
 
-A small one runs with the tests. BATCHMERGE_KILLS and BATCHMERGE_KILL_ROWS make it large: `make crash` kills 200 times
-over 5 million rows.
+BATCHMERGE_KILLS and BATCHMERGE_KILL_ROWS say how large: `make crash` kills 200 times over 5 million rows.
 """
 
 from __future__ import annotations
