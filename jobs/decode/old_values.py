@@ -1,7 +1,7 @@
 """Old values of a change that cannot be read: the record is decoded once more without those that nothing needs.
 
 The row before an update is needed for the metadata columns that name it, and of a deleted row its key. So a bad old
-value (`infinity`, a number too wide for its column) neither refuses the update that mends it, nor keeps the row of a
+value (`infinity`, a number too wide for its column) neither refuses the update that corrects it, nor keeps the row of a
 delete in the tables for good.
 """
 
@@ -52,6 +52,6 @@ class WithoutBadOldValues:
             places[rows[n].as_py()] = len(raw) + at
         read = with_fields(again.values.take(pa.array(taken, pa.int64())), found.values.type)
         values = pa.concat_arrays([found.values, read]).take(pa.array(places, pa.int64()))
-        mended = {rows[n].as_py() for n in taken}
-        errors = {row: error for row, error in found.errors.items() if row not in mended}
+        good_now = {rows[n].as_py() for n in taken}
+        errors = {row: error for row, error in found.errors.items() if row not in good_now}
         return Decoded(values, errors, found.filtered, found.unchanged, found.unknown + again.unknown)

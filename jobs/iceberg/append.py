@@ -15,6 +15,9 @@ from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.table_commit import Found, TableCommit
 from resources.errors import CommitFailed
 
+# Bytes of a file beside its rows, at most: a small table's files say little of its rows.
+_OF_A_FILE = 32 << 10
+
 
 class Append(TableCommit):
     """Files that are appended together, in one commit."""
@@ -27,6 +30,14 @@ class Append(TableCommit):
     def files(self) -> NewFiles:
         """Where and how the files are written; travels to Spark's workers."""
         return NewFiles.of(self._table)
+
+    @property
+    def row_size(self) -> float:
+        """Bytes that a row takes in the table's files, on average; 0: there is none, or the summary has no totals."""
+        head = self._table.current_snapshot()
+        totals = head.summary.additional_properties if head and head.summary else {}
+        size, files, rows = (int(totals.get(f"total-{of}", 0)) for of in ("files-size", "data-files", "records"))
+        return max(0, size - files * _OF_A_FILE) / max(1, rows)
 
     @property
     def rows(self) -> int:

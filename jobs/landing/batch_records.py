@@ -49,6 +49,7 @@ class BatchRecords:
         places: of records that are read again (`jobs.landing.places`); None: the batch's own records.
         revision: the batch that lands the records that are read again.
         reads: reads the records.
+        record_size: bytes that earlier records take in landed files, on average; 0: not known.
     """
 
     kafka: KafkaCluster
@@ -63,6 +64,7 @@ class BatchRecords:
     revision: int | None = None
     schema_ids: Ids = field(default_factory=dict)
     reads: Reads = read_alone
+    record_size: float = 0
 
     @property
     def readings(self) -> int:
@@ -97,7 +99,7 @@ class BatchRecords:
                 texts = task_reports(records, task)
                 require_topics(self.kafka, [self.batch])
                 return [TaskReport.from_text(text) for text in texts]
-            return self.reads(spark, WantedRead(self.kafka, self.batch, self._reads_headers, task))
+            return self.reads(spark, WantedRead(self.kafka, self.batch, self._reads_headers, task, self._size))
 
         topics = {tp.topic for tp, offsets in self.batch.ranges.items() if len(offsets)}
         return self.registries.read(self.spec.source, topics, self.schema_ids, once)
@@ -127,7 +129,12 @@ class BatchRecords:
         return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset(OF_MOVES))
 
     def _records(self, spark: SparkSession) -> DataFrame:
-        return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers)
+        return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers, self._size)
+
+    @property
+    def _size(self) -> float:
+        """About how many bytes the records take in landed files."""
+        return self.record_size * total(self.batch.ranges)
 
     def _reader(self, schemas: Schemas) -> RecordReader:
         reader = record_reader(self.spec, self.batch, self.table, schemas, self.refused_fields, self.names)

@@ -236,7 +236,7 @@ class IntermediateTable:
             ids = known_ids(append.properties, self.pipeline)
             records = BatchRecords(
                 kafka, spec, batch, append.schema, self.registries, {}, refused, names, schema_ids=ids,
-                reads=self.reads,
+                reads=self.reads, record_size=append.row_size,
             )  # fmt: skip
             return records, append, land_ranges(spark, records, append, selection)
 

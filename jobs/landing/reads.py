@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WantedRead:
-    """A batch to read, and the task that gets its records."""
+    """A batch to read, and the task that gets its records, with about how many bytes these take in landed files."""
 
     kafka: KafkaCluster
     batch: Batch
     headers: WantedHeaders
     task: LandingTask
+    size: float
 
 
 Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
@@ -46,7 +47,7 @@ Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
     """Reads one batch in a job of its own."""
-    texts = _task_reports(spark, wanted, wanted.batch.ranges, wanted.headers, wanted.task)
+    texts = _task_reports(spark, [wanted], wanted.batch.ranges, wanted.headers, wanted.task)
     require_topics(wanted.kafka, [wanted.batch])
     return [TaskReport.from_text(text) for text in texts]
 
@@ -69,7 +70,7 @@ def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[l
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
-    for text in _task_reports(spark, wanted[0], ranges, combined(one.headers for one in wanted), task):
+    for text in _task_reports(spark, wanted, ranges, combined(one.headers for one in wanted), task):
         number, _, report = text.partition(" ")
         found[int(number)].append(TaskReport.from_text(report))
     require_topics(wanted[0].kafka, [one.batch for one in wanted])
@@ -77,13 +78,19 @@ def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[l
 
 
 def _task_reports(
-    spark: SparkSession, wanted: WantedRead, ranges: Ranges, headers: WantedHeaders, task: Callable[[Batches], Batches]
+    spark: SparkSession,
+    wanted: Sequence[WantedRead],
+    ranges: Ranges,
+    headers: WantedHeaders,
+    task: Callable[[Batches], Batches],
 ) -> list[str]:
     """The reports of all tasks that read the ranges."""
     from resources.spark import parallelism
 
-    shares = plan_shares(ranges, lambda: parallelism(spark))
-    return task_reports(numbered(spark, len(shares)), ReadTask(wanted.kafka, shares, headers, task)) if shares else []
+    shares = plan_shares(ranges, lambda: parallelism(spark), sum(one.size for one in wanted))
+    if not shares:
+        return []
+    return task_reports(numbered(spark, len(shares)), ReadTask(wanted[0].kafka, shares, headers, task))
 
 
 @dataclass(frozen=True)
@@ -113,12 +120,14 @@ def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
 
 
-def kafka_records(spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: WantedHeaders) -> DataFrame:
-    """Exactly the records of the ranges; fails if Kafka no longer has one of them."""
+def kafka_records(
+    spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: WantedHeaders, size: float = 0
+) -> DataFrame:
+    """Exactly the records of the ranges; fails if Kafka no longer has one of them. `size`: as in `WantedRead`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from resources.spark import parallelism
 
-    shares = plan_shares(ranges, lambda: parallelism(spark))
+    shares = plan_shares(ranges, lambda: parallelism(spark), size)
     read = in_tasks(ReadTask(kafka, shares, headers))
     return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))

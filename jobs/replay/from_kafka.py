@@ -186,6 +186,7 @@ class _KafkaRecords:
             places=self.places,
             revision=self.batch.number,
             schema_ids=known_ids(commit.properties, pipeline.name),
+            record_size=commit.row_size,
         )
         recovered = self._dead_letters(spark)
         landed = land_ranges(spark, records, commit, selection)

@@ -70,7 +70,7 @@ class Service(ABC):
     name: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     port_names: ClassVar[tuple[str, ...]]
-    patience: ClassVar[float] = 90
+    patience: ClassVar[float] = 300
 
     def unavailable(self) -> str | None:
         """Why this service cannot run on this machine, or None."""

@@ -59,6 +59,14 @@ def test_every_offset_is_in_one_share_and_shares_follow_each_other(sizes: list[i
     assert joined == {tp: [r.start, r.end] for tp, r in wanted.items() if len(r)}
 
 
+@pytest.mark.parametrize(
+    ("size", "cores", "tasks"), [(1e6, 64, 1), (640 << 20, 64, 40), (640 << 20, 2, 4), (9e12, 64, 5)]
+)
+def test_few_large_records_are_shared_out_by_their_bytes(size: float, cores: int, tasks: int) -> None:
+    found = plan_shares(ranges(5 if size > 1e12 else 40_000), lambda: cores, size)
+    assert len(found) == tasks, "not more tasks than records"
+
+
 def test_cores_are_asked_for_only_where_they_matter() -> None:
     def asked() -> int:
         raise AssertionError
