@@ -133,6 +133,10 @@ class LandedSlice:
     def __len__(self) -> int:
         return len(self.columns["i"])
 
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.columns.values())
+
     def at(self, path: Sequence[str]) -> pa.Array:
         """The column at ``key.<name>``, ``value.<name>``, ``kafka.<name>`` or a column itself."""
         head, *parts = path

@@ -19,8 +19,6 @@ Bounds = Sequence[tuple[int, int] | None]
 """The smallest and largest value of each column of `_BOUNDED`; None if they are not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
-# The most that a row group takes in memory: whoever writes one has collected `GROUP_BYTES` before the last batch.
-_MOST_GROUP_BYTES = 2 * GROUP_BYTES
 # How many times as large rows usually are in memory as in a file, at most.
 _UNPACKED = 20
 # Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)
@@ -56,9 +54,11 @@ class LandedFile:
 
     @property
     def memory(self) -> int:
-        """An estimate of what its rows take in memory, in bytes. All row groups but the last one are full."""
-        most = min(self.groups * _MOST_GROUP_BYTES, self.size * _UNPACKED)
-        return max(most, (self.groups - 1) * GROUP_BYTES)
+        """An estimate of what its rows take in memory, in bytes. All row groups but the last one are full.
+
+        There is no most for a row group: compaction ends one by its size in the file.
+        """
+        return max(self.size * _UNPACKED, (self.groups - 1) * GROUP_BYTES)
 
     def portions(self, rows: int, memory: int) -> list[LandedFile]:
         """One portion a row group if the file has more rows than that, or takes more memory; else the file itself."""
@@ -73,15 +73,20 @@ class LandedFile:
         """Whether the file may hold rows of these batches; with `part` only rows of these offsets count."""
         return _may_hold(self.bounds, first, last, part)
 
-    def read(self, storage: FileIO, columns: Sequence[str], first: int, last: int, part: Ranges | None) -> pa.Table:
-        """The file's rows, without row groups that hold no wanted row."""
+    def read(
+        self, storage: FileIO, columns: Sequence[str], first: int, last: int, part: Ranges | None
+    ) -> list[pa.Table]:
+        """The rows of each row group, without groups that hold no wanted row.
+
+        Not of all in one: an array of texts has room for 2 GB.
+        """
         with storage.new_input(self.path).open() as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             names = set(file.schema_arrow.names)
             present = [column for column in columns if column.partition(".")[0] in names]
             groups = range(file.num_row_groups) if self.group is None else [self.group]
             if len(groups) > 1:
                 groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
-            return file.read_row_groups(list(groups), columns=present, use_threads=False)
+            return [file.read_row_group(n, columns=present, use_threads=False) for n in groups]
 
 
 def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> bool:

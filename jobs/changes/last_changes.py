@@ -18,6 +18,9 @@ from jobs.changes.key_shares import share_of_each
 from jobs.changes.planned_files import PlannedFiles
 from jobs.spec.columns import RowColumn
 
+# The most that rows take in memory: an array of texts has room for 2 GB.
+_MOST_BYTES = 1 << 30
+
 
 @dataclass(frozen=True)
 class LastChanges:
@@ -39,12 +42,17 @@ class LastChanges:
     readers: int = 0
 
     def read(self) -> pa.Table | None:
-        """A row for each key: the columns, and ``__op``. None if a change omits columns.
+        """A row for each key: the columns, and ``__op``. None if a change omits columns, or if the rows are too large.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
         """
-        landed = self.files.read(self.first, self.last)
+        pieces = list[LandedSlice]()
+        for piece in self.files.in_pieces(self.first, self.last):
+            pieces.append(piece)
+            if sum(one.nbytes for one in pieces) > _MOST_BYTES:
+                return None
+        landed = LandedSlice.joined(pieces).in_order() if pieces else self.files.read(self.first, self.last)
         if self.leaves_unchanged and "kept" in landed.columns and _some_keep(landed):
             return None
         return self._last(landed)

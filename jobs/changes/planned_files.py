@@ -103,10 +103,10 @@ class PlannedFiles:
         """
         if self.files is None:
             return self.landed.read(_filter(first, last, part))
-        files = [file for file in self.files if file.may_hold(first, last, part)]
-        if not files:
+        read = self._read([file for file in self.files if file.may_hold(first, last, part)], first, last, part)
+        if not read:
             return self.landed.read(AlwaysFalse())
-        return self._chosen(self._read(files, first, last, part), first, last, part).in_order()
+        return self._chosen(read, first, last, part).in_order()
 
     def in_pieces(self, first: int, last: int) -> Iterator[LandedSlice]:
         """All rows of these batches, in pieces of bounded size, so that memory is bounded; in no order.
@@ -118,8 +118,11 @@ class PlannedFiles:
             yield from self.landed.in_pieces(of_batches(first, last), _PIECE_ROWS, _PIECE_BYTES)
             return
         portions = (one for one in self._portions if one.may_hold(first, last, None))
-        for files in groups(portions, _part_of_a_piece, 1):
-            yield self._chosen(self._read(files, first, last, None), first, last, None)
+        # What is read at a time can only be estimated; a piece is what was really read.
+        at_a_time = groups(portions, lambda file: _filled(file.rows, file.memory), 1)
+        read = (table for files in at_a_time for table in self._read(files, first, last, None))
+        for tables in groups(read, lambda table: _filled(table.num_rows, table.nbytes), 1):
+            yield self._chosen(tables, first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
         """Share `number` of the files, of `of` shares. Rows that are read through Iceberg are all in share 0."""
@@ -136,14 +139,16 @@ class PlannedFiles:
     def _portions(self) -> tuple[LandedFile, ...]:
         return tuple(portion for file in self.files or () for portion in file.portions(_PIECE_ROWS, _PIECE_BYTES))
 
-    def _read(self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None) -> pa.Table:
+    def _read(self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None) -> list[pa.Table]:
+        """The rows of each row group."""
         columns = self._columns(part)
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
             storage = self.landed.storage
             read = threads.map(lambda file: file.read(storage, columns, first, last, part), files)
-            return pa.concat_tables(read, promote_options="permissive")
+            return [table for tables in read for table in tables]
 
-    def _chosen(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> LandedSlice:
+    def _chosen(self, read: Sequence[pa.Table], first: int, last: int, part: Ranges | None) -> LandedSlice:
+        rows = pa.concat_tables(read, promote_options="permissive")
         wanted = self._mask(rows, first, last, part)
         if not pc.all(wanted).as_py():
             rows = rows.filter(wanted)
@@ -172,8 +177,8 @@ class PlannedFiles:
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted
 
 
-def _part_of_a_piece(file: LandedFile) -> float:
-    return filled(file.rows, file.memory, _PIECE_ROWS, _PIECE_BYTES)
+def _filled(rows: int, memory: int) -> float:
+    return filled(rows, memory, _PIECE_ROWS, _PIECE_BYTES)
 
 
 def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:

@@ -55,13 +55,14 @@ W = TypeVar("W", Append, Attempt)
 _OWNER = PREFIX + "lands-for"
 # Every batch adds one snapshot and one metadata file; later commits delete old metadata files.
 _PROPERTIES = {
-    "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "50",
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
     # Many small files for each Spark task: if each counted as 4 MB, 1,000 of them would be 250 tasks.
     "read.split.open-file-cost": str(256 * 1024),
+    # Compaction's row groups, as compressed: a reader holds a whole one, and its texts have to fit into 2 GB.
+    "write.parquet.row-group-size-bytes": str(8 << 20),
     # Readers select files by these columns, however many columns the value has (`jobs.changes.planned_files`).
     **{f"write.metadata.metrics.column.{c}": "full" for c in ("i", "batchNumber", "kafka.partition", "kafka.offset")},
 }
@@ -111,13 +112,14 @@ class IntermediateTable:
         wanted = landing_schema(self.spec)
         table = self.catalog.load(self.identifier)
         if table is None:
-            properties = {**_PROPERTIES, _OWNER: self.pipeline}
+            properties = {"format-version": "2", **_PROPERTIES, _OWNER: self.pipeline}
             made = self.catalog.create(self.identifier, iceberg_schema(wanted), properties=properties)
             self._check_owner(made)
             return [f"create {self.identifier}"]
         self._check_owner(table)
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
+        self._set_properties(self.catalog.require(self.identifier))
         self._stamp_schema(self.catalog.require(self.identifier))
         return [f"{self.identifier}: {change}" for change in changes]
 
@@ -134,6 +136,13 @@ class IntermediateTable:
                 where=self.identifier,
                 remedy="give one of the two another `intermediate.suffix` or `intermediate.namespace`",
             )
+
+    def _set_properties(self, table: Table) -> None:
+        """Sets what tables of earlier versions lack."""
+        lacking = {name: value for name, value in _PROPERTIES.items() if name not in table.properties}
+        if lacking:
+            with catalog_errors(self.identifier), table.transaction() as change:
+                change.set_properties(lacking)
 
     def _stamp_schema(self, table: Table) -> None:
         """Makes a snapshot with the present schema if there is none, since Spark reads a snapshot with its own schema.

@@ -13,14 +13,16 @@ import pytest
 from pyiceberg.types import StringType
 
 from jobs.batch import Counts, LandedBatch, LandedBatches
-from jobs.changes import planned_files
+from jobs.changes import landed_file, last_changes, planned_files
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, of_batches, of_partition
 from jobs.changes.landed_rows import LandedSnapshot
+from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.routing import RouteFilter
 from jobs.iceberg.schema import iceberg_schema
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.columns import RowColumn
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
 from tests.kit import batches, specs
@@ -243,6 +245,35 @@ def test_pieces_and_shares_are_all_rows(
     assert _ids(*(piece for n in range(3) for piece in scanned.share(n, 3).in_pieces(1, 2))) == whole
     if most == 1:
         assert len(list(planned.in_pieces(1, 2))) == planned.most_shares, "a row group at a time"
+
+
+@pytest.mark.parametrize(("files", "groups"), [(1, 3), (12, 1)], ids=["compacted", "small files"])
+def test_pieces_are_what_was_read_and_not_what_was_estimated(
+    landing: Landing, files: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that compress a hundredfold, also in row groups that are larger than those of our own writer."""
+    monkeypatch.setattr(planned_files, "_PIECE_BYTES", 4 << 20)
+    monkeypatch.setattr(landed_file, "GROUP_BYTES", 1 << 20)
+    table = landing.catalog.require("landing.flow")
+    with table.transaction() as change:
+        change.set_properties({"write.parquet.row-group-limit": "3"})
+    rows = [{**row(5, n), "value": {"id": n, "name": "x" * 1_000_000}} for n in range(3 * groups)]
+    for _ in range(files):
+        table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
+    files_of = LandedFiles.up_to(BATCH, landing)
+    planned = PlannedFiles.of(files_of, [landed(5, 3 * groups * files, files_of.snapshot)])
+    assert {file.groups for file in planned.files or ()} == {groups}
+    assert planned.most_shares == files, "nothing tells how large the rows are"
+    assert [len(piece) for piece in planned.in_pieces(5, 5)] == [3] * groups * files
+
+
+def test_a_task_reads_no_more_than_an_array_has_room_for(files: LandedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, *_) = [s.snapshot_id for s in files.table().metadata.snapshots]
+    planned = PlannedFiles.of(files, [landed(1, 6, first)])
+    changes = LastChanges(planned, 1, 1, (RowColumn("id", pa.int64(), False, ("key", "id"), True),), False)
+    assert len(changes.read() or ()) == 6
+    monkeypatch.setattr(last_changes, "_MOST_BYTES", 1)
+    assert changes.read() is None
 
 
 @pytest.mark.slow

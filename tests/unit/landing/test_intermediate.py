@@ -19,3 +19,20 @@ def test_names_of_two_pipelines_that_make_one(lake: IcebergCatalog) -> None:
     with pytest.raises(ConfigurationError, match="pipeline a lands its batches in this table") as refused:
         table("a_b", "tmp").prepare()
     assert "intermediate.suffix" in refused.value.remedy
+
+
+def test_an_existing_table_gets_the_properties_that_it_lacks(lake: IcebergCatalog) -> None:
+    """Compaction's row groups have to be small: readers hold a whole one."""
+    table = IntermediateTable("a", specs.spec(), lake)
+    table.prepare()
+    name, small = "write.parquet.row-group-size-bytes", str(8 << 20)
+    assert lake.require(table.identifier).properties[name] == small
+    with lake.require(table.identifier).transaction() as change:
+        change.remove_properties(name)
+        change.set_properties({"write.parquet.compression-codec": "snappy"})
+    assert table.prepare() == []
+    found = lake.require(table.identifier)
+    assert found.properties[name] == small
+    assert found.properties["write.parquet.compression-codec"] == "snappy", "as somebody has set it"
+    table.prepare()
+    assert lake.require(table.identifier).metadata_location == found.metadata_location
