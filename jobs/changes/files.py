@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, GreaterThanOrEqual, In, IsNull, LessThan
 from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import DataScan, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -87,15 +88,18 @@ class LandedFiles:
         return LandedSlice.of(found).route_filter(self.route).in_order()
 
     def in_pieces(self, where: BooleanExpression, rows: int, memory: int) -> Iterator[LandedSlice]:
-        """The rows that match, in no order, in pieces of about so many rows or bytes.
+        """The rows that match, in no order, in pieces of about so many rows or bytes; besides it one file in memory.
 
         Raises:
             StorageError, Unavailable: the files cannot be read.
         """
         with catalog_errors(self.identifier):
-            found = self._rows(where).to_arrow_batch_reader()
-            for batches in groups(found, lambda batch: filled(batch.num_rows, batch.nbytes, rows, memory), 1):
-                yield LandedSlice.of(pa.Table.from_batches(batches)).route_filter(self.route)
+            scan = self._rows(where)
+            reader = ArrowScan(scan.table_metadata, scan.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+            # One task after another: the reader reads all its files ahead, and keeps them.
+            found = (pa.table(batch) for task in scan.plan_files() for batch in reader.to_record_batches([task]))
+            for some in groups(found, lambda table: filled(table.num_rows, table.nbytes, rows, memory), 1):
+                yield LandedSlice.of(pa.concat_tables(some, promote_options="permissive")).route_filter(self.route)
 
     def _rows(self, where: BooleanExpression) -> DataScan:
         table = self.table()

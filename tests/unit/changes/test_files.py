@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.types import StringType
 
 from jobs.batch import Counts, LandedBatch, LandedBatches
@@ -300,6 +301,28 @@ def test_files_with_other_columns_are_scanned(landing: Landing) -> None:
     planned = PlannedFiles.of(LandedFiles.up_to(BATCH, landing), [landed(1, 6, first)])
     assert planned.files is None
     assert planned.read(1, 1).at(["value", "extra"]).to_pylist() == [None] * 6
+
+
+def test_files_with_other_columns_are_read_one_after_another(landing: Landing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a whole backlog before the first piece is taken."""
+    table = landing.catalog.require("landing.flow")
+    for n in range(12):
+        table.append(pa.Table.from_pylist([row(4, n)], schema=SCHEMA))
+    widened(landing)
+    files, opened = LandedFiles.up_to(BATCH, landing), list[str]()
+    storage, new_input = type(files.storage), type(files.storage).new_input
+
+    def counted(self: FileIO, location: str) -> InputFile:
+        opened.extend([location] if location.endswith(".parquet") else [])
+        return new_input(self, location)
+
+    monkeypatch.setattr(storage, "new_input", counted)
+    pieces = files.in_pieces(of_batches(4, 4), rows=1, memory=1 << 20)
+    first = next(pieces)
+    assert len(opened) <= 2
+    assert first.at(["value", "extra"]).to_pylist() == [None]
+    assert sorted(i for piece in [first, *pieces] for i in piece.at(["i"]).to_pylist()) == list(range(12))
+    assert len(opened) == 12
 
 
 def test_parts_of_a_missing_value_are_null(files: LandedFiles) -> None:
