@@ -241,10 +241,7 @@ def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedSt
             raise OffsetsGone(
                 f"offset {wanted[tp]} is wanted, but Kafka has only {first} to {stable} (retention deleted the rest)",
                 where=where,
-                remedy=f"skip what is lost: `batchmerge offsets set {committed.pipeline} {tp}={first}`, or all at once "
-                f"with {reset}"
-                if committed
-                else "start the pipeline at `earliest`",
+                remedy=_skip(committed, wanted, topics) if committed else "start the pipeline at `earliest`",
                 **facts,
             )
         if wanted[tp] > stable:
@@ -258,6 +255,15 @@ def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedSt
                 + (f"; to go on with this topic from its first record: {reset}" if committed else ""),
                 **facts,
             )
+
+
+def _skip(committed: CommittedState, wanted: Offsets, topics: TopicState) -> str:
+    lost = {tp: topics.first[tp] for tp in sorted(wanted) if wanted[tp] < topics.first[tp]}
+    places = " ".join(f"{tp}={first}" for tp, first in lost.items())
+    # Where a partition of the topic has lost nothing, a reset would read again what was landed of it.
+    whole = [topic for topic in {tp.topic for tp in lost} if all(tp in lost for tp in wanted if tp.topic == topic)]
+    at_once = "".join(f", or all of {topic} with {_reset(committed, topic)}" for topic in sorted(whole))
+    return f"skip what is lost: `batchmerge offsets set {committed.pipeline} {places}`{at_once}"
 
 
 def _reset(committed: CommittedState, topic: str) -> str:

@@ -136,6 +136,18 @@ def test_offsets_gone_names_topic_partition_wanted_and_available() -> None:
         assert part in str(problem)
 
 
+def test_one_command_skips_what_is_lost_and_nothing_is_read_again() -> None:
+    with pytest.raises(OffsetsGone) as caught:
+        plan(committed(1), topics({P0: 90, P1: 90, P2: 4}, first={P1: 50, P2: 3}))
+    assert caught.value.remedy == "skip what is lost: `batchmerge offsets set p t-1=50 t-2=3`"
+    with pytest.raises(OffsetsGone) as caught:
+        plan(committed(1), topics({P0: 90, P1: 90, U0: 4}, first={P0: 40, P1: 50}))
+    assert caught.value.remedy == (
+        "skip what is lost: `batchmerge offsets set p t-0=40 t-1=50`, "
+        "or all of t with `batchmerge offsets reset p --topic t --to earliest`"
+    )
+
+
 def test_explicit_start_below_what_is_there_is_refused_with_another_remedy() -> None:
     with pytest.raises(OffsetsGone, match="earliest"):
         plan(None, topics({P0: 90}, first={P0: 5}), start=lambda new: dict.fromkeys(new, 0))
