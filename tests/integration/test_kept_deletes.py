@@ -123,3 +123,13 @@ def test_kept_deletes_have_no_committed_state(tables: tuple[TableUnderTest, Tabl
     tell(table, change(2, "c", 1), change(2, "d", 2))
     table.merge()
     assert set(kept(table)) == {1, 2}
+
+
+def test_merge_without_deletes_leaves_their_table_alone(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
+    """Neither a commit, nor a branch that would keep its compaction away."""
+    table, _ = tables
+    tell(table, change(1, "c", 1))
+    table.merge()
+    name = table.destination.kept_deletes
+    assert name
+    assert catalog(table.engine.connections).require(name).metadata.snapshots == []

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import MergeCounts
 from jobs.changes.reduction import Reduction
+from jobs.destinations.iceberg.kept_deletes import KeptDeletes
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
@@ -48,7 +49,7 @@ class CachedChanges:
         reduced: what they are reduced to, with the columns that some of them leave unchanged.
         view: Spark's view of them.
         found: name for a view of rows that they replace.
-        kept_deletes: a commit to the table that remembers the order of deletes; None without `order_by`.
+        kept_deletes: the table that remembers the order of deletes; None without `order_by`.
         null_safe: null equals null in a key.
         names_rows: each delete names the row that it removes, by coordinates.
         truncated_below: delete rows of a smaller order; None: there are none.
@@ -58,7 +59,7 @@ class CachedChanges:
     reduced: Reduction
     view: str
     found: str
-    kept_deletes: Attempt | None
+    kept_deletes: KeptDeletes | None
     null_safe: bool
     names_rows: bool
     truncated_below: int | None
@@ -142,10 +143,11 @@ class CachedChanges:
 
     def _keep_deletes(self) -> None:
         """Publishes them before the table's own commit, so that none is lost; to keep one again does no harm."""
-        if self.kept_deletes:
-            with spark_writes.with_summary(self.spark, self.kept_deletes.summary):
-                self.spark.sql(self._render("keep_deletes", None, kept_deletes=self.kept_deletes.path))
-            self.kept_deletes.publish_head({}, {})
+        if self.kept_deletes and self._bounds["ordered_deletes"]:
+            attempt = self.kept_deletes.begin()
+            with spark_writes.with_summary(self.spark, attempt.summary):
+                self.spark.sql(self._render("keep_deletes", None, kept_deletes=attempt.path))
+            attempt.publish_head({}, {})
 
     @property
     def _unchanged(self) -> list[str]:
@@ -153,7 +155,10 @@ class CachedChanges:
 
     @cached_property
     def _bounds(self) -> Row:
-        found = self.spark.sql(render("spark", "key_bounds", keys=self.reduced.keys, changes=[self.view])).first()
+        text = render(
+            "spark", "key_bounds", keys=self.reduced.keys, changes=[self.view], keeps_deletes=bool(self.kept_deletes)
+        )
+        found = self.spark.sql(text).first()
         assert found is not None, "an aggregate has one row"
         return found
 

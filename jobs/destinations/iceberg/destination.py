@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.copy_task import copy, files_to_copy, takes_copies
 from jobs.changes.unchanged_columns import may_leave_unchanged
+from jobs.destinations.iceberg.kept_deletes import KeptDeletes
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
@@ -98,7 +99,7 @@ class IcebergDestination(ReducedDestination):
         preparation = Preparation(self.catalog, self.table, self)
         if step.before and step.means_other:
             preparation.renew_kept_deletes(step.before, partial(self._commit, Append, step.before))
-        kept_deletes = preparation.begin_kept_deletes(step.before)
+        kept_deletes = preparation.note_kept_deletes(step.before)
         changes, mirrored = self._changes(step, kept_deletes), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)
@@ -148,7 +149,7 @@ class IcebergDestination(ReducedDestination):
         require_batch_column(found, self.table, self.name)
         return found
 
-    def _changes(self, step: Step, kept_deletes: Attempt | None) -> WantedChanges:
+    def _changes(self, step: Step, kept_deletes: KeptDeletes | None) -> WantedChanges:
         from jobs.destinations.iceberg.few_changes import few_changes
         from jobs.destinations.iceberg.merge import WantedChanges
 

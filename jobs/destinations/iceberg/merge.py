@@ -21,6 +21,7 @@ from jobs.changes.key_shares_task import write_in_shares
 from jobs.changes.last_changes import LastChanges
 from jobs.changes.reduction import Reduction
 from jobs.destinations.iceberg.cached_changes import CachedChanges, writing_task
+from jobs.destinations.iceberg.kept_deletes import KeptDeletes
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.row_delta import RowDelta
@@ -38,7 +39,7 @@ class WantedChanges:
 
     Attributes:
         wanted: which changes, and how they are reduced.
-        kept_deletes: a commit to the table that remembers the order of deletes; None without `order_by`.
+        kept_deletes: the table that remembers the order of deletes; None without `order_by`.
         null_safe: null equals null in a key.
         one_task: runs merges that need a single Spark task.
         leaves_unchanged: changes may leave columns as they were.
@@ -50,7 +51,7 @@ class WantedChanges:
 
     session: Callable[[], SparkSession]
     wanted: Reduction
-    kept_deletes: Attempt | None
+    kept_deletes: KeptDeletes | None
     null_safe: bool
     one_task: OneTask
     leaves_unchanged: bool = False
@@ -133,8 +134,7 @@ class WantedChanges:
                 "spark",
                 "without_deleted_later",
                 rows=text,
-                # Not its branch, which is gone when the changes are computed a second time.
-                kept_deletes=self.kept_deletes.table_path,
+                kept_deletes=self.kept_deletes.path,
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )

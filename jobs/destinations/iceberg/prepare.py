@@ -9,11 +9,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, CommittedState
+from jobs.destinations.iceberg.kept_deletes import RENEWED, KeptDeletes
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
-from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import other_writers, writers
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
@@ -36,17 +36,7 @@ _SMALL_FILES = {
 }
 # A property of the table of kept deletes: the id of the table whose deletes it has.
 _OF_TABLE = PREFIX + "of-table"
-# A property of the table of kept deletes: for which key and order, and after which commit, it was last emptied.
-_RENEWED = PREFIX + "renewed"
 _WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
-
-
-class _KeptDeletes(Attempt):
-    """One attempt at one commit to the table of kept deletes, which has no committed state of its own: that no other
-    commit came between is enough."""
-
-    def _check_lineage(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -162,15 +152,12 @@ class Preparation:
         # After loading the table: another run that continues meanwhile changes the state or this table, so that either
         # this check or the commit below fails.
         check_lineage()
-        if found.properties.get(_RENEWED) != renewal:
+        if found.properties.get(RENEWED) != renewal:
             requirements, updates = emptied(found, self.destination.kept_deletes_schema)
-            self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={_RENEWED: renewal})])
+            self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={RENEWED: renewal})])
 
-    def begin_kept_deletes(self, before: CommittedState | None) -> Attempt | None:
-        """One attempt at one commit of deletes to keep; None without `order_by`.
-
-        It begins before the table's own commit checks the state: whoever renews the kept deletes after that check
-        moves the base of this attempt, so that a run that slept is refused.
+    def note_kept_deletes(self, before: CommittedState | None) -> KeptDeletes | None:
+        """The kept deletes as they are; None without `order_by`.
 
         Raises:
             CommitFailed: another run has just renewed them, and is merging a reset from the same state.
@@ -178,11 +165,11 @@ class Preparation:
         name = self.destination.kept_deletes
         if not name:
             return None
-        attempt = _KeptDeletes(self.catalog, name, self.destination.pipeline, None)
-        renewed = attempt.properties.get(_RENEWED, "")
+        noted = KeptDeletes(self.catalog, self.destination.pipeline, name, self.catalog.require(name))
+        renewed = noted.renewed
         if before and renewed.endswith(self._renewal(before, "")) and renewed != self._renewal(before):
             raise CommitFailed("another run merges a reset to another order of changes", where=self.where)
-        return attempt
+        return noted
 
     def _renewal(self, before: CommittedState, order: str | None = None) -> str:
         order = self.destination.spec.order_hash if order is None else order
