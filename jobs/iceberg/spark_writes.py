@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.batch import PREFIX
 from sql import quote
 
 _OPTION = "snapshot-property."
@@ -40,7 +41,10 @@ def with_summary(spark: SparkSession, summary: Mapping[str, str]) -> Iterator[No
 
 
 def _remove_left(spark: SparkSession) -> None:
-    """Removes what a run that was killed has left in its session, of which every write would take it."""
+    """Removes what a run that was killed has left in its session, of which every write would take it.
+
+    What a user has set stays.
+    """
     for key in spark.conf.getAll:
-        if key.startswith(_SESSION):
+        if key.startswith(_SESSION + PREFIX):
             spark.conf.unset(key)

@@ -205,17 +205,22 @@ def test_merge_that_was_given_up_disturbs_none_that_follows(
 
 
 def test_killed_run_leaves_nothing_in_the_summary_of_the_next(engine: Callable[..., Engine]) -> None:
-    """The next run goes on in the same Spark session, in which the killed one has not removed its settings."""
+    """The next run goes on in the same Spark session, in which the killed one has not removed its settings. A user's
+    own properties stay in all snapshots."""
     one = engine("upsert_delete").with_table_options(write="copy_on_write")
-    left = "spark.sql.iceberg.snapshot-property.batchmerge.of-a-killed-run"
+    option = "spark.sql.iceberg.snapshot-property."
+    left, own = f"{option}batchmerge.of-a-killed-run", f"{option}team"
     one.spark.conf.set(left, "x")
+    one.spark.conf.set(own, "shop")
     one.tell(put(1))
     one.advance()
     snapshot = catalog(one.connections).require(one.flow.table("upsert_delete")).current_snapshot()
     assert snapshot
     assert snapshot.summary
     assert snapshot.summary.additional_properties.get("batchmerge.of-a-killed-run") is None
+    assert snapshot.summary.additional_properties.get("team") == "shop"
     assert left not in one.spark.conf.getAll
+    one.spark.conf.unset(own)
 
 
 def test_verification_compares_its_own_rows_while_another_one_begins(
