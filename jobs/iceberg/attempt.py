@@ -7,7 +7,7 @@ branch moves to our snapshot only if it is still where we started and our branch
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
 
@@ -19,12 +19,13 @@ from pyiceberg.table.update import (
 )
 
 from jobs.batch import PREFIX
-from jobs.iceberg.branches import attempt_branch, begun_before
+from jobs.iceberg.branches import alive_for, attempt_branch, begun_before
 from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
+from jobs.spec.tables import LONGEST
 from resources.errors import CommitFailed, InvariantBroken
 
-# Older ones are taken for dead, so that runs which never publish leave few. No merge may be allowed as long.
-_ALIVE = timedelta(days=1)
+# Older ones are taken for dead, so that runs which never publish leave few.
+_ALIVE = alive_for(LONGEST)
 
 
 class Attempt(TableCommit):

@@ -26,7 +26,7 @@ from jobs.spec.new_tables import NewTables
 from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
 from jobs.spec.source import Source
-from jobs.spec.tables import Table
+from jobs.spec.tables import LONGEST, Table
 from resources.config_files.mistakes import Mistake, Mistakes, refuse, shown_value
 
 # Dagster does not allow longer names in tags.
@@ -52,7 +52,9 @@ class BatchBounds(Spec):
         ge=0,
         description="batches that one run lands; 0: all that Kafka had when the run began, for five minutes at most",
     )
-    time_limit_seconds: int = Field(3600, gt=0, description="for each batch; then landing stops, and is retried later")
+    time_limit_seconds: int = Field(
+        3600, gt=0, le=LONGEST, description="for each batch; then landing stops, and is retried later"
+    )
     at_once: int = Field(
         4,
         ge=1,

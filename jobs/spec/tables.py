@@ -15,6 +15,9 @@ from jobs.spec.routing import Route
 from jobs.spec.table_templates import each
 from resources.config_files.mistakes import Mistake, Path, refuse
 
+# The most seconds that a batch or a merge may take: what began earlier is taken for dead.
+LONGEST = 86_400
+
 Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 # Parts of a table's name: characters of topic names, so that tables can be named after topics; and placeholders in
 # braces for a part of a topic's name (`source.for_each`), or of a value (`new_tables`).
@@ -65,7 +68,9 @@ class Table(Spec):
         "partition, offset and insertTime in one struct); the last four may be called otherwise: `key as kafka_key`",
         examples=[["topic", "partition", "offset", "header:trace-id as trace"]],
     )
-    time_limit_seconds: int = Field(3600, gt=0, description="after this the merge is given up and retried later")
+    time_limit_seconds: int = Field(
+        3600, gt=0, le=LONGEST, description="after this the merge is given up and retried later"
+    )
     max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
     _named: Named | None = PrivateAttr(None)
 
