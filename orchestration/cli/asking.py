@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeVar
 
-from jobs.time_limit import with_timeout
+from jobs.time_limit import ending_with, with_timeout
 from resources.errors import TransientError, Unavailable
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ class Asking:
 
     def __init__(self) -> None:
         self._unanswered: dict[str, int] = defaultdict(int)
+        self._end = threading.Event()
 
     def ask(self, connection: str, name: str, question: Callable[[], T]) -> T:
         """The answer, within the time limit.
@@ -32,14 +34,20 @@ class Asking:
 
         Raises:
             TransientError: no answer in time, or the system counts as down. BatchmergeError: raised by `question`.
+            KeyboardInterrupt: nobody waits for answers any more.
         """
         if self._unanswered[connection] >= _SEVERAL:
             raise Unavailable(f"not queried: {connection} has just left {_SEVERAL} queries unanswered", where=name)
         try:
-            return with_timeout(_LIMIT, name, question)
+            with ending_with(self._end):
+                return with_timeout(_LIMIT, name, question)
         except TransientError:
             self._unanswered[connection] += 1
             raise
+
+    def end(self) -> None:
+        """Ends all queries, also those under way in other threads."""
+        self._end.set()
 
     def gave_up(self, connection: str) -> None:
         """Counts the system as down: a query about many topics at once had no answer."""

@@ -25,6 +25,7 @@ class DagsterState(BaseModel):
         runs: by pipeline a line for each run under way.
         paused: by pipeline why a person has paused it; only paused ones.
         tables_paused: by pipeline by whom each table is paused, in the order that was asked; None: it is not.
+        problem: why Dagster cannot be asked: nothing of all this is known then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -34,6 +35,7 @@ class DagsterState(BaseModel):
     runs: dict[str, list[str]] = {}
     paused: dict[str, str] = {}
     tables_paused: dict[str, list[str | None]] = {}
+    problem: str | None = None
 
 
 class AsksDagster(Protocol):

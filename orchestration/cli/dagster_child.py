@@ -22,10 +22,10 @@ from typing import TextIO
 from jobs.time_limit import with_timeout
 from orchestration.cli import GARBAGE_THRESHOLD
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
-from resources.errors import Unavailable
+from resources.errors import TimeLimitReached, Unavailable
 
-# Seconds for an answer, with the child's start.
-_LIMIT = 60.0
+# Seconds for an answer, with the child's start, and for each pipeline or table that it is about.
+_LIMIT, _FOR_EACH = 60.0, 1.0
 _STATE, _STALE_KEYS = "state", "stale keys"
 # `-P`: a module in the current folder is not taken for one of ours.
 _CHILD = (sys.executable, "-P", "-m", __name__)
@@ -42,19 +42,24 @@ class DagsterChild(AsksDagster):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """The next question starts another child."""
         if self._process:
             self._process.kill()
             self._process.communicate()
+        self._process = None
 
     def state(self, pipelines: Mapping[str, Sequence[TableKey]]) -> DagsterState:
         if not self._start_if_used():
             return DagsterState()
-        return DagsterState.model_validate_json(self._answer({_STATE: pipelines}))
+        return DagsterState.model_validate_json(self._answer(_STATE, pipelines))
 
     def stale_keys(self, tables: Sequence[TableKey]) -> list[int]:
         if not self._start_if_used():
             return [0] * len(tables)
-        found: list[int] = json.loads(self._answer({_STALE_KEYS: tables}))
+        found: list[int] = json.loads(self._answer(_STALE_KEYS, tables))
         return found
 
     def _start_if_used(self) -> bool:
@@ -63,7 +68,7 @@ class DagsterChild(AsksDagster):
             self._process = subprocess.Popen(_CHILD, stdin=PIPE, stdout=PIPE, text=True, start_new_session=True)
         return self._process is not None
 
-    def _answer(self, question: Mapping[str, object]) -> str:
+    def _answer(self, asked: str, about: Mapping[str, object] | Sequence[object]) -> str:
         """Raises Unavailable: the child has ended, or does not answer in time."""
         process, where = self._process, f"Dagster ({used_home()})"
         assert process
@@ -73,18 +78,20 @@ class DagsterChild(AsksDagster):
 
         def ask() -> str:
             try:
-                print(json.dumps(question), file=stdin, flush=True)
+                print(json.dumps({asked: about}), file=stdin, flush=True)
             except BrokenPipeError:
                 return ""
             return stdout.readline()
 
-        if said := with_timeout(_LIMIT, where, ask, process.kill):
-            return said
-        raise Unavailable(
-            f"the process that asks Dagster has ended with exit code {process.wait()}",
-            where=where,
-            remedy="what it has printed says why; else try again",
-        )
+        limit = _LIMIT + _FOR_EACH * len(about)
+        try:
+            if said := with_timeout(limit, where, ask, process.kill):
+                return said
+            what = f"the process that asks Dagster has ended with exit code {process.wait()}"
+        except TimeLimitReached:
+            what = f"no answer within {limit:g} s"
+        self._end()
+        raise Unavailable(what, where=where, remedy="look at Dagster's database and at what is printed; else try again")
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.asking import Asking
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState
+from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey
 from orchestration.files import (
     open_members,
     open_pipeline,
@@ -102,11 +102,16 @@ class PipelineStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """All pipelines, and whether a Dagster daemon runs, which starts their schedules and sensors."""
+    """All pipelines, and whether a Dagster daemon runs, which starts their schedules and sensors.
+
+    Attributes:
+        problem: why Dagster cannot be asked: what it knows is missing then.
+    """
 
     model_config = ConfigDict(frozen=True)
     daemon: bool = False
     pipelines: list[PipelineStatus] = []
+    problem: str | None = None
 
 
 def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
@@ -129,15 +134,30 @@ def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
     keys = {name: [table.full_path for table in spec.tables] for name, spec in specs.items()}
     state = Future[DagsterState]()
     with ThreadPoolExecutor(8) as pool:
-        answers = pool.map(lambda name: _status(name, connections, state, asking), names)
         try:
-            state.set_result(dagster.state(keys))
-        except BaseException as problem:  # Ctrl-C too: nobody waits for Dagster then
-            state.set_exception(problem)
+            answers = [pool.submit(_status, name, connections, state, asking) for name in names]
+            state.set_result(_state(dagster, keys))
+            found = [answer.result() for answer in answers]
+        except BaseException:  # Ctrl-C: nobody waits for an answer
+            asking.end()
+            state.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
-        found = list(answers)
-    stale = _stale_keys(dagster, specs)  # last: the look above has found new topics and tables
-    return Status(daemon=state.result().daemon, pipelines=[_with_stale(one, stale) for one in found])
+    known, stale = state.result(), dict[tuple[str, str], int]()
+    problem = known.problem
+    try:
+        if not problem:
+            stale = _stale_keys(dagster, specs)  # last: the look above has found new topics and tables
+    except BatchmergeError as failed:
+        problem = str(failed)
+    return Status(daemon=known.daemon, pipelines=[_with_stale(one, stale) for one in found], problem=problem)
+
+
+def _state(dagster: AsksDagster, keys: Mapping[str, Sequence[TableKey]]) -> DagsterState:
+    try:
+        return dagster.state(keys)
+    except BatchmergeError as problem:
+        return DagsterState(problem=str(problem))
 
 
 def _stale_keys(dagster: AsksDagster, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
@@ -216,6 +236,8 @@ def _tables(pipeline: Pipeline, asking: Asking, topics: TopicState | None = None
 
 
 def _starts(name: str, spec: PipelineSpec, state: DagsterState) -> str:
+    if state.problem:
+        return "what starts it is not known"
     ways = {f"{name}_schedule": f"its schedule ({spec.cron})"}
     if spec.interval:
         ways = {continuous_job(name): f"its sensor {continuous_job(name)}"}

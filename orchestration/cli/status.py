@@ -58,6 +58,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
             if not watch:
                 break
             time.sleep(_AGAIN)
+    if found.problem:
+        sys.exit(3)
     silent = any(one.state in ("silent", "died") for one in services)
     if silent or any(table.problem for pipeline in found.pipelines for table in pipeline.tables):
         sys.exit(3)
@@ -85,7 +87,10 @@ def _service(one: stack.ServiceStatus) -> str:
 def _pipelines(found: Status) -> list[str]:
     if not found.pipelines:
         return []
-    lines = [_DAEMON[found.daemon], *(line for pipeline in found.pipelines for line in _pipeline(pipeline))]
+    lines = [
+        found.problem or _DAEMON[found.daemon],
+        *(line for pipeline in found.pipelines for line in _pipeline(pipeline)),
+    ]
     return [*lines, *_WORDS.splitlines()]
 
 

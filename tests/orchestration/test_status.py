@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,11 +124,14 @@ class TestChild:
 
     def test_one_that_hangs_is_ended(self, child: DagsterChild, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dagster_child, "_LIMIT", 0.5)
+        monkeypatch.setattr(dagster_child, "_FOR_EACH", 0.25)
         process = process_of(child)
         process.suspend()
-        with pytest.raises(TimeLimitReached, match=r"no answer.*Dagster|Dagster.*no answer"):
-            child.state({})
-        assert process_of(child).wait(PATIENCE) == -signal.SIGKILL
+        with pytest.raises(Unavailable, match=r"no answer within 1 s.*Dagster|Dagster.*no answer within 1 s"):
+            child.state({"p": [], "q": []})
+        process.wait(PATIENCE)
+        monkeypatch.undo()
+        assert child.state({}) == DagsterState(), "another child"
 
     def test_it_ends_with_the_command(self, home: Path) -> None:
         home.mkdir()
@@ -139,6 +144,71 @@ class TestChild:
             left = psutil.Process(int(command.stdout.readline()))
             command.kill()
         left.wait(PATIENCE)
+
+
+@dataclass(frozen=True)
+class Says(AsksDagster):
+    """A Dagster that says this, or fails."""
+
+    known: Callable[[], DagsterState]
+
+    def state(self, _: object) -> DagsterState:
+        return self.known()
+
+    def stale_keys(self, tables: Sequence[object]) -> list[int]:
+        return [0] * len(tables)
+
+
+class TestLook:
+    """A look at two pipelines, whose system answers late."""
+
+    @pytest.fixture(autouse=True)
+    def asked(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+        """What the system does when it is asked, before it hangs."""
+        del home
+        answer = threading.Event()
+        does: list[Callable[[], object]] = [lambda: None, answer.set]
+
+        def tables(name: str, _: object, __: object, asking: Asking) -> list[TableStatus]:
+            asking.ask("lake", name, lambda: (does[0](), answer.wait(PATIENCE)))
+            return [TableStatus(name=f"iceberg a.{name}", batch=7)]
+
+        spec = Flow("t", ["append"]).spec
+        for what, instead in {
+            "connections_path": lambda: ROOT,
+            "load_connections": dict,
+            "pipeline_names": lambda: ["p", "q"],
+            "readable_specs": lambda _: {},
+            "pipeline_spec": lambda _: spec,
+            "open_members": lambda *_: None,
+            "_of_pipeline": tables,
+        }.items():
+            monkeypatch.setattr(pipelines, what, instead)
+        yield does
+        answer.set()
+
+    def test_tables_are_shown_where_dagster_cannot_be_asked(self, asked: list[Callable[[], object]]) -> None:
+        def gone() -> DagsterState:
+            asked[1]()
+            raise Unavailable("no database")
+
+        found = pipeline_status(Says(gone))
+        assert found.problem == "no database"
+        assert [pipeline.tables[0].batch for pipeline in found.pipelines] == [7, 7]
+        assert _pipelines(found)[:2] == ["no database", "pipeline p: what starts it is not known"]
+
+    @pytest.mark.parametrize("while_asking", ["Dagster", "systems"])
+    def test_an_interrupt_waits_for_no_answer(self, while_asking: str, asked: list[Callable[[], object]]) -> None:
+        def interrupt() -> DagsterState:
+            asked[0] = lambda: None
+            os.kill(os.getpid(), signal.SIGINT)
+            return DagsterState()
+
+        asked[0] = interrupt if while_asking == "systems" else asked[0]
+        begun = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            pipeline_status(Says(interrupt if while_asking == "Dagster" else DagsterState))
+        assert time.monotonic() - begun < 10, "not until the system's time limit is over"
 
 
 def process_of(child: DagsterChild) -> psutil.Process:
