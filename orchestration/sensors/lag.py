@@ -21,7 +21,16 @@ from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
-from orchestration.sensors.waiting import LagCursor, Waiting, moved, observe, reason_to_run, requested, waiting
+from orchestration.sensors.waiting import (
+    LagCursor,
+    Waiting,
+    moved,
+    observe,
+    reason_to_run,
+    reason_to_wait,
+    requested,
+    waiting,
+)
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_offsets
 
@@ -71,11 +80,10 @@ def tick(
     counted = cursor.model_copy(update={"tables_since": None}) if pauses.tables else cursor
     reason = reason_to_run(spec.trigger, seen, counted, now)
     free = free_to_advance(context.instance, name, spec) if reason else Free(hold=paused_reason(pauses, spec))
-    if reason is None or free.hold:
-        why = (
-            free.hold or f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
-        )
-        return dg.SensorResult(skip_reason=why, cursor=cursor.model_dump_json(), asset_events=events)
+    hold = free.hold or (reason_to_wait(cursor, now) if reason else None)
+    if reason is None or hold:
+        why = f"{seen.landing} records wait, {seen.tables} landed ones are not in every table: no run is due"
+        return dg.SensorResult(skip_reason=hold or why, cursor=cursor.model_dump_json(), asset_events=events)
     request = free.request(hour, {**asked, "batchmerge/reason": reason[:60]})
     return dg.SensorResult(run_requests=[request], cursor=requested(cursor, now).model_dump_json(), asset_events=events)
 

@@ -9,12 +9,17 @@ from pydantic import Field
 from jobs import offsets
 from jobs.offsets import Offsets
 from jobs.spec.automation import Trigger
+from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
 
 # When a tick first saw records (seconds since 1970), and the end of the log then (sum of all partitions' offsets).
 Mark = tuple[float, int]
 # Marks at the most. Records that later ticks find count as seen with the last mark.
 _MOST_MARKS = 100
+# Seconds after a run was requested until the next one is, while nothing moves. They double with each further request.
+_FIRST_PAUSE = 30.0
+# Longest of these pauses in seconds.
+_LONGEST_PAUSE = 3600.0
 
 
 class LagCursor(SensorCursor):
@@ -26,6 +31,8 @@ class LagCursor(SensorCursor):
         waiting_since: when the oldest record that waits was first seen, in seconds; None while nothing waits.
         tables_since: the same for landed records that some table lacks.
         waiting_marks, tables_marks: a mark for each tick that found more records, as long as they wait.
+        requests: how many runs were requested since something was last landed or merged.
+        requested_at: when the newest of them was, in seconds.
     """
 
     ends: str = Field("{}")
@@ -35,6 +42,8 @@ class LagCursor(SensorCursor):
     tables_since: float | None = None
     waiting_marks: list[Mark] = Field(default_factory=list)
     tables_marks: list[Mark] = Field(default_factory=list)
+    requests: int = 0
+    requested_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     landed = end - seen.landing
     waits = _marks(cursor.waiting_marks, cursor.waiting_since, landed, end, now)
     behind = _marks(cursor.tables_marks, cursor.tables_since, landed - seen.tables, landed, now)
+    before = sum(offsets.decode(cursor.ends).values()) - cursor.landing
+    stands = (landed, landed - seen.tables) == (before, before - cursor.tables)
     return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
@@ -72,6 +83,8 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
         tables_since=behind[0][0] if behind else None,
         waiting_marks=waits,
         tables_marks=behind,
+        requests=cursor.requests if stands else 0,
+        requested_at=cursor.requested_at,
     )
 
 
@@ -104,11 +117,21 @@ def reason_to_run(trigger: Trigger, seen: Waiting, cursor: LagCursor, now: float
     return None
 
 
+def reason_to_wait(cursor: LagCursor, now: float) -> str | None:
+    """Why a run that is due starts later: those before it have failed, or had nothing to do. None: it may start."""
+    if not cursor.requests:
+        return None
+    left = cursor.requested_at + doubled(_FIRST_PAUSE, cursor.requests - 1, _LONGEST_PAUSE) - now
+    runs = "the last run that was started" if cursor.requests == 1 else f"the last {cursor.requests} runs"
+    return f"{runs} landed and merged nothing: the next one starts in {left:.0f} s" if left > 0 else None
+
+
 def requested(cursor: LagCursor, now: float) -> LagCursor:
     """The cursor after a request: a table that stays behind gets the next run only after the trigger's age again."""
-    if cursor.tables_since is None:
-        return cursor
-    return cursor.model_copy(update={"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]})
+    asked: dict[str, object] = {"requests": cursor.requests + 1, "requested_at": now}
+    if cursor.tables_since is not None:
+        asked |= {"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]}
+    return cursor.model_copy(update=asked)
 
 
 def moved(before: LagCursor, after: LagCursor) -> bool:

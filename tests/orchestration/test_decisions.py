@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import dagster as dg
@@ -29,7 +30,15 @@ from orchestration.components.window import Window, replays
 from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.idle import file_hash, settles
-from orchestration.sensors.waiting import LagCursor, Waiting, observe, reason_to_run, requested, waiting
+from orchestration.sensors.waiting import (
+    LagCursor,
+    Waiting,
+    observe,
+    reason_to_run,
+    reason_to_wait,
+    requested,
+    waiting,
+)
 from resources.errors import ConfigurationError, TimeLimitReached, Unavailable
 from tests.kit import specs
 from tests.kit.batches import landed
@@ -121,6 +130,24 @@ def test_what_comes_all_the_time_waits_only_since_it_has_come(where: str) -> Non
             runs.append(now)
             cursor, done = requested(cursor, now), now
     assert runs == [70, 140, 210, 280, 350]
+
+
+def _requests(moves_at: int) -> list[int]:
+    """When runs are requested that fail, but for one that lands a record at this moment."""
+    trigger, cursor, found = Trigger(records=1), LagCursor(), list[int]()
+    for now in range(0, 4 * 3600, 30):
+        seen = Waiting({A: 10 + now}, 10 + now - int(now >= moves_at), 0)
+        cursor = observe(cursor, seen, now)
+        if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
+            found.append(now)
+            cursor = requested(cursor, now)
+    return found
+
+
+def test_runs_that_land_nothing_are_started_after_pauses_that_double_until_something_moves() -> None:
+    never = [after - before for before, after in pairwise(_requests(10**6))]
+    assert never == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert [now for now in _requests(3000) if now >= 2000][:5] == [3000, 3030, 3090, 3210, 3450]
 
 
 def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
