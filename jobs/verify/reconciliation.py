@@ -67,7 +67,8 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         after = destination.committed()
         if after is not None and after.commit_id == state.commit_id:
             return found
-    raise CommitFailed("the table moved on while it was compared", where=destination.name, remedy="try again later")
+    what, remedy = "a run elsewhere has moved the table on while it was compared", "try again while it does not work"
+    raise CommitFailed(what, where=destination.name, remedy=remedy)
 
 
 class _Views(NamedTuple):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 
 import click
-from dagster import AssetCheckEvaluation
+from dagster import AssetCheckEvaluation, DagsterEvent, ExecuteInProcessResult
 from rich.table import Table
 
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
+from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
-from orchestration.step_failures import failure_text
+from orchestration.step_failures import failure_text, is_transient
 
 
 @click.command()
@@ -28,14 +29,15 @@ from orchestration.step_failures import failure_text
 def verify(pipeline: str, rows: int) -> None:
     """Compare the tables of PIPELINE with what was landed, and with each other. Changes nothing.
 
-    The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Exit code 1: a check
-    failed; 2: the verification itself could not run.
+    The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Merges of a table wait
+    while it is compared. Exit code 1: a check failed. Where some tables could not be compared, 2: something needs a
+    fix; 3: try again later.
     """
     spec = pipeline_spec(pipeline)
     name, topics = launched(pipeline, spec)
     job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")
     config = {"ops": {f"{name}__verify": {"config": {"rows": rows, **topics}}}}
-    with dagster_instance() as instance:
+    with engine_log(), dagster_instance() as instance:
         result = execute(instance, job, {}, config, wait=True)
     shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
     for check in checks:
@@ -46,12 +48,23 @@ def verify(pipeline: str, rows: int) -> None:
         )
     output.show(shown)
     output.result([_plain(check) for check in checks])
-    if not result.success:
-        failed = [event for event in result.all_events if event.is_step_failure]
-        for event in failed:
-            click.echo(failure_text(event), err=True)
-        sys.exit(2)
-    sys.exit(0 if all(check.passed for check in checks) else 1)
+    for event in _failures(result):
+        click.echo(failure_text(event), err=True)
+    sys.exit(exit_code(result))
+
+
+def exit_code(result: ExecuteInProcessResult) -> int:
+    """A failed check decides, whatever else could not be compared."""
+    if not all(check.passed for check in result.get_asset_check_evaluations()):
+        return 1
+    if result.success:
+        return 0
+    failed = _failures(result)
+    return 3 if failed and all(map(is_transient, failed)) else 2
+
+
+def _failures(result: ExecuteInProcessResult) -> list[DagsterEvent]:
+    return [event for event in result.all_events if event.is_step_failure]
 
 
 def _plain(check: AssetCheckEvaluation) -> dict[str, object]:

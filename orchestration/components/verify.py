@@ -1,12 +1,13 @@
 """The job that compares a pipeline's tables with its landed changes and with each other: checks, run when you like."""
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import dagster as dg
 from pydantic import Field
 
 from jobs.destinations.registry import kind_of
-from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -19,8 +20,12 @@ from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
+from orchestration.files import most_terminal
+from orchestration.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.turns import turn
 from resources.errors import BatchmergeError
 
+_LOG = logging.getLogger("batchmerge")
 # Names of the checks. `checks.KEYS`: the same check as a merge has, of tables whose merges do not count keys.
 RECONCILED = "reconciled"
 AGREE = "tables_agree"
@@ -53,18 +58,12 @@ def verify_checks(launch: Launch) -> dg.AssetChecksDefinition:
         yield from (r for r in compare(context, config) if (r.asset_key, r.check_name) in wanted)
 
     def compare(context: dg.AssetCheckExecutionContext, config: VerifyConfig) -> Iterator[dg.AssetCheckResult]:
+        problems = list[BatchmergeError]()
+        compared = _compare_members if launch.spec.many_tables else _compare_tables
         with as_failures(), engine_log_in_run(context.log):
-            if launch.spec.many_tables:
-                yield from _compare_members(launch, launch.members(context.run.run_id, config.topics), config.rows)
-                return
-            pipeline = launch.open(context.run.run_id)
-            verdicts = list[tuple[Table, Verdict]]()
-            for table in launch.spec.tables:
-                verdict = _verdict(pipeline, table, config.rows)
-                if isinstance(verdict, Verdict):
-                    verdicts.append((table, verdict))
-                yield from _results(table, verdict)
-            yield _agreement(launch.name, launch.spec, verdicts)
+            yield from compared(launch, context, config, problems)
+            if failed := most_terminal(problems):
+                raise failed
 
     return verify
 
@@ -100,33 +99,73 @@ def _counts_keys(table: Table) -> bool:
     return not kind_of(table).capabilities.counts_keys_at_merge and table.mode.startswith("upsert")
 
 
-_Compared = list[tuple[Table, Verdict | BatchmergeError]]
+_Results = Iterator[dg.AssetCheckResult]
 
 
-def _compare_members(launch: Launch, members: Members, rows: int) -> Iterator[dg.AssetCheckResult]:
-    """Compares the tables of each topic, or name; combines the results into the checks of their entries."""
+@contextmanager
+def _turn(context: dg.AssetCheckExecutionContext, launch: Launch, tables: Sequence[Table]) -> Iterator[None]:
+    """Holds the pools of these tables, so that merges wait: a table that moves on cannot be compared."""
+    pools = {names.table_pool(launch.name, launch.spec, table) for table in tables}
+    waits = PoolWaits(context.instance, context.log.info)
+    with waiting_for_pools(waits), turn(context.op_execution_context, pools):
+        yield
+
+
+def _compare_tables(
+    launch: Launch, context: dg.AssetCheckExecutionContext, config: VerifyConfig, problems: list[BatchmergeError]
+) -> _Results:
+    """Compares one table after the other, each in its turn. A table that cannot be compared has no results: its error
+    is added to `problems`."""
+    pipeline, verdicts = launch.open(context.run.run_id), list[tuple[Table, Verdict]]()
+    for table in launch.spec.tables:
+        with _turn(context, launch, [table]):
+            verdict = _verdict(pipeline, table, config.rows)
+        if isinstance(verdict, BatchmergeError):
+            problems.append(verdict)
+            continue
+        verdicts.append((table, verdict))
+        yield from _results(table, verdict)
+    yield from _known([_agreement(launch.name, launch.spec, verdicts)], problems)
+
+
+def _compare_members(
+    launch: Launch, context: dg.AssetCheckExecutionContext, config: VerifyConfig, problems: list[BatchmergeError]
+) -> _Results:
+    """As `_compare_tables`, for the tables of each topic, or name; combines the results into the checks of their
+    entries, whose pools it holds all the time, since several topics are compared at once."""
     found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
+    members = launch.members(context.run.run_id, config.topics)
 
-    def work(pipeline: Pipeline) -> _Compared | None:
+    def work(pipeline: Pipeline) -> list[tuple[Table, Verdict | BatchmergeError]] | None:
         if not pipeline.intermediate.landed().batches:
             return None
         own = [pipeline.table(number) for number in range(len(pipeline.spec.tables))]
-        return [(table, _verdict(pipeline, table, rows)) for table in own]
+        return [(table, _verdict(pipeline, table, config.rows)) for table in own]
 
-    for outcome in members.each("verify", members.known(), work):
+    with _turn(context, launch, launch.spec.tables):
+        outcomes = list(members.each("verify", members.known(), work))
+    for outcome in outcomes:
         if outcome.problem:
-            raise outcome.problem
+            problems.append(outcome.problem)
+            continue
+        verdicts = list[tuple[Table, Verdict]]()
         assert outcome.member is not None
-        assert outcome.done is not None
-        for number, (table, verdict) in enumerate(outcome.done):
+        for number, (table, verdict) in enumerate(outcome.done or []):
+            if isinstance(verdict, BatchmergeError):
+                problems.append(verdict)
+                continue
+            verdicts.append((table, verdict))
             entry = names.table_key(launch.spec.tables[number])
             found.setdefault(entry, {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
-        agree = _agreement(
-            launch.name, outcome.member.spec, [(t, v) for t, v in outcome.done if isinstance(v, Verdict)]
-        )
+        agree = _agreement(launch.name, outcome.member.spec, verdicts)
         found.setdefault(names.landing_key(launch.name), {})[outcome.topic] = [agree]
     for spec in _specs(launch):
-        yield from checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {}))
+        yield from _known(checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {})), problems)
+
+
+def _known(results: Sequence[dg.AssetCheckResult], problems: Sequence[BatchmergeError]) -> _Results:
+    """Of checks of several tables: those that failed, and the others too if every table was compared."""
+    return (result for result in results if not (result.passed and problems))
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
@@ -141,15 +180,12 @@ def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | Batchmerg
             lambda: pipeline.interrupt(stop),
         )
     except BatchmergeError as problem:
+        _LOG.warning("not compared: %s", problem)
         return problem
 
 
-def _results(table: Table, verdict: Verdict | BatchmergeError) -> Iterator[dg.AssetCheckResult]:
+def _results(table: Table, verdict: Verdict) -> _Results:
     key = names.table_key(table)
-    if isinstance(verdict, BatchmergeError):
-        for name in (RECONCILED, *([checks.KEYS] if _counts_keys(table) else [])):
-            yield dg.AssetCheckResult(check_name=name, asset_key=key, passed=False, description=str(verdict))
-        return
     left_out = {"left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
     beside = {"rows of records that are not landed": verdict.beside} if verdict.beside else {}
     refused = {"refused rows": verdict.refused} if verdict.refused else {}

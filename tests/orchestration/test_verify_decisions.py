@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
+import dagster as dg
 import pytest
 
 from jobs.batch import LandedBatch
@@ -14,8 +15,17 @@ from jobs.destinations.bigquery.statements import Whole
 from jobs.destinations.row_values import comparable
 from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.tables import Table
 from jobs.verify.landed_spans import from_the_first, landed_spans
+from jobs.verify.reconciliation import Verdict
+from orchestration.cli.verify import exit_code
+from orchestration.components import KafkaPipeline, verify
+from orchestration.components.launch import Launch
+from orchestration.names import pool, table_key
+from orchestration.pool_waits import holders
+from resources.errors import BatchmergeError, CommitFailed, TerminalError, Unavailable
 from sql import render
+from tests.kit import specs
 from tests.kit.batches import landed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -100,3 +110,43 @@ def test_bigquery_is_asked_with_the_filter_that_a_table_demands(template: str) -
     demanded = "WHERE (`_PARTITIONTIME` IS NULL OR `_PARTITIONTIME` >= TIMESTAMP '0001-01-01')"
     assert demanded in render("bigquery", template, whole=Whole("_PARTITIONTIME", "TIMESTAMP"), **arguments)
     assert "WHERE" not in render("bigquery", template, whole=None, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code", "shown"),
+    [
+        (Verdict(3, 10), Verdict(3, 10), 0, {"reconciled": True, "tables_agree": True}),
+        (Verdict(3, 10), Unavailable("no answer"), 3, {"reconciled": True}),
+        (Verdict(3, 10), CommitFailed("the table moved on"), 3, {"reconciled": True}),
+        (Unavailable("no answer"), TerminalError("no permission"), 2, {}),
+        (Verdict(3, 10, wrong=["x"]), Unavailable("no answer"), 1, {"reconciled": False}),
+    ],
+)
+def test_a_table_that_cannot_be_compared_is_no_failed_check(
+    first: Verdict | BatchmergeError,
+    second: Verdict | BatchmergeError,
+    code: int,
+    shown: dict[str, bool],
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = specs.spec(specs.table(name="n.first"), specs.table(name="n.second"))
+    answers, held = dict(zip(("n.first", "n.second"), (first, second), strict=True)), list[str]()
+    for table in spec.tables:
+        instance.event_log_storage.set_concurrency_slots(pool(table_key(table)), 1)
+
+    def verdict(_pipeline: object, table: Table, _rows: int) -> Verdict | BatchmergeError:
+        held.extend(holders(instance, [pool(table_key(table))]))
+        return answers[table.table]
+
+    monkeypatch.setattr(Launch, "open", lambda *_: None)
+    monkeypatch.setattr(verify, "_verdict", verdict)
+    job = KafkaPipeline("p", spec).definitions().resolve_job_def("p_verify")
+
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+
+    assert exit_code(result) == code
+    checks = result.get_asset_check_evaluations()
+    assert {check.check_name: check.passed for check in checks} == shown
+    assert ["works on iceberg/n/first" in held[0], "works on iceberg/n/second" in held[1]] == [True, True]
+    assert holders(instance, [pool(table_key(table)) for table in spec.tables]) == []
