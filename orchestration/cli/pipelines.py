@@ -36,7 +36,7 @@ from orchestration.files import (
 from orchestration.known_tables import known_tables
 from orchestration.names import continuous_job
 from resources.connections import Connections
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, TransientError
 
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
@@ -88,7 +88,8 @@ class PipelineStatus(BaseModel):
         starts: what starts it, or why nothing does.
         runs: a line for each run under way.
         last_error: the error of its last run, if that failed.
-        problem: why its file cannot be used.
+        problem: why its file cannot be used, or what it needs cannot be asked.
+        transient: whether the problem may pass by itself.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -99,6 +100,7 @@ class PipelineStatus(BaseModel):
     runs: list[str] = []
     last_error: str | None = None
     problem: str | None = None
+    transient: bool = False
 
 
 class Status(BaseModel):
@@ -178,7 +180,7 @@ def _status(name: str, connections: Connections, dagster: Future[DagsterState], 
         spec, members = pipeline_spec(name), open_members(name, connections)
         tables = _of_members(members, asking) if members else _of_pipeline(name, spec, connections, asking)
     except BatchmergeError as problem:
-        return PipelineStatus(name=name, tables=[], problem=str(problem))
+        return PipelineStatus(name=name, tables=[], problem=str(problem), transient=isinstance(problem, TransientError))
     state = dagster.result()
     paused = state.paused.get(pipeline) or paused_in_file(pipeline, spec)
     return PipelineStatus(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import click
 
-from orchestration.cli import output
+from orchestration.cli import TERMINAL, TRANSIENT, output
 from orchestration.cli.dagster_answers import AsksDagster
 from orchestration.cli.dagster_child import DagsterChild
 from resources.connections import data_folder
@@ -44,7 +45,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
 
     With PIPELINES only those, and no services. PIPELINE/TOPIC (`for_each`) is about that topic alone.
 
-    Exit code 3 if a service that was started does not answer, or a table or Dagster cannot be asked.
+    Exit code 2 if a pipeline's file is wrong; 3 if a service that was started does not answer, or a pipeline, a table
+    or Dagster cannot be asked.
     """
     with DagsterChild() as dagster:
         while True:
@@ -61,8 +63,14 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
     if found.problem:
         sys.exit(3)
     silent = any(one.state in ("silent", "died") for one in services)
-    if silent or any(table.problem for pipeline in found.pipelines for table in pipeline.tables):
-        sys.exit(3)
+    sys.exit(exit_code(found.pipelines) or (TRANSIENT if silent else 0))
+
+
+def exit_code(pipelines: Sequence[PipelineStatus]) -> int:
+    if any(pipeline.problem and not pipeline.transient for pipeline in pipelines):
+        return TERMINAL
+    unanswered = any(pipeline.problem or any(t.problem for t in pipeline.tables) for pipeline in pipelines)
+    return TRANSIENT if unanswered else 0
 
 
 def _look(pipelines: tuple[str, ...], dagster: AsksDagster) -> tuple[list[stack.ServiceStatus], Status]:

@@ -46,7 +46,7 @@ from orchestration.cli.pipelines import (
     _with_pauses,
     pipeline_status,
 )
-from orchestration.cli.status import _pipelines
+from orchestration.cli.status import _pipelines, exit_code
 from orchestration.components import metadata
 from orchestration.metrics import measures
 from orchestration.metrics.tables import table_samples
@@ -250,6 +250,22 @@ def test_a_paused_pipeline_and_its_dead_letters() -> None:
     ]
     assert any("VTTS" in line for line in lines)
     assert _pipelines(Status()) == []
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "code"),
+    [
+        (PipelineStatus(name="p", tables=[TableStatus(name="landing t")]), 0),
+        (PipelineStatus(name="p", tables=[TableStatus(name="landing t", problem="no answer")]), 3),
+        (PipelineStatus(name="p", tables=[], problem="no answer", transient=True), 3),
+        (PipelineStatus(name="p", tables=[], problem="a mistake in its file"), 2),
+    ],
+)
+def test_what_cannot_be_asked_or_read_is_in_the_exit_code(pipeline: PipelineStatus, code: int) -> None:
+    fine = PipelineStatus(name="q", tables=[])
+    silent = PipelineStatus(name="r", tables=[], problem="no answer", transient=True)
+    assert exit_code([fine, pipeline]) == code
+    assert exit_code([silent, pipeline]) == (code or 3)
 
 
 def test_pauses_are_those_of_the_entries_after_each_landing() -> None:
