@@ -13,6 +13,7 @@ import logging
 import signal
 import sys
 import threading
+import traceback
 from typing import Any
 
 import click
@@ -45,9 +46,10 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status:status", "Show the state of services and pipelines."),
 }
 
-# Exit codes: something needs a fix; try again later; INT or TERM.
+# Exit codes: something needs a fix; try again later; a bug of ours; INT or TERM.
 TERMINAL = 2
 TRANSIENT = 3
+BUG = 70
 CANCELLED = 130
 # New objects until Python's garbage collector runs first. Imported modules are no garbage, and searching them takes a
 # tenth of a short command's time; a long command reaches this number and is collected as usual.
@@ -82,7 +84,7 @@ def batchmerge() -> None:
     Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
 
     Exit codes: 0 done, 1 a table is not right (demo, verify), 2 something needs a fix, 3 try again later,
-    130 cancelled.
+    70 a bug, 130 cancelled.
     """
 
 
@@ -113,3 +115,6 @@ def main() -> None:
     except BatchmergeError as problem:
         output.error(problem)
         sys.exit(TRANSIENT if isinstance(problem, TransientError) else TERMINAL)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(BUG)

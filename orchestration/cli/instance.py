@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import click
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from orchestration.compute_logs import leave_in_terminal
 from orchestration.databases import keep_databases_open
 from resources.connections import data_folder
+from resources.errors import Unavailable
 from resources.local.locks import exclusive
 
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
@@ -29,9 +33,28 @@ def dagster_home() -> Path:
     return home
 
 
-def dagster_instance() -> dg.DagsterInstance:
+@contextmanager
+def dagster_instance() -> Iterator[dg.DagsterInstance]:
+    """The instance, open. Raises Unavailable: its storage does not answer, at the start or at a later question."""
     leave_in_terminal()
     keep_databases_open()
-    # Two processes that create a new instance's tables at once would disturb each other.
-    with exclusive(dagster_home() / "lock", partial(click.echo, err=True)):
-        return dg.DagsterInstance.get()
+    home = dagster_home()
+    try:
+        # Two processes that create a new instance's tables at once would disturb each other.
+        with exclusive(home / "lock", partial(click.echo, err=True)):
+            instance = dg.DagsterInstance.get()
+        with instance:
+            yield instance
+    except Exception as problem:
+        if (why := _storage_error(problem)) is None:
+            raise
+        remedy = "see that its database runs, and what its dagster.yaml says"
+        what = f"Dagster's storage does not answer ({str(why.orig).strip()})"
+        raise Unavailable(what, where=str(home), remedy=remedy) from problem
+
+
+def _storage_error(problem: BaseException | None) -> OperationalError | None:
+    """The error of the database, which the storages of some databases wrap in one of their own."""
+    while problem is not None and not isinstance(problem, OperationalError):
+        problem = problem.__cause__
+    return problem

@@ -31,7 +31,8 @@ def ui(port: int) -> None:
         raise click.UsageError(f"port {port} is in use: name another with --port")
     require_pipelines(FOLDER)
     home = dagster_home()
-    dagster_instance().dispose()  # creates a new instance here, before three processes do it at once
+    with dagster_instance():
+        pass  # creates a new instance here, before three processes do it at once
     address = f"http://127.0.0.1:{port}"
     output.say(f"Dagster is starting at {address} (state in {home}); Ctrl-C stops it")
     output.result({"address": address, "state": str(home)})

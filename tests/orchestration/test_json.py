@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import click
+import dagster as dg
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from orchestration import cli
 from tests.kit import specs
@@ -110,3 +112,24 @@ def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.
         assert [set(one) for one in looks] == [{"services", "daemon", "pipelines"}] * 2
     else:
         assert told.count("kafka ") == 2
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "said"),
+    [
+        (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
+        (ValueError("odd"), 70, "ValueError: odd"),
+    ],
+)
+def test_no_unexpected_error_looks_like_a_wrong_table(
+    problem: Exception, code: int, said: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get() -> None:
+        try:
+            raise problem
+        except OperationalError as cause:
+            raise RuntimeError("too many retries") from cause  # as Dagster's storage in PostgreSQL does
+
+    monkeypatch.setattr(dg.DagsterInstance, "get", get)
+    found, _, error = call("pause", "p")
+    assert (found, said in error) == (code, True)
