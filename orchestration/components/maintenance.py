@@ -18,7 +18,7 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.executor import step_processes
 from orchestration.pauses import read_pauses
-from orchestration.sensors.busy import paused_reason
+from orchestration.sensors.busy import maintenance_reason, paused_reason
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
 AT_ONCE = 2
@@ -60,7 +60,9 @@ def maintenance_schedule(launch: Launch, job: dg.JobDefinition) -> dg.ScheduleDe
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         paused = paused_reason(read_pauses(context.instance, launch.name, launch.spec), launch.spec)
-        return dg.SkipReason(paused) if paused else dg.RunRequest()
+        # A run that waits for tables would be joined by one more each time, until no other run may start.
+        held = paused or maintenance_reason(context.instance, launch.name)
+        return dg.SkipReason(held) if held else dg.RunRequest()
 
     return tick
 

@@ -20,6 +20,7 @@ from orchestration.names import (
     BACKFILL_TAG,
     CONTINUOUS_TAG,
     LEFT_OUT_TAG,
+    MAINTENANCE_TAG,
     PIPELINE_TAG,
     landing_key,
     op_name,
@@ -87,6 +88,12 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
 def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
     """Which run or backfill works on the pipeline's tables, or is queued to; None: there is none."""
     return next((_named(run, name) for run in runs_of(instance, name, spec)), None)
+
+
+def maintenance_reason(instance: dg.DagsterInstance, name: str) -> str | None:
+    """Which run maintains the pipeline's tables, or is queued to; None: there is none."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={MAINTENANCE_TAG: name}), limit=1)
+    return next((_named(run, run.job_name) for run in runs), None)
 
 
 def still_to_do(

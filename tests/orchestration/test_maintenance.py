@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
+from dagster._core.test_utils import create_run_for_test
 
-from orchestration.names import PIPELINE_TAG, landing_key, table_key
+from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, landing_key, table_key
 from orchestration.sensors.busy import busy_reason
 from resources.connections import Connections
 from tests.kit.flow import Flow
@@ -49,6 +50,26 @@ def test_schedule_is_on_where_the_file_says_so(options: dict[str, object], runni
     assert schedule.cron_schedule == "0 4 * * 0"
     assert (schedule.default_status == dg.DefaultScheduleStatus.RUNNING) == running
     assert PIPELINE_TAG not in made.resolve_job_def(f"{flow.name}_maintenance").tags
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
+def test_a_run_of_maintenance_does_not_start_beside_the_one_before(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
+    made = definitions(Flow("t", ["append"], name="p"), Flow("t", ["upsert"], name="q"))
+
+    def starts(name: str) -> bool:
+        with dg.build_schedule_context(instance=instance) as context:
+            tick = made.resolve_schedule_def(f"{name}_maintenance_schedule").evaluate_tick(context)
+        assert bool(tick.run_requests) or f"of {name}_maintenance is {status.value.lower()}" in str(tick.skip_message)
+        return bool(tick.run_requests)
+
+    create_run_for_test(
+        instance, job_name="p_maintenance", status=dg.DagsterRunStatus.FAILURE, tags={MAINTENANCE_TAG: "p"}
+    )
+    assert (starts("p"), starts("q")) == (True, True)
+    create_run_for_test(instance, job_name="p_maintenance", status=status, tags={MAINTENANCE_TAG: "p"})
+    assert (starts("p"), starts("q")) == (False, True)
 
 
 def test_tables_that_somebody_else_looks_after_are_left_alone() -> None:
