@@ -55,6 +55,10 @@ class WarmProcess:
         return self._ready.is_set() and self._process.poll() is None
 
     @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
     def died_with(self) -> int | None:
         """The exit code, if it was ready and has ended unasked; None: it lives, or still loads."""
         return self._process.poll() if self._ready.is_set() else None
@@ -70,7 +74,6 @@ class WarmProcess:
             self._socket.sendall(json.dumps({"run": run_id}).encode() + b"\n")
             answer = json.loads(self._answers.readline())
         except (OSError, ValueError) as problem:
-            self.retire()
             raise Unavailable(f"the warm process does not answer ({problem})") from None
         if refused := answer.get("problem"):
             _LOG.warning("the warm process cannot fork a run (%s): it starts in its code server", refused)
@@ -102,6 +105,8 @@ class WarmProcesses:
     """The warm processes by code location. One that does not start is not tried again before the next reload."""
 
     _known: dict[str, tuple[str, WarmProcess]] = field(default_factory=dict)
+    # Those that may still have runs: their sockets stay open, since at the end of its socket each ends its runs.
+    _retired: list[WarmProcess] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start_run(
@@ -120,7 +125,7 @@ class WarmProcesses:
                 warm = None
             if warm is None or loaded != server_id:
                 if warm:
-                    warm.retire()
+                    self._retire(warm)
                 self._known[key] = (server_id, WarmProcess(origin, instance))
                 return None
             if not warm.is_ready:
@@ -129,5 +134,10 @@ class WarmProcesses:
                 return warm.start_run(run_id)
             except Unavailable as problem:
                 _LOG.warning("%s", problem)
+                self._retire(warm)
                 del self._known[key]
                 return None
+
+    def _retire(self, warm: WarmProcess) -> None:
+        warm.retire()
+        self._retired = [*(one for one in self._retired if not one.has_ended), warm]

@@ -1,7 +1,7 @@
 """The warm process: loads a code location's definitions once, then forks a run for each request.
 
-Requests and answers are JSON, a line each, over a socket pair with the daemon. An empty request: no further run comes.
-The end of the stream: the daemon has ended, and so do its runs.
+Requests and answers are JSON, a line each, over a socket pair with the daemon. An empty request: no further run comes,
+and the process ends after the last one. The end of the stream: the daemon has ended, and so do its runs.
 """
 
 from __future__ import annotations
@@ -55,11 +55,8 @@ def main() -> None:
         gc.freeze()  # pages stay shared with the runs
         control.sendall(b'{"ready": 1}\n')
         runs = _ForkedRuns()
-        is_open = _serve(control, runs, loads["instance"])
-    if is_open:
-        runs.wait()
-    else:
-        runs.end()
+        _serve(control, runs, loads["instance"])
+    runs.end()
 
 
 def _load(origin: RepositoryPythonOrigin, ref: str) -> None:
@@ -119,29 +116,28 @@ class _ForkedRuns:
                 self._pids.discard(pid)
         return bool(self._pids)
 
-    def wait(self, seconds: float = float("inf")) -> None:
-        ends = time.monotonic() + seconds
-        while self.reap() and time.monotonic() < ends:
-            time.sleep(0.1)
-
     def end(self) -> None:
         """Interrupts the runs, so that they end as cancelled. Those that do not end in time die with this process."""
         for pid in self._pids:
             os.kill(pid, signal.SIGINT)
-        self.wait(_PATIENCE)
+        ends = time.monotonic() + _PATIENCE
+        while self.reap() and time.monotonic() < ends:
+            time.sleep(0.1)
 
 
-def _serve(control: socket.socket, runs: _ForkedRuns, ref: str) -> bool:
-    """Forks a run for each request, until no more come. False: the daemon has ended."""
-    requests = control.makefile()
+def _serve(control: socket.socket, runs: _ForkedRuns, ref: str) -> None:
+    """Forks a run for each request, until the daemon has ended, or no more come and the last run has ended."""
+    requests, is_retired = control.makefile(), False
     while True:
         while not is_readable(control, 1.0):
-            runs.reap()
+            if not runs.reap() and is_retired:
+                return
         line = requests.readline()
         if not line:
-            return False
+            return
         if not (request := json.loads(line)):
-            return True
+            is_retired = True
+            continue
         warm = os.getpid()
         try:
             pid = os.fork()

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -35,12 +36,12 @@ class Warm:
     """Asks for runs as the launcher does."""
 
     def __init__(self, instance: dg.DagsterInstance, log: Path) -> None:
-        self._instance, self._log = instance, log
-        self._origin = RepositoryPythonOrigin(sys.executable, ModuleCodePointer("m", "f", os.getcwd()))
+        self.instance, self._log = instance, log
+        self.origin = RepositoryPythonOrigin(sys.executable, ModuleCodePointer("m", "f", os.getcwd()))
         self.processes = client.WarmProcesses()
 
     def run(self, run_id: str) -> int | None:
-        return self.processes.start_run(self._instance, self._origin, "server", run_id)
+        return self.processes.start_run(self.instance, self.origin, "server", run_id)
 
     @property
     def now(self) -> client.WarmProcess:
@@ -87,8 +88,7 @@ def test_where_it_cannot_fork_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "fork", full)
     ours, theirs = socket.socketpair()
-    is_open = list[bool]()
-    serving = threading.Thread(target=lambda: is_open.append(server._serve(theirs, server._ForkedRuns(), "")))
+    serving = threading.Thread(target=lambda: server._serve(theirs, server._ForkedRuns(), ""))
     with ours, theirs:
         serving.start()
         ours.sendall(b'{"run": "one"}\n')
@@ -96,4 +96,32 @@ def test_where_it_cannot_fork_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyP
         assert "temporarily unavailable" in json.loads(ours.makefile().readline())["problem"]
         ours.sendall(b"{}\n")
         serving.join()
-    assert is_open == [True]
+
+
+def test_one_that_is_retired_is_asked_no_more_and_hears_of_the_daemons_end(warm: Warm) -> None:
+    warm.is_up()
+    retired = warm.now
+    assert warm.processes.start_run(warm.instance, warm.origin, "server after a reload", "second") is None
+    assert warm.now is not retired
+    assert warm.processes._retired == [retired]
+
+
+@pytest.mark.parametrize("daemon_ends", [False, True])
+def test_the_runs_of_a_retired_one_go_on_until_they_or_the_daemon_end(daemon_ends: bool) -> None:
+    ours, theirs = socket.socketpair()
+    runs = server._ForkedRuns()
+    with ours, theirs, subprocess.Popen(["cat"], stdin=subprocess.PIPE) as run:
+        assert run.stdin
+        runs.add(run.pid)
+        serving = threading.Thread(target=lambda: server._serve(theirs, runs, ""))
+        serving.start()
+        ours.sendall(b"{}\n")
+        if daemon_ends:
+            ours.close()
+            serving.join()
+            assert runs.reap()
+            runs.end()
+        else:
+            run.stdin.close()
+            serving.join()
+        assert not runs.reap()
