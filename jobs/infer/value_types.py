@@ -1,4 +1,4 @@
-"""Proposes columns for plain JSON from a sample of values: for each field the first type that most values fit.
+"""Proposes columns for plain JSON from a sample of values: for each field the first type that all values fit.
 
 The decoder's own conversions (`jobs.decode.json_values`) decide whether a value fits.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from jobs.decode.base import Refused
 from jobs.decode.json_values import Integer, Real, scalar_converter
-from jobs.schema.types import type_name
+from jobs.schema.types import as_text, type_name
 from jobs.schema.wire import INSTANT, WALL_CLOCK
 
 _ZONE = re.compile(r"([Zz]|[+-]\d\d(:?\d\d)?)$")
@@ -78,28 +78,28 @@ def infer_json(samples: Iterable[Any]) -> tuple[list[pa.Field], list[str]]:
 
 
 def _fields(seen: Seen, path: str, remarks: list[str]) -> list[pa.Field]:
-    return [
-        pa.field(name, _type(inner, f"{path}.{name}" if path else name, remarks)) for name, inner in seen.fields.items()
-    ]
+    return [_field(name, inner, f"{path}.{name}" if path else name, remarks) for name, inner in seen.fields.items()]
 
 
-def _type(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
+def _field(name: str, seen: Seen, path: str, remarks: list[str]) -> pa.Field:
+    """A field of the first type that all its values fit; of `text`, which takes every value, where no other does."""
     if not seen.count:
         remarks.append(f"{path}: only nulls, taken as string")
-        return pa.string()
+        return pa.field(name, pa.string())
     scalar, fitting = _scalar(seen.scalars)
-    most = max(seen.objects, seen.arrays, fitting)
-    if seen.objects == most:
-        found = _object(seen, path, remarks)
-    elif seen.arrays == most:
-        found = pa.list_(pa.field("element", _type(seen.element or Seen(), f"{path}.element", remarks)))
-    else:
-        found = scalar
-        remarks += _scalar_remarks(seen.scalars, scalar, path)
-    if most < seen.count:
-        text = f"{path}: {most} of {seen.count} values fit {_short(found)} ({seen.kinds()})"
-        remarks.append(f"{text}; records with others would be dead letters")
-    return found
+    if (most := max(seen.objects, seen.arrays, fitting)) < seen.count:
+        other = "an object" if seen.objects == most else "an array" if seen.arrays == most else type_name(scalar)
+        remarks.append(
+            f"{path}: {most} of {seen.count} values are {other} ({seen.kinds()}), so taken as text; if the others are "
+            "mistakes, declare another type: they become dead letters"
+        )
+        return as_text(pa.field(name, pa.string()))
+    if seen.objects:
+        return pa.field(name, _object(seen, path, remarks))
+    if seen.element:
+        return pa.field(name, pa.list_(_field("element", seen.element, f"{path}.element", remarks)))
+    remarks += _scalar_remarks(seen.scalars, scalar, path)
+    return pa.field(name, scalar)
 
 
 def _object(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
@@ -107,10 +107,6 @@ def _object(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
     if not fields:
         remarks.append(f"{path}: only empty objects, taken as map<string,string>")
     return pa.struct(fields) if fields else pa.map_(pa.string(), pa.string())
-
-
-def _short(kind: pa.DataType) -> str:
-    return "struct" if pa.types.is_struct(kind) else "array" if pa.types.is_list(kind) else type_name(kind)
 
 
 def _scalar(values: Sequence[Any]) -> tuple[pa.DataType, int]:
