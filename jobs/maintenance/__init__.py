@@ -9,7 +9,7 @@ task              what it does
 `manifests`       rewrites many small manifests as few
 `snapshots`       expires old snapshots, with the files that only they have
 `orphans`         removes files that no snapshot has, written by dead runs
-`clean_up`        removes what merges leave in other systems: replaced versions of rows, staged rows
+`clean_up`        removes what merges leave in other systems: staged rows, rows that stand for deletes
 ================  =====================================================================================================
 
 Merges have priority. A MERGE is valid only on its base, so a compaction of such a table is written to a branch, and

@@ -69,11 +69,13 @@ class Landed(Spec):
 
 
 class CleanUp(Spec):
-    """What merges leave in other systems is removed: replaced versions of rows, or staged rows."""
+    """What merges leave in other systems is removed: staged rows, and with `deletes` rows that stand for deletes."""
 
     enabled: bool = Field(True, description="false: this task is left out")
     deletes: bool = Field(
-        False, description="also drop the rows that stand for deletes (upsert_delete without a named order)"
+        False,
+        description="also drop the rows that stand for deletes (upsert_delete without a named order): the partitions "
+        "with such rows are rewritten, and the table gets no merge meanwhile",
     )
 
 

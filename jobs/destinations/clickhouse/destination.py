@@ -16,7 +16,7 @@ from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.leases import lease_state
-from jobs.destinations.clickhouse.maintain import clean_up
+from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.present_types import taken
@@ -135,12 +135,10 @@ class ClickHouseDestination(Destination):
         return least is None or least.batch_number < number
 
     def _clean_up(self) -> Mapping[str, int]:
-        if not self.layout.versioned:
+        options = self.spec.maintenance
+        if not options.clean_up.deletes or self.table.mode != "upsert_delete" or self.layout.ordered:
             return {}
-        deletes = self.spec.maintenance.clean_up.deletes and self.table.mode == "upsert_delete"
-        for shard in self.shards:
-            clean_up(shard, deletes and not self.layout.ordered, self.spec.maintenance.time_limit_seconds)
-        return {"endpoints": len(self.shards)}
+        return {"partitions rewritten": sum(drop_deletes(s, options.time_limit_seconds) for s in self.shards)}
 
     def _merged(self, results: Sequence[Inserted], began: float, changes: int) -> Merged:
         done = sum(results, Inserted())
