@@ -40,14 +40,18 @@ logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 T = TypeVar("T")
 Row = dict[str, Any]
 
-# Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java), and those of a server that is starting or
-# cannot be reached.
-RETRIABLE_CODES = frozenset({3, 107, 159, 164, 202, 203, 209, 210, 241, 242, 252, 285, 319, 425, 999})
+# Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java; but not 164, which needs a person), and
+# those of a server that is starting or cannot be reached.
+RETRIABLE_CODES = frozenset({3, 107, 159, 202, 203, 209, 210, 241, 242, 252, 285, 319, 425, 999})
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
 # Unknown user, or wrong password.
 _NOT_KNOWN = frozenset({192, 193, 194, 516})
+# The user's profile allows to read only, or not to change a setting.
+_NOT_ALLOWED = frozenset({164, 452})
+# The setting's name in the messages of the server and of the client, which looks at the settings before it sends any.
+_SETTING = re.compile(r"Setting (\w+) (?:is readonly|should)|Cannot modify '(\w+)' setting")
 # The user lacks a right.
 _NOT_PERMITTED = 497
 # The first missing right in the server's message, and what it is for.
@@ -229,9 +233,9 @@ def _no_answer(message: str, where: str, what: str) -> BatchmergeError:
 
 
 def translated(code: int | None, message: str, where: str) -> BatchmergeError:
-    """Our error for a ClickHouse error code (None: no answer at all)."""
+    """Our error for a ClickHouse error code (None: the client's own error, or no answer at all)."""
     if code is None:
-        return _no_answer(message, where, "no answer")
+        return _not_allowed(message, where) if _SETTING.search(message) else _no_answer(message, where, "no answer")
     label = f"code {code}{_name(message)}"
     if code == _KEEPER and any(mark in message for mark in ("Node exists", "Bad version", "No node")):
         found: BatchmergeError = CommitFailed("another run has changed the state in Keeper meanwhile", where=where)
@@ -255,6 +259,8 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
             where=where,
             remedy="correct `username` and `password` of the connection in the connections file",
         )
+    elif code in _NOT_ALLOWED:
+        found = _not_allowed(message, where)
     elif code == _NOT_PERMITTED:
         found = ConfigurationError(
             f"ClickHouse denies access ({label})",
@@ -270,6 +276,16 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         )
     found.facts["code"] = code
     return found
+
+
+def _not_allowed(message: str, where: str) -> BatchmergeError:
+    found = _SETTING.search(message)
+    setting = f"`{found[1] or found[2]}`" if found else "settings, or to write"
+    return ConfigurationError(
+        f"the profile of the ClickHouse user does not allow to set {setting}",
+        where=where,
+        remedy="allow it in the user's profile: no `readonly`, and no constraint on settings that Batchmerge needs",
+    )
 
 
 def _missing_grant(message: str) -> str:

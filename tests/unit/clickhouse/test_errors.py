@@ -35,6 +35,7 @@ from resources.errors import (
         (395, "something else", TerminalError),
         (394, "Query was cancelled", Interrupted),
         (243, "Cannot reserve 1.00 MiB (NOT_ENOUGH_SPACE)", StorageError),
+        (452, "something else (SETTING_CONSTRAINT_VIOLATION)", ConfigurationError),
         (516, "Authentication failed (AUTHENTICATION_FAILED)", ConfigurationError),
         (497, "Not enough privileges (ACCESS_DENIED)", ConfigurationError),
         (252, "Too many partitions for single INSERT block (TOO_MANY_PARTS)", ConfigurationError),
@@ -64,6 +65,29 @@ def test_refused_access_names_the_settings(code: int, settings: tuple[str, ...])
 def test_missing_grant_is_named(named: str, missing: str) -> None:
     message = f"Not enough privileges. To execute this query, it's necessary to have the grant {named}"
     assert f"(`username` of the connection) {missing}" in translated(497, message, "here").remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        # The client looks at the settings itself, and sends nothing.
+        (None, "Setting max_execution_time is readonly"),
+        (452, "Setting max_execution_time should not be changed. (SETTING_CONSTRAINT_VIOLATION)"),
+        (452, "Setting max_execution_time shouldn't be greater than 3. (SETTING_CONSTRAINT_VIOLATION)"),
+        (164, "Cannot modify 'max_execution_time' setting in readonly mode. (READONLY)"),
+    ],
+)
+def test_settings_that_the_profile_forbids_are_named(code: int | None, message: str) -> None:
+    found = translated(code, message, "here")
+    assert type(found) is ConfigurationError
+    assert "`max_execution_time`" in found.what
+    assert "profile" in found.remedy
+
+
+def test_a_user_who_may_only_read_is_told_so() -> None:
+    found = translated(164, "u2: Cannot execute query in readonly mode. (READONLY)", "here")
+    assert type(found) is ConfigurationError
+    assert "`readonly`" in found.remedy
 
 
 def test_messages_hold_no_values() -> None:
