@@ -41,8 +41,10 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 # Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java; but not 164, which needs a person), and
-# those of a server that is starting or cannot be reached.
-RETRIABLE_CODES = frozenset({3, 107, 159, 202, 203, 209, 210, 241, 242, 252, 285, 319, 425, 999})
+# those of a server that is starting or stopping, or that a replica or its keeper does not answer.
+RETRIABLE_CODES = frozenset(
+    {3, 107, 159, 198, 202, 203, 209, 210, 225, 236, 241, 242, 252, 279, 285, 286, 319, 341, 425, 439, 999}
+)
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}

@@ -28,6 +28,9 @@ from resources.errors import (
     [
         *[(code, "try later", Unavailable) for code in sorted(RETRIABLE_CODES)],
         (None, "Connection refused", Unavailable),
+        (341, "Mutation is not finished because a replica is inactive (UNFINISHED)", Unavailable),
+        (225, "No ZooKeeper session (NO_ZOOKEEPER)", Unavailable),
+        (236, "Server is shutting down (ABORTED)", Unavailable),
         (999, "Coordination::Exception: Node exists (KEEPER_EXCEPTION)", CommitFailed),
         (999, "Coordination::Exception: Bad version (KEEPER_EXCEPTION)", CommitFailed),
         (999, "Coordination::Exception: Session expired (KEEPER_EXCEPTION)", Unavailable),
