@@ -35,6 +35,7 @@ from resources.clickhouse import retried
 _STATEMENT = {
     "async_insert": 0,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "distributed_foreground_insert": 1,
     "input_format_null_as_default": 1,
     "short_circuit_function_evaluation": "force_enable",
     "wait_end_of_query": 1,
