@@ -102,6 +102,11 @@ class Table(Spec):
         """Whether deletes remove rows."""
         return self.mode in ("upsert_delete", "delete")
 
+    @property
+    def rows_expire(self) -> bool:
+        """Whether the system removes old rows by itself."""
+        return False
+
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         """The columns in options of the kind, each with the option's path; the table has to have them."""
         yield from ()

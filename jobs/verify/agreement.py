@@ -14,14 +14,14 @@ from jobs.verify.reconciliation import Verdict
 
 def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
     """Tables that should have the same number of rows at the same batch, and do not; with their refused rows, which may
-    be the reason."""
+    be the reason. Tables whose rows expire are left out."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
         table, verdict = pair
         return table.mode, repr(route_filter(spec, table)), verdict.batch
 
-    wrong = []
-    for (_, _, batch), group in groupby(sorted(verdicts, key=what), key=what):
+    wrong, lasting = [], [pair for pair in verdicts if not pair[0].rows_expire]
+    for (_, _, batch), group in groupby(sorted(lasting, key=what), key=what):
         found = {table.title: verdict for table, verdict in group}
         if len({verdict.rows for verdict in found.values()}) > 1:
             said = ", ".join(f"{name} has {verdict.rows} rows{_refused(verdict)}" for name, verdict in found.items())

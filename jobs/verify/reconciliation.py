@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from jobs.lineage import bound_topics, of_one_meaning
 from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify.judged_rows import judged
 from jobs.verify.landed_spans import from_the_first, landed_spans
@@ -116,20 +117,19 @@ class _Comparison:
         wrong, beside = list[str](), 0
         # Rows of records that were not landed may be right.
         whole = complete and from_the_first(merged, self._recreated)
-        skips = kind_of(self._destination.table).capabilities.refuses and self._pipeline.spec.on_bad_record == "skip"
+        may_lack = list(reasons_to_lack(self._pipeline.spec, self._destination.table))
         with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
             self._views = _Views(*names)
             self._expect(known, merged[0].number)
             if complete:
                 expected = self._spark.table(self._views.expected)
                 should, may = expected.where("__expected").count(), expected.where("__may").count()
-                # Rows that were refused and skipped are not known, so any number may be missing.
-                missed = (rows < should and not skips) or (rows > should + may and whole)
+                missed = (rows < should and not may_lack) or (rows > should + may and whole)
                 wrong += [f"{rows} rows, landed changes make {_between(should, should + may)}"] if missed else []
                 beside = max(0, rows - should) if may or not whole else 0
             compared = self._compare(limit, wrong, merged, whole) if self._keys else 0
         left_out = [] if self._keys else ["all but the number of rows: no column shows which record a row is from"]
-        left_out += ["rows that are missing: refused ones are skipped (`on_bad_record: skip`)"] if skips else []
+        left_out += [f"rows that are missing: {reason}" for reason in may_lack]
         if self._stays_as_read:
             left_out.append("values: some records were read again, and rows may be as any of the readings")
         return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
@@ -191,6 +191,14 @@ class _Comparison:
         columns = "topic string, partition int, incarnation int, first long, end long"
         self._spark.createDataFrame(rows, columns).createOrReplaceTempView(self._views.spans)
         return [self._views.spans]
+
+
+def reasons_to_lack(spec: PipelineSpec, table: Table) -> Iterator[str]:
+    """Why rows may be missing that nothing records, so that any number of them is right."""
+    if kind_of(table).capabilities.refuses and spec.on_bad_record == "skip":
+        yield "refused ones are skipped (`on_bad_record: skip`)"
+    if table.rows_expire:
+        yield "the table's own expiry removes old ones"
 
 
 def _between(least: int, most: int) -> str:
