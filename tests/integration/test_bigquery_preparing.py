@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 from google.api_core.exceptions import NotFound
+from google.cloud import bigquery as client
 
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -210,12 +211,14 @@ def test_what_is_ours_does_not_expire(emulator: BigQuery, dataset: str) -> None:
     found = emulator.client.get_dataset(dataset)
     found.default_table_expiration_ms = found.default_partition_expiration_ms = 24 * 3600 * 1000
     emulator.client.update_dataset(found, ["default_table_expiration_ms", "default_partition_expiration_ms"])
-    made(emulator, dataset).prepare()
+    one = made(emulator, dataset)
+    one.prepare()
+    side = one.side_table
+    older = emulator.create_table(client.Table(emulator.table_id(side.name)))
+    assert older.expires is not None, "of an older version"
+    side._make()
     tables = [emulator.find_table(name) for name, _ in emulator.tables(dataset)]
-    assert {t.table_id.split("_")[0]: t.expires is None for t in tables if t} == {
-        "": True,
-        "batchmerge": True,
-        "dest": False,
-    }
+    assert len(tables) == 4
+    assert [t.table_id for t in tables if t and t.expires] == ["dest"]
     (by,) = (t.time_partitioning for t in tables if t and t.time_partitioning)
     assert by.expiration_ms is None

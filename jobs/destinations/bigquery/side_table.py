@@ -68,8 +68,8 @@ class SideTable(side_table.SideTable):
         return f"batchmerge-{self.pipeline}-letters-{uuid.uuid4().hex}"
 
     def _make(self) -> None:
-        if not self._exists():
-            self.bigquery.create_table(google.Table(self.bigquery.table_id(self.name), schema=_SCHEMA))
+        """Creates it where it is missing; one that an older version has made loses its dataset's expiry."""
+        self.bigquery.create_lasting_table(google.Table(self.bigquery.table_id(self.name), schema=_SCHEMA))
 
     def _finish(self, job: Job, time_limit: float) -> None:
         failure = self.bigquery.wait(job, time_limit)
