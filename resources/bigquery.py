@@ -170,6 +170,14 @@ class BigQuery:
         with bigquery_errors(where):
             return self._answer(text, arrays).to_arrow(create_bqstorage_client=False)
 
+    def long_arrow(self, text: str, where: str, seconds: float) -> pa.Table:
+        """As `arrow`, of a SELECT that may run this long: each request still has its own time limit."""
+        with bigquery_errors(where):
+            job = self.client.query(text, job_config=_query_config(()), **self._options)
+            if failure := self.wait(job, seconds):
+                raise failure
+            return job.result(**self._options).to_arrow(create_bqstorage_client=False)
+
     def batches(self, table: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
         """`count` rows of a table from row `first` (from 0) on: in no order, but the same while nobody changes it."""
         with bigquery_errors(table):

@@ -114,7 +114,11 @@ class Loader:
         """Adds the deletes that were merged up to batch `last`, from the staging table that keeps them."""
         tables = {"replay_table": self.rows.staging_table, "staging_table": kept_in}
         named = {name: self.rows.bigquery.table_id(table) for name, table in tables.items()}
-        self.rows.bigquery.change(render("bigquery", "kept_deletes", **named), {"last": last}, self._where)
+        text = render("bigquery", "kept_deletes", **named)
+        job_id = f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}"
+        job = self.rows.bigquery.submit_query(job_id, text, {"last": last}, {})
+        if failure := self.rows.bigquery.wait(job, self.rows.table.time_limit_seconds):
+            raise failure
 
     def _load_once(self, flush: Flush, prefix: str, labels: Mapping[str, str]) -> Job:
         """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""

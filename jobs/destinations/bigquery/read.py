@@ -90,7 +90,7 @@ class BigQueryReader(TableReader):
         self._where = f"bigquery {self._table.table}"
 
     def answers(self, text: str) -> list[pa.Table]:
-        return [self._bigquery.arrow(text, self._where)]
+        return [self._bigquery.long_arrow(text, self._where, self._table.time_limit_seconds)]
 
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)

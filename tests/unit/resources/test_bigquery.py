@@ -12,7 +12,7 @@ from google.cloud import bigquery as client
 
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, TransientError
 
 CONNECTION = BigQueryConnection(kind="bigquery", project="p", location="EU")
 
@@ -36,6 +36,20 @@ def test_every_query_is_read_in_utc(service: BigQuery) -> None:
     configs = [call.kwargs["job_config"] for call in calls]
     assert [(p.key, p.value) for c in configs for p in c.connection_properties] == [("time_zone", "UTC")] * 3
     assert [c.labels for c in configs if c.labels] == [{"a": "b"}]
+
+
+def test_a_question_of_a_whole_table_gets_its_time(service: BigQuery) -> None:
+    asked: Any = service.client
+    job = asked.query.return_value
+    job.state, job.error_result = "RUNNING", None
+    job.reload.side_effect = lambda **_: setattr(job, "state", "DONE")
+    assert service.long_arrow("SELECT 1", "t", 3600) is job.result.return_value.to_arrow.return_value
+    job.cancel.assert_not_called()
+    assert job.result.call_args.kwargs["timeout"] == CONNECTION.timeout_seconds
+    job.state, job.error_result = "RUNNING", {"reason": "stopped"}
+    job.cancel.side_effect = lambda **_: setattr(job, "state", "DONE")
+    with pytest.raises(TransientError, match="cancelled"):
+        service.long_arrow("SELECT 1", "t", 0)
 
 
 def test_dataset_that_exists_is_not_created(service: BigQuery) -> None:
