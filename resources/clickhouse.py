@@ -41,7 +41,7 @@ T = TypeVar("T")
 Row = dict[str, Any]
 
 # Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java; but not 164, which needs a person), and
-# those of a server that is starting or stopping, or that a replica or its keeper does not answer.
+# those of a server that is starting or stopping, or whose replica or keeper does not answer.
 RETRIABLE_CODES = frozenset(
     {3, 107, 159, 198, 202, 203, 209, 210, 225, 236, 241, 242, 252, 279, 285, 286, 319, 341, 425, 439, 999}
 )
