@@ -20,7 +20,9 @@ def condition(chain: Chain, predicate: Predicate | None) -> str | None:
         pattern = literal(f"^(?:{predicate.options.get('pattern', '')})$")
         found = f"({chain.seen('_topic')} rlike {pattern})"
     elif predicate.kind == "HasHeaderKey":
-        found = f"exists({chain.seen('_headers')}, h -> h.key = {literal(predicate.options.get('name', ''))})"
+        wanted = literal(predicate.options.get("name", ""))
+        # A record without headers has null in `_headers`.
+        found = f"coalesce(exists({chain.seen('_headers')}, h -> h.key = {wanted}), false)"
     else:
         return None
     return f"(not {found})" if predicate.negated else found

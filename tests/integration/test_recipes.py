@@ -47,7 +47,8 @@ def test_recipe(spark: SparkSession, name: str, recipe: dict[str, Any], example:
     key_kind = pa.struct([("id", pa.int64())])
     step = DecodeStep(decoder_for("json", key_kind), decoder_for("json", kind), {}, headers=True)
     value = example["value"]
-    headers = [{"key": name, "value": text.encode()} for name, text in example.get("headers", {}).items()]
+    given = example.get("headers", {})
+    headers = [{"key": name, "value": text.encode()} for name, text in (given or {}).items()]
     batch = pa.RecordBatch.from_pydict(
         {
             "key": pa.array([json.dumps(example.get("key", {"id": 1})).encode()], pa.binary()),
@@ -56,7 +57,7 @@ def test_recipe(spark: SparkSession, name: str, recipe: dict[str, Any], example:
             "partition": pa.array([0], pa.int32()),
             "offset": pa.array([7], pa.int64()),
             "timestamp": pa.array([datetime(2026, 1, 1, 12, tzinfo=UTC)], pa.timestamp("us", "UTC")),
-            "headers": pa.array([headers], HEADERS),
+            "headers": pa.array([None if given is None else headers], HEADERS),
         }
     )
     decoded = spark.createDataFrame(pa.Table.from_batches([step.read(batch)]))

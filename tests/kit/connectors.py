@@ -104,7 +104,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
             "predicates.p.name": "trace",
         },
         COLUMNS,
-        "select * from records where not (not exists(_headers, h -> h.key = 'trace'))",
+        "select * from records where not (not coalesce(exists(_headers, h -> h.key = 'trace'), false))",
     ),
     "under a predicate": (
         {
