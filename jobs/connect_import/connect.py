@@ -111,12 +111,24 @@ def has_fields(configuration: Configuration, side: str) -> bool:
     return _CONVERTERS.get(converter, ("string", False))[0] not in _ONE_COLUMN
 
 
-def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+def has_schema(configuration: Configuration) -> bool:
+    """Whether values have a schema, in the records or in a registry."""
+    name, registered = _format_name(configuration, "value")
+    return registered or name == "connect_json"
+
+
+def _format_name(configuration: Configuration, side: str) -> tuple[str, bool]:
+    """The format, and whether its schemas are in a registry."""
     converter = configuration.text(f"{side}.converter")
-    name, registered = _CONVERTERS.get(converter, ("json", False))
     # JsonConverter writes the schema into each record unless an option forbids it.
     if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
-        name = "connect_json"
+        return "connect_json", False
+    return _CONVERTERS.get(converter, ("json", False))
+
+
+def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    converter = configuration.text(f"{side}.converter")
+    name, registered = _format_name(configuration, side)
     if name in _ONE_COLUMN and len(columns) != 1:
         columns = {side: _ONE_COLUMN[name]}
     found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {})}

@@ -21,7 +21,7 @@ OPTIONS: Options = {
     "iceberg.tables.auto-create-enabled": equivalent("tables[].create, with columns of the records"),
     "iceberg.tables.evolve-schema-enabled": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "iceberg.tables.schema-force-optional": equivalent("force_optional"),
-    "iceberg.tables.schema-case-insensitive": equivalent("ignore_case"),
+    "iceberg.tables.schema-case-insensitive": equivalent("ignore_case, with plain JSON"),
     "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
     "iceberg.tables.write-props.*": equivalent("tables[].properties"),
     "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),

@@ -44,6 +44,10 @@ _TYPES = {
 }
 # The records' field contains the table's whole name.
 _NAMED = "{route_by[0]}.{route_by[1]}"
+_ANY_CASE = "iceberg.tables.schema-case-insensitive"
+_CASE_TODO = (
+    f"{_ANY_CASE}: ignore_case works with plain JSON; name fields whose case is not the table's in source.value.rename"
+)
 # Tabular's Operation: the first letter of the field's value, whatever its case; c and r insert.
 _OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
 
@@ -99,13 +103,14 @@ class IcebergSink(Sink):
             raise ConfigurationError(
                 "the connector names no table", where=configuration.name, remedy="name them with --table"
             )
+        todo = [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
         routed = bool(configuration.text("iceberg.tables.route-field"))
         if routed and not _dynamic(configuration):
             # The sink sends no record to tables without an expression.
             taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
-            todo = [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
+            todo += [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
             return [_table(configuration, n) for n in taken or names], todo
-        return [_table(configuration, n) for n in names], []
+        return [_table(configuration, n) for n in names], todo
 
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Parts of the pipeline file besides source and tables."""
@@ -113,6 +118,10 @@ class IcebergSink(Sink):
         found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
         if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
             found["retry"] = {"max_retries": int(failures)}
+        if configuration.flag(_ANY_CASE) and not connect.has_schema(configuration):
+            found["ignore_case"] = True
+        if configuration.flag("iceberg.tables.schema-force-optional"):
+            found["force_optional"] = True
         return {**found, **_changes(configuration, placed, going_on)}
 
     def changes(

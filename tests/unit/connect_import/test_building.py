@@ -251,6 +251,17 @@ def test_options_that_the_apache_sink_passes_over_are_called_so() -> None:
     assert spec.tables[0].mode == "append"
 
 
+def test_case_and_optional_columns_as_the_iceberg_sink_has_them() -> None:
+    assert not {"ignore_case", "force_optional"} & made(APACHE)[0].document.keys()
+    flags = {"iceberg.tables.schema-case-insensitive": "true", "iceberg.tables.schema-force-optional": "true"}
+    imported, spec = made({**APACHE, **flags})
+    assert (spec.ignore_case, spec.force_optional, imported.todo) == (True, True, [])
+    # A schema names the fields, and the pipeline file's rules refuse `ignore_case` there.
+    imported, spec = made({**APACHE, **flags, "value.converter.schemas.enable": "true"})
+    assert (spec.ignore_case, spec.force_optional) == (False, True)
+    assert [line.split(":")[0] for line in imported.todo] == ["iceberg.tables.schema-case-insensitive"]
+
+
 def test_tables_with_different_id_columns_are_refused() -> None:
     own = {"iceberg.table.db.orders.id-columns": "order_id,line"}
     with pytest.raises(ConfigurationError, match="different id-columns") as caught:
