@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,10 @@ from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
     from jobs.connect_import.sink import Sink
+
+_TIMES = ("timestamp", "date")
+# A record's timestamp is milliseconds to Connect; Spark's cast of one to a number gives seconds.
+_IN_STATEMENT, _NUMBER = re.compile(r"(?<![\w`'(])_timestamp(?![\w`'])"), "unix_millis(_timestamp)"
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,8 @@ class GoingOn:
         for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
             chain.drop(column)  # the sink ignored it too
         for column, kind in columns.items():
-            if chain.made.get(column, name(column)) != name(column):
-                chain.types[column] = kind
+            if (made := chain.made.get(column, name(column))) != name(column):
+                chain.make(column, made if kind.startswith(_TIMES) else _IN_STATEMENT.sub(_NUMBER, made), kind)
         return followed
 
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:

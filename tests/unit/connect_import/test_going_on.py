@@ -31,6 +31,10 @@ def made(options: dict[str, str], known: dict[str, KnownTable], **more: Any) -> 
     return imported, PipelineSpec.model_validate(imported.document)
 
 
+def made_of_table(options: dict[str, str], columns: dict[str, str]) -> tuple[Imported, PipelineSpec]:
+    return made(options, {"db.t": KnownTable(columns)})
+
+
 @pytest.mark.parametrize(
     ("native", "declared"),
     [
@@ -120,6 +124,21 @@ def test_identifier_fields_are_the_key_where_the_sink_went_by_them() -> None:
     _, spec = made(TABULAR, {"db.a": table, "db.b": table})
     assert spec.changes.key is not None
     assert (spec.changes.key.columns, spec.changes.key.source) == (["id"], "value")
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [("long", "unix_millis(_timestamp)"), ("string", "unix_millis(_timestamp)"), ("timestamp", "_timestamp")],
+)
+def test_timestamps_in_columns_of_numbers_are_milliseconds(kind: str, made: str) -> None:
+    insert = (KAFKA + "InsertField$Value", {"timestamp.field": "ts"})
+    _, spec = made_of_table({**ICEBERG, **chain(insert)}, {"id": "long", "ts": kind})
+    assert spec.source.transform is not None
+    assert (spec.source.transform.sql, spec.source.row["ts"]) == (f"select *, {made} as `ts` from records", kind)
+    metadata = ("io.tabular.iceberg.connect.transforms.KafkaMetadataTransform", {"field_name": "m"})
+    _, spec = made_of_table({**ICEBERG, **chain(metadata)}, {"id": "long", "m_timestamp": "long"})
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == "select *, unix_millis(_timestamp) as `m_timestamp` from records"
 
 
 def test_operation_that_tables_have_as_a_column_is_kept() -> None:
