@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.connect_import import connect, key_steps, transforms
+from jobs.connect_import import configured, connect, key_steps, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connector import Connector
@@ -16,7 +16,7 @@ from jobs.connect_import.each_topic import EachTopic
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, find, none
-from jobs.connect_import.unwrapping import TARGET
+from jobs.connect_import.unwrapping import TARGET, cdc_todo
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
@@ -84,6 +84,8 @@ def build(
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     todo = [*chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
+    appends = all(part["mode"] == "append" for part in parts)
+    todo += cdc_todo([one.kind for one in configured.transforms(configuration)], appends, connector.known_columns)
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)

@@ -54,5 +54,10 @@ class Connector:
         known_topics = len(self.each_topic)
         return bool(self.going_on.tables or known_topics) and known_topics in (0, len(self.topics))
 
+    @property
+    def known_columns(self) -> set[str]:
+        """The columns of all known tables."""
+        return {column for one in (self.going_on, *self.each_topic.values()) for column in one.columns}
+
     def _going_on(self, tables: Iterable[str]) -> GoingOn:
         return GoingOn(self.configuration, {name: self.known[name] for name in tables if name in self.known}, self.sink)

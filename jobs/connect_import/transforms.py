@@ -61,6 +61,8 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
         elif transform.kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
             found = _tombstones(found, transform)
     _lift(found.chain, configuration)
+    if debezium_target(configuration) is None:
+        found.chain.drop(TARGET)
     return found
 
 

@@ -6,6 +6,8 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configured import Options
 from jobs.connect_import.steps import Step, items
@@ -59,7 +61,7 @@ def tabular_debezium(chain: Chain, options: Options) -> str:
     for column in metadata:
         chain.drop(column)
     chain.make(TARGET, target, "string")
-    return f"source.value.envelope: debezium; {TARGET} is _cdc.target, `_op` is _cdc.op; _cdc itself gets no values"
+    return "source.value.envelope: debezium; `_op` is _cdc.op"
 
 
 def tabular_dms(chain: Chain, _options: Options) -> str:
@@ -70,6 +72,25 @@ def tabular_dms(chain: Chain, _options: Options) -> str:
 def tabular_mongo(chain: Chain, _options: Options) -> str:
     chain.unwrap("mongo", {}, {})
     return "source.value.envelope: mongo"
+
+
+def cdc_todo(kinds: Sequence[str], appends: bool, columns: Container[str]) -> list[str]:
+    """What a person has to check about `_cdc`, which Tabular's transforms add to each change.
+
+    Args:
+        kinds: the transforms.
+        appends: the sink's tables have a row for each change.
+        columns: of the tables, if known.
+    """
+    kind = next((kind for kind in kinds if kind in ("DebeziumTransform", "DmsTransform")), None)
+    if kind is None:
+        return []
+    deletes = (f"{kind}: a deleted row came as a row with _cdc.op D; a table of mode append leaves deletes out, one of "
+               "mode upsert_delete (with changes.key) removes the row; for a log of all changes declare the parts of "
+               "the record without source.value.envelope, and read them in source.transform")  # fmt: skip
+    lost = (f"_cdc: {kind} filled it; make it in source.transform, of parts that source.value.envelope.metadata names, "
+            "or it is null from now on")  # fmt: skip
+    return [*([deletes] if appends else []), *([lost] if "_cdc" in columns else [])]
 
 
 UNWRAPPING: dict[str, Step] = {

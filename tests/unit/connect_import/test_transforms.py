@@ -123,11 +123,25 @@ def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
     columns = {"id": "long", "name": "string", "_cdc": "struct<op: string, ts: timestamp>"}
     known = dict.fromkeys(["lake.public_a", "lake.public_b"], KnownTable(columns))
     imported, spec = made(options, tables=list(known), known=known)
-    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
+    assert [line.split(":")[0] for line in imported.todo] == ["_cdc", "source.value.envelope"]
     assert spec.route_by == "_cdc_target"
     assert set(spec.source.row) == {"id", "name", "_op", "_cdc_target"}
     assert spec.changes.op is not None
     assert (spec.changes.op.field, spec.changes.op.keep) == ("_op", False)
+
+
+@pytest.mark.parametrize(("kind", "envelope"), [("DebeziumTransform", "debezium"), ("DmsTransform", "dms")])
+def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str) -> None:
+    options = {**ICEBERG, **chain((f"org.apache.iceberg.connect.transforms.{kind}", {}))}
+    columns = {"id": "long", "_cdc": "struct<op: string, ts: timestamp>"}
+    imported, spec = made(options, known={"db.t": KnownTable(columns)})
+    assert (spec.source.transform, spec.tables[0].mode) == (None, "append")
+    assert spec.source.value.envelope is not None
+    assert (spec.source.value.envelope.kind, spec.source.value.columns) == (
+        envelope,
+        {"id": "long", "_op": "string"},
+    )
+    assert [line.split(":")[0] for line in imported.todo] == [kind, "_cdc", "source.value.envelope"]
 
 
 def test_records_with_an_operation_inside_a_struct() -> None:
