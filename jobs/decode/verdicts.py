@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,8 +53,8 @@ class Verdicts:
             self.errors.pop(row, None)
             self.unchanged.pop(row, None)
 
-    def filter_where(self, mask: pa.Array) -> None:
-        self.filter(_rows_of(mask))
+    def filter_where(self, mask: pa.Array, but: Collection[int] = ()) -> None:
+        self.filter([row for row in _rows_of(mask) if row not in but])
 
     def leave_unchanged_where(self, mask: pa.Array, column: str) -> None:
         for row in _rows_of(mask):

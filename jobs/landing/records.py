@@ -67,7 +67,8 @@ class RecordReader:
         metadata: what the tables ask for beside a record's coordinates.
         routes: which records each table takes; None if one of them takes all.
         schema_ids: finds the ids of schemas in records; None: they have none.
-        new_tables: what becomes of records that no table takes; None: they are bad.
+        skips_unrouted: records that no table takes are filtered, not bad.
+        new_tables: what becomes of records that no table takes, where records name tables; None: they do not.
         topic_decoders: by topic, then `key` or `value`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
@@ -90,6 +91,7 @@ class RecordReader:
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
     schema_ids: SchemaIds | None = None
+    skips_unrouted: bool = False
     new_tables: NameRule | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
 
@@ -121,6 +123,7 @@ class RecordReader:
         value = with_fields(value, self.value_type)
         if self.truncation:
             self._filter_truncations(self.truncation, value, verdicts)
+        bad = frozenset(verdicts.errors)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
         named = dict[str, int]()
@@ -128,6 +131,8 @@ class RecordReader:
             left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
             if self.new_tables:
                 named = self.new_tables.judge(left, key, value, verdicts)
+            elif self.skips_unrouted:
+                verdicts.filter_where(left, but=bad)  # also without a key, which the tables of others may not have
             else:
                 verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", ROUTE))
         if self.filtered_error:

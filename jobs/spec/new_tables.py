@@ -132,6 +132,7 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     excluded = {
         "source.for_each": spec.source.for_each,
         "commit: together": spec.commit == "together",
+        "unrouted: skip": spec.unrouted == "skip",
     }
     for other in (other for other, there in excluded.items() if there):
         yield Mistake(("new_tables",), f"it does not go with `{other}`", "leave one of them out", at_key=True)

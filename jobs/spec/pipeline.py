@@ -118,6 +118,11 @@ class PipelineSpec(Spec):
         description="field (a key column, a column of the value, or a path `column.part`) whose value names the table "
         "that takes the record, with or without its namespace, in upper or lower case",
     )
+    unrouted: Literal["refuse", "skip"] = Field(
+        "refuse",
+        description="a record that no table takes, by `route` or `route_by`: refuse (it is bad) or skip (it is "
+        "left out, and counts as filtered)",
+    )
     new_tables: NewTables | None = Field(
         None,
         description="with `route_by`: each entry of `tables`, with `{route_by}` in its name (or a part of it between "

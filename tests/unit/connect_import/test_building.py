@@ -126,6 +126,7 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert (events.table, events.mode, orders.table) == ("db.events", "upsert_delete", "db.orders")
     assert events.route is not None
     assert (events.route.field, events.route.matches) == ("kind", "e.*")
+    assert spec.unrouted == "skip", "so did the sink"
     assert isinstance(events, IcebergTable)
     assert events.partition_by == ["day(at)", "bucket(16, id)"]
     assert events.properties == {"write.format.default": "orc"}
@@ -147,6 +148,7 @@ def test_apache_sink_appends_and_routes_by_name() -> None:
     imported, spec = made(APACHE, tables=["db.a", "db.b"])
     assert [(t.table, t.mode) for t in spec.tables] == [("db.a", "append"), ("db.b", "append")]
     assert (spec.route_by, spec.source.pattern, spec.retry.max_retries) == ("target", "events_.*", 4)
+    assert spec.unrouted == "skip"
     assert spec.on_bad_record == "fail"
     assert spec.changes.key is None
     assert imported.connections["lake"]["type"] == "glue"

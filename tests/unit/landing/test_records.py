@@ -227,6 +227,14 @@ def test_record_that_no_table_takes_is_a_dead_letter() -> None:
     assert landed.column("op").to_pylist() == ["upsert", None, "delete"]
 
 
+def test_record_that_no_table_takes_is_filtered_where_the_pipeline_skips_it() -> None:
+    skipping = reader(routes=(RouteFilter(path=("value", "name"), pattern="a"),), skips_unrouted=True)
+    given = [({"id": 1}, {"id": 1, "name": "a"}), (None, {"name": "c"}), ({"id": 3}, None), ({"id": 4}, b"{")]
+    landed = skipping.read(kafka_records(*given))
+    assert landed.column("op").to_pylist() == ["upsert", "filtered", "delete", None]
+    assert problems(landed) == [None, None, None, ("value", "undecodable")], "a key matters only to tables"
+
+
 def test_metadata_that_tables_ask_for() -> None:
     wanted = tuple(map(Metadata.of, ("key", "headers", "header:trace-id", "record as origin")))
     kinds = pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in wanted), pa.field("asked_before", pa.string())])
