@@ -95,6 +95,8 @@ def build(
     todo += [*([] if each_is_known else chain.guesses()), *filled_todo]
     each = EachTopic(configuration, connector.each_topic, as_configured, parts[0], source, keyed=key == {})
     document = _document(connector, chain, source, changes, each.overrides(placed.overrides), parts)
+    if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
+        document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
     only = connector.named if configuration.text("iceberg.tables") else []
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),

@@ -77,6 +77,7 @@ def record_reader(
         truncation=_truncation(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
+        skips_tombstones=spec.changes.tombstones == "skip",
         skips_unrouted=spec.unrouted == "skip",
         schema_ids=SchemaIds.of(source),
         new_tables=names,

@@ -67,6 +67,7 @@ class RecordReader:
         metadata: what the tables ask for beside a record's coordinates.
         routes: which records each table takes; None if one of them takes all.
         schema_ids: finds the ids of schemas in records; None: they have none.
+        skips_tombstones: records without a value are filtered; otherwise they are deletes.
         skips_unrouted: records that no table takes are filtered, not bad.
         new_tables: what becomes of records that no table takes, where records name tables; None: they do not.
         topic_decoders: by topic, then `key` or `value`, for topics that are encoded in another way.
@@ -91,6 +92,7 @@ class RecordReader:
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
     schema_ids: SchemaIds | None = None
+    skips_tombstones: bool = False
     skips_unrouted: bool = False
     new_tables: NameRule | None = None
     topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
@@ -124,6 +126,8 @@ class RecordReader:
         if self.truncation:
             self._filter_truncations(self.truncation, value, verdicts)
         bad = frozenset(verdicts.errors)
+        if self.skips_tombstones:
+            verdicts.filter_where(pc.is_null(value), but=bad)
         key = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
         named = dict[str, int]()

@@ -27,7 +27,7 @@ class Key(Spec):
 
 
 class Operation(Spec):
-    """A field of the value that has the record's operation. A null value (tombstone) is always a delete."""
+    """A field of the value that has the record's operation. A null value (tombstone) has none."""
 
     field: str = Field(description="a text column of the value")
     insert: list[str] = Field(default_factory=lambda: ["c", "r", "i", "I"], description="its values that mean insert")
@@ -55,6 +55,11 @@ class Changes(Spec):
 
     key: Key | None = Field(None, description="needed by every mode but append")
     op: Operation | None = Field(None, description="left out: a value is an upsert, a tombstone is a delete")
+    tombstones: Literal["delete", "skip"] = Field(
+        "delete",
+        description="a record without a value: delete (it removes the row of its key; bad if the key is in the "
+        "value) or skip (it is left out, and counts as filtered)",
+    )
     order_by: str | None = Field(
         None,
         description="a value column (LSN, version, timestamp) whose larger value wins; `arrival`: the order of "

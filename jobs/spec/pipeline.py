@@ -230,7 +230,7 @@ class PipelineSpec(Spec):
     @property
     def meaning_hash(self) -> str:
         """Hash of the options that change the meaning of rows: key columns, op mapping, order."""
-        return _hash(self.changes.model_dump(mode="json"))
+        return _hash(self.changes.model_dump(mode="json", exclude={"tombstones"}))
 
     @property
     def order_hash(self) -> str:

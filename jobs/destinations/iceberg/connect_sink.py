@@ -199,7 +199,7 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
     if not keys and mode(configuration) != "append":
         keys = going_on.key  # the tables' identifier fields, as the sink uses them
     if keys:
-        found["changes"] = {"key": {"columns": keys, "source": "value"}, "order_by": "arrival"}
+        found["changes"] = {"key": {"columns": keys, "source": "value"}, "tombstones": "skip", "order_by": "arrival"}
         if field := configuration.text("iceberg.tables.cdc-field"):
             kept = {"keep": True} if field in going_on.columns else {}
             found["changes"]["op"] = {"field": field, **_OP, **kept}

@@ -134,6 +134,7 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert spec.changes.key is not None
     assert spec.changes.op is not None
     assert (spec.changes.key.columns, spec.changes.key.source, spec.changes.op.field) == (["id"], "value", "op")
+    assert spec.changes.tombstones == "skip", "the sink passes over records without a value"
     assert (spec.cron, spec.on_bad_record, spec.dead_letters.topic) == ("*/10 * * * *", "quarantine", "dlq")
     lake = imported.connections["lake"]
     assert lake["credential"] == "${env:ICEBERG_CATALOG_CREDENTIAL}"

@@ -377,6 +377,10 @@ def test_key_out_of_the_value() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["key"]
     assert spec.changes.key is not None
     assert (spec.changes.key.columns, spec.changes.key.source) == (["id"], "value")
+    assert spec.changes.tombstones == "delete", "which is a bad record, as in the sink"
+    steps = (under(KAFKA + "Filter", {}), (KAFKA + "ValueToKey", {"fields": "id"}))
+    _, spec = made({**BIGQUERY, "topics": "t", **chain(*steps), **predicate(TOMBSTONES)}, COLUMNS)
+    assert spec.changes.tombstones == "skip"
 
 
 def test_what_has_no_equivalent_is_to_do_and_the_file_loads() -> None:

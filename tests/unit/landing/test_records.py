@@ -157,6 +157,13 @@ def test_key_from_the_value() -> None:
     assert problems(landed) == [None, ("key", "NullKey"), ("value", "undecodable"), ("key", "NullKey")]
 
 
+def test_tombstones_are_filtered_where_the_pipeline_skips_them() -> None:
+    skipping = reader(key_decoder=None, key_from_value=True, skips_tombstones=True)
+    landed = skipping.read(kafka_records((None, {"id": 5}), (None, None), (None, b"{")))
+    assert landed.column("op").to_pylist() == ["upsert", "filtered", None]
+    assert problems(landed) == [None, None, ("value", "undecodable")]
+
+
 def test_a_bad_value_has_its_key_where_that_can_be_read() -> None:
     strict = reader(key_from_value=True, value_decoder=Json(row_type({"id": "long", "name": "int"})))
     values = [{"id": 4, "name": 1}, {"id": 7, "name": "text"}, {"id": "?", "name": 1}, {"name": "text"}, b"{"]
