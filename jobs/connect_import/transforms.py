@@ -10,7 +10,7 @@ from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.configured import Options, Transform, transforms
 from jobs.connect_import.key_steps import key_step
-from jobs.connect_import.known import struct_columns
+from jobs.connect_import.known import NOT_NULL, struct_columns
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, renames_of
@@ -91,7 +91,10 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
         probe = Chain({})
         if kind in ("InsertField", "CopyValue", "KeyToValue", "KafkaMetadataTransform"):
             STEPS[kind](probe, options)
-            found = {c: k for c, k in found.items() if c not in probe.made or c in probe.columns}
+            made = [c for c in found if c in probe.made and c not in probe.columns]
+            # Records to which it does not apply may have such a field themselves.
+            own = {c: found[c].removesuffix(NOT_NULL) for c in made if transform.predicate}
+            found = {c: own.get(c, k) for c, k in found.items() if c in own or c not in made}
         elif kind == "ReplaceField":
             old = {new: was for was, new in renames_of(options).items()}
             found = {old.get(c, c): k for c, k in found.items()}
@@ -115,10 +118,10 @@ def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
         chain.metadata_lost["_headers"] = kind
     if kind in _NOT_NEEDED:
         return _NOT_NEEDED[kind]
-    if transform.of_key:
-        return key_step(chain, transform)
     if kind == "Filter":
         return _filter(chain, transform)
+    if transform.of_key:
+        return key_step(chain, transform)
     if kind in STEPS and wrapped:
         return _left(chain, kind, "it is before the row is taken out of its envelope; say it in source.transform")
     if kind in _EVERY:
@@ -169,7 +172,8 @@ def _filter(chain: Chain, transform: Transform) -> str:
     found = condition(chain, predicate) if predicate else None
     if found is None:
         what = predicate or next((v for k, v in transform.options.items() if "condition" in k), "nothing")
-        return _left(chain, transform.kind, f"by {what}: say it in SQL, `where` in source.transform")
+        of_key = " of the record's key" if transform.of_key else ""
+        return _left(chain, transform.kind, f"by {what}{of_key}: say it in SQL, `where` in source.transform")
     if found == NEVER:
         return "records without a value: the sink never heard of what they delete"
     chain.conditions.append(NEVER if found == ALWAYS else f"not {found}")

@@ -387,14 +387,16 @@ def test_what_has_no_equivalent_is_to_do_and_the_file_loads() -> None:
     options = chain(
         ("com.acme.Secret$Value", {}),
         ("io.confluent.connect.transforms.Filter$Value", {"filter.condition": "$[?(@.price > 5)]"}),
+        ("io.confluent.connect.transforms.Filter$Key", {"filter.condition": "$[?(@.id > 5)]"}),
         (KAFKA + "TimestampRouter", {}),
         (KAFKA + "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp"}),
         (KAFKA + "TimestampConverter$Value", {"field": "id", "target.type": "Timestamp", "unix.precision": "hours"}),
     )
     imported, spec = made({**ICEBERG, **options}, COLUMNS)
     todo = [line.split(":")[0].split(" ")[0] for line in imported.todo]
-    assert todo == ["Secret", "Filter", "TimestampRouter", "at", "TimestampConverter"]
-    assert "$[?(@.price > 5)]" in imported.todo[1]
+    assert todo == ["Secret", "Filter", "Filter", "TimestampRouter", "at", "TimestampConverter"]
+    assert "$[?(@.price > 5)]:" in imported.todo[1]
+    assert "$[?(@.id > 5)] of the record's key:" in imported.todo[2]
     assert spec.source.value.columns["at"] == "timestamp"
 
 
@@ -408,3 +410,16 @@ def test_columns_of_the_tables_are_followed_back() -> None:
     _, spec = made({**ICEBERG, **options}, known={"db.t": KnownTable(tables)})
     assert spec.source.value.columns == {"id": "long", "name": "string", "at": "string"}
     assert dict(spec.source.row) == tables
+
+
+def test_records_keep_a_field_that_a_transform_inserts_into_others_only() -> None:
+    insert = under(KAFKA + "InsertField$Value", {"static.field": "region", "static.value": "eu"})
+    known = {"db.t": KnownTable({"id": "long", "region": "string not null"})}
+    _, spec = made({**ICEBERG, **chain(insert), **predicate(OF_TOPIC)}, known=known)
+    assert spec.source.value.columns == {"id": "long", "region": "string"}
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == (
+        "select * except (`region`), case when (_topic rlike '^(?:new_.*)$') then 'eu' else `region` end as `region` "
+        "from records"
+    )
+    assert spec.source.row["region"] == "string not null"
