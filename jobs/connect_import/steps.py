@@ -85,10 +85,15 @@ def timestamp_converter(chain: Chain, options: Options) -> str:
         )
         return "see below"
     to_number, from_number = _UNITS[unit]
-    if target == "string":
-        chain.make(column, f"date_format({chain.read(column, 'timestamp')}, {literal(form)})", "string")
-    elif target == "unix":
-        chain.make(column, to_number.format(chain.read(column, "timestamp")), "long")
+    if target in ("string", "unix"):
+        read = chain.read(column, converted_from(options))
+        kind = chain.type_of(column)
+        time = from_number.format(read) if kind in ("int", "long") else read
+        if target == "string":
+            chain.make(column, f"date_format({time}, {literal(form)})", "string")
+        else:
+            time = f"to_timestamp({read}, {literal(form)})" if form and kind == "string" else time
+            chain.make(column, to_number.format(time), "long")
     elif form:
         found = f"to_timestamp({chain.read(column)}, {literal(form)})"
         chain.make(column, f"to_date({chain.read(column)}, {literal(form)})" if target == "date" else found, target)
@@ -102,6 +107,13 @@ def timestamp_converter(chain: Chain, options: Options) -> str:
                           f"{from_number.format(name(column))} in source.transform")  # fmt: skip
         return "source.value.columns"
     return DONE
+
+
+def converted_from(options: Options) -> str:
+    """The type of a time from which TimestampConverter makes a text or a number, as far as its options tell it."""
+    if options.get("target.type", "").lower() == "unix":
+        return "string" if options.get("format") else "timestamp"
+    return "timestamp" if options.get("unix.precision", "milliseconds").lower() == "milliseconds" else "long"
 
 
 def insert_field(chain: Chain, options: Options) -> str:

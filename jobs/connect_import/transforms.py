@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.configured import Options, Transform, transforms
@@ -13,7 +14,7 @@ from jobs.connect_import.key_steps import key_step
 from jobs.connect_import.known import NOT_NULL, struct_columns
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
-from jobs.connect_import.steps import DONE, STEPS, Step, renames_of
+from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
 from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
@@ -99,13 +100,22 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
             old = {new: was for was, new in renames_of(options).items()}
             found = {old.get(c, c): k for c, k in found.items()}
         elif kind == "TimestampConverter" and (column := options.get("field", "")) in found:
-            converted = options.get("target.type", "").lower() in ("string", "unix")
-            found[column] = "timestamp" if converted else "string" if options.get("format") else found[column]
+            found[column] = _before_conversion(options, found[column], connect.has_schema(configuration))
         elif kind == "HoistField" and len(found) == 1 and (inner := struct_columns(next(iter(found.values())))):
             found = inner
         elif kind in ("DebeziumTransform", "DmsTransform"):
             found.pop("_cdc", None)
     return found
+
+
+def _before_conversion(options: Options, kind: str, has_schema: bool) -> str:
+    """The type of a column before TimestampConverter has made this type of it."""
+    target, form = options.get("target.type", "").lower(), options.get("format")
+    if target == "unix" and not form and not has_schema:
+        return "long"  # a number already, in the same unit
+    if target in ("string", "unix"):
+        return converted_from(options)
+    return "string" if form else kind
 
 
 def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:

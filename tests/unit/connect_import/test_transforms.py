@@ -423,3 +423,30 @@ def test_records_keep_a_field_that_a_transform_inserts_into_others_only() -> Non
         "from records"
     )
     assert spec.source.row["region"] == "string not null"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "read", "expression"),
+    [
+        ({"target.type": "string", "format": "yyyy-MM-dd", "unix.precision": "seconds"}, "string", "long",
+         "date_format(timestamp_seconds(`at`), 'yyyy-MM-dd')"),
+        ({"target.type": "string", "format": "yyyy-MM-dd"}, "string", "timestamp", "date_format(`at`, 'yyyy-MM-dd')"),
+        ({"target.type": "unix", "format": "yyyy", "unix.precision": "seconds"}, "long", "string",
+         "unix_seconds(to_timestamp(`at`, 'yyyy'))"),
+        ({"target.type": "unix", "unix.precision": "microseconds"}, "long", "long",
+         "unix_micros(timestamp_micros(`at`))"),
+        ({"target.type": "unix", "unix.precision": "seconds", "schemas": "true"}, "long", "timestamp",
+         "unix_seconds(`at`)"),
+    ],
+)  # fmt: skip
+def test_times_are_read_in_the_unit_of_the_converter(
+    options: dict[str, str], kind: str, read: str, expression: str
+) -> None:
+    """Without a schema a time is a number, in the unit that the converter names, or a text in its format."""
+    configured = {**ICEBERG, **chain((KAFKA + "TimestampConverter$Value", {"field": "at", **options}))}
+    configured["value.converter.schemas.enable"] = options.get("schemas", "false")
+    _, spec = made(configured, known={"db.t": KnownTable({"id": "long", "at": kind})})
+    assert spec.source.value.columns == {"id": "long", "at": read}
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == f"select * except (`at`), {expression} as `at` from records"
+    assert spec.source.row["at"] == kind
