@@ -133,6 +133,8 @@ class Chain:
                 if old != new:
                     other = column if now is self.metadata_now else "null"
                     now[column] = f"case when {condition} then {new or other} else {old or other} end"
+        kept = len(before.conditions)
+        self.conditions[kept:] = [f"(not {condition} or {one})" for one in self.conditions[kept:]]
         self.left_out, self.closed = before.left_out, before.closed
 
     def unwrap(self, kind: str, metadata: dict[str, str], types: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns, type_name
+from sql import quote
 
 NOT_NULL = " not null"
 
@@ -66,3 +67,9 @@ def struct_columns(kind: str) -> dict[str, str]:
     found = parse_columns({"column": kind}).field(0).type
     inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
     return {f.name: type_name(f.type) + ("" if f.nullable else NOT_NULL) for f in inner}
+
+
+def struct_of(columns: Mapping[str, str]) -> str:
+    """The type of a struct with these fields."""
+    fields = [f"{quote('spark', name)}: {kind}" for name, kind in columns.items()]
+    return f"struct<{', '.join(fields)}>"

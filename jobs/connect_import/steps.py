@@ -146,11 +146,13 @@ def mask_field(chain: Chain, options: Options) -> str:
 
 def extract_field(chain: Chain, options: Options) -> str:
     column = options.get("field", "")
-    inner = _fields(chain.read(column, "struct<fill_in: string>"), chain.type_of(column))
+    struct = chain.read(column, "struct<fill_in: string>")
+    inner = _fields(struct, chain.type_of(column))
     if not inner:
         chain.todo.append(f"ExtractField: {column} is no struct; name the column of its value in source.transform")
         return "see below"
     chain.made, chain.types = inner, {}
+    chain.conditions.append(f"{struct} is not null")  # else it is a record without a value
     return DONE
 
 

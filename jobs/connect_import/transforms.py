@@ -11,7 +11,7 @@ from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.configured import Options, Transform, transforms
 from jobs.connect_import.key_steps import key_step
-from jobs.connect_import.known import NOT_NULL, struct_columns
+from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
@@ -103,6 +103,8 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
             found[column] = _before_conversion(options, found[column], connect.has_schema(configuration))
         elif kind == "HoistField" and len(found) == 1 and (inner := struct_columns(next(iter(found.values())))):
             found = inner
+        elif kind == "ExtractField" and transform.predicate is None:
+            found = {options.get("field", ""): struct_of(found)}
         elif kind in ("DebeziumTransform", "DmsTransform"):
             found.pop("_cdc", None)
     return found

@@ -291,6 +291,20 @@ def test_flatten_and_extract_of_declared_structs() -> None:
     assert dict(spec.source.row) == {"after_id": "long", "after_geo_lat": "double", "after_geo_lon": "double"}
 
 
+def test_extracted_field_has_the_columns_of_the_table() -> None:
+    extract = (KAFKA + "ExtractField$Value", {"field": "payload"})
+    rename = (KAFKA + "ReplaceField$Value", {"renames": "name:title"})
+    columns = {"id": "long not null", "title": "string"}
+    imported, spec = made({**ICEBERG, **chain(extract, rename)}, known={"db.t": KnownTable(columns)})
+    assert imported.todo == []
+    assert spec.source.value.columns == {"payload": "struct<`id`: long not null, `name`: string>"}
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == (
+        "select `payload`.`id` as `id`, `payload`.`name` as `title` from records where `payload` is not null"
+    )
+    assert dict(spec.source.row) == columns
+
+
 def test_a_cast_to_the_declared_type_has_to_be_looked_at() -> None:
     """The columns of the tables are what the sink has cast to; what records hold they do not say."""
     imported, spec = made(
