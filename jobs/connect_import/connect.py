@@ -117,6 +117,10 @@ def has_schema(configuration: Configuration) -> bool:
     return registered or name == "connect_json"
 
 
+def is_plain_json(configuration: Configuration) -> bool:
+    return _format_name(configuration, "value") == ("json", False)
+
+
 def _format_name(configuration: Configuration, side: str) -> tuple[str, bool]:
     """The format, and whether its schemas are in a registry."""
     converter = configuration.text(f"{side}.converter")

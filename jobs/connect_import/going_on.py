@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jobs.connect_import import transforms
+from jobs.connect_import import connect, transforms
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import NOT_NULL, KnownTable, all_of, struct_columns
@@ -62,6 +62,8 @@ class GoingOn:
         for column, kind in columns.items():
             if (made := chain.made.get(column, name(column))) != name(column):
                 chain.make(column, made if kind.startswith(_TIMES) else _IN_STATEMENT.sub(_NUMBER, made), kind)
+        if connect.is_plain_json(self.configuration) and chain.value_format != "string":
+            _take_any_value(chain)
         return followed
 
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
@@ -89,3 +91,14 @@ class GoingOn:
                 lines.append(f"{title} requires {', '.join(relaxed)}, and other tables do not: make a pipeline for "
                              "each table, or let `evolve.relax_required` make them optional")  # fmt: skip
         return lines
+
+
+def _take_any_value(chain: Chain) -> None:
+    """Declares columns that reach a table of texts as they are as `text`: the sinks took numbers and objects there."""
+    for column, kind in chain.columns.items():
+        if (
+            kind in ("string", f"string{NOT_NULL}")
+            and column not in chain.metadata
+            and name(column) in chain.made.values()
+        ):
+            chain.columns[column] = kind.replace("string", "text")

@@ -99,7 +99,7 @@ def test_imported_pipeline_begins_where_the_connector_stopped(
     result = CliRunner().invoke(import_, [str(path)], catch_exceptions=False)
     document = yaml.safe_load("type: " + result.output.split("\ntype: ")[1])["attributes"]
     assert document["source"]["start"] == {"offsets": {source: {0: 3}}}
-    assert document["source"]["value"]["columns"] == {"id": "long not null", "name": "string"}
+    assert document["source"]["value"]["columns"] == {"id": "long not null", "name": "text"}
     pipeline = Pipeline(f"p_{uuid.uuid4().hex[:8]}", PipelineSpec.model_validate(document), connections)
     batch = pipeline.plan_batch(None, pipeline.topic_state())
     assert batch is not None

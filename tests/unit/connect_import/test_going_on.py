@@ -90,7 +90,7 @@ def test_each_topic_has_the_columns_of_its_table() -> None:
     assert imported.todo == ["look"]
     found = {member.topic: member.spec for member in expand("sink", spec, ["orders", "lines"]).members}
     columns = {topic: dict(one.source.value.columns) for topic, one in found.items()}
-    assert columns == {"orders": {"id": "long not null"}, "lines": {"n": "int", "line": "string"}}
+    assert columns == {"orders": {"id": "long not null"}, "lines": {"n": "int", "line": "text"}}
     assert {one.source.value.unknown_fields for one in found.values()} == {"ignore"}
     tables = {topic: one.tables[0] for topic, one in found.items()}
     assert all(isinstance(table, ClickHouseTable) for table in tables.values())
@@ -139,6 +139,17 @@ def test_timestamps_in_columns_of_numbers_are_milliseconds(kind: str, made: str)
     _, spec = made_of_table({**ICEBERG, **chain(metadata)}, {"id": "long", "m_timestamp": "long"})
     assert spec.source.transform is not None
     assert spec.source.transform.sql == "select *, unix_millis(_timestamp) as `m_timestamp` from records"
+
+
+def test_columns_of_text_take_any_value_of_plain_json() -> None:
+    columns = {"id": "long", "a": "string not null", "b": "string", "c": "string"}
+    options = chain((KAFKA + "MaskField$Value", {"fields": "b"}), (KAFKA + "ReplaceField$Value", {"renames": "d:c"}))
+    _, spec = made_of_table({**ICEBERG, **options}, columns)
+    # A transform reads `b`, as text.
+    assert spec.source.value.columns == {"id": "long", "a": "text not null", "b": "string", "d": "text"}
+    assert all("column_types" not in table for table in spec.model_dump()["tables"])
+    _, spec = made_of_table({**ICEBERG, "value.converter.schemas.enable": "true"}, columns)
+    assert spec.source.value.columns == columns
 
 
 def test_operation_that_tables_have_as_a_column_is_kept() -> None:

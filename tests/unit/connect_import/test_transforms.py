@@ -422,7 +422,7 @@ def test_columns_of_the_tables_are_followed_back() -> None:
     )
     tables = {"id": "long", "title": "string", "topic": "string", "at": "timestamp"}
     _, spec = made({**ICEBERG, **options}, known={"db.t": KnownTable(tables)})
-    assert spec.source.value.columns == {"id": "long", "name": "string", "at": "string"}
+    assert spec.source.value.columns == {"id": "long", "name": "text", "at": "string"}
     assert dict(spec.source.row) == tables
 
 
