@@ -1,6 +1,10 @@
 """The five control events as values, and their bytes: a single-record Avro object container file.
 
-Such a file begins with its own schema, so that any Avro tool can read a message without a registry.
+Such a file begins with its own schema, so that any Avro tool can read a message without a registry. The schema follows
+from the dataclasses; `Annotated` says what Avro needs besides (a default where Python has none: for older messages).
+
+To change them: add a field with a default, or rename one with `aliases`; never reuse a name for another meaning. So
+new readers accept old events, and old readers skip what they do not know.
 """
 
 from __future__ import annotations
@@ -11,13 +15,42 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import fastavro
 
 from jobs import offsets
-from jobs.events.schema import SCHEMAS, Schema
 from jobs.offsets import Offsets
+
+Schema = dict[str, Any]
+_INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
+_TYPES: dict[object, object] = {
+    str: "string",
+    int: "long",
+    str | None: ["null", "string"],
+    datetime | None: ["null", _INSTANT],
+    Mapping[str, int]: {"type": "map", "values": "long"},
+    # One array per topic, indexed by partition, null for partitions without a value: small for thousands of partitions.
+    Offsets: {"type": "map", "values": {"type": "array", "items": ["null", "long"]}},
+}
+
+_CommitId = Annotated[str, {"doc": "UUID of the batch"}]
+_BatchNumber = Annotated[int, {"doc": "goes up by one, never restarts", "default": 0}]
+_Connection = Annotated[str, {"doc": "name of the system's connection", "default": ""}]
+_Vtts = Annotated[datetime | None, {"doc": "valid-through timestamp; null until every partition is seen"}]
+_CaughtUp = Annotated[datetime | None, {"doc": "as vtts, but a partition read to its end counts as now"}]
+
+
+def _fields(kind: type) -> list[Schema]:
+    """The Avro fields of a dataclass."""
+    plain, annotated = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+    found = []
+    for f in dataclasses.fields(kind):
+        more: Schema = getattr(annotated[f.name], "__metadata__", ({},))[0]
+        default = {} if f.default is dataclasses.MISSING else {"default": f.default}
+        found.append({"name": f.name, "type": _TYPES.get(plain[f.name]), **default, **more})
+    return found
+
 
 # The namespace of uuid5 for event ids; never change it.
 _SPACE = uuid.UUID("7a1b6c1e-2f0a-5d0c-9a55-0d9d3c6f3b10")
@@ -28,11 +61,11 @@ class CommitRequest:
     """A batch is about to be landed. If it is abandoned, nothing follows for it, and another one is requested."""
 
     type: ClassVar[str] = "commit_request"
-    commit_id: str
-    batch_number: int
-    previous_commit_id: str | None = None
+    commit_id: _CommitId
+    batch_number: _BatchNumber
+    previous_commit_id: Annotated[str | None, {"doc": "null for a pipeline's first batch"}] = None
     planned_at: datetime | None = None
-    records: int = 0
+    records: Annotated[int, {"doc": "offsets in the batch: an upper bound of its records"}] = 0
 
 
 @dataclass(frozen=True)
@@ -40,9 +73,12 @@ class DataFile:
     """A file of a table; `records` are its rows."""
 
     path: str
-    format: str = ""
+    format: Annotated[str, {"doc": "PARQUET, ORC or AVRO"}] = ""
     records: int = 0
     bytes: int = 0
+
+
+_DATA_FILE = {"type": "record", "name": "DataFile", "fields": _fields(DataFile)}
 
 
 @dataclass(frozen=True)
@@ -50,14 +86,16 @@ class CommitResponse:
     """What landing wrote into the intermediate table. `files` is the number of all files; the lists may be shorter."""
 
     type: ClassVar[str] = "commit_response"
-    commit_id: str
-    batch_number: int
-    connection: str
-    table: str
-    data_files: tuple[DataFile, ...] = ()
-    delete_files: tuple[DataFile, ...] = ()
-    files: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
+    commit_id: _CommitId
+    batch_number: _BatchNumber
+    connection: _Connection
+    table: Annotated[str, {"doc": "the intermediate table"}]
+    data_files: Annotated[tuple[DataFile, ...], {"type": {"type": "array", "items": _DATA_FILE}, "default": []}] = ()
+    delete_files: Annotated[tuple[DataFile, ...], {"type": {"type": "array", "items": "DataFile"}, "default": []}] = ()
+    files: Annotated[int, {"doc": "how many there are; the lists end at 10,000"}] = 0
+    counts: Annotated[Mapping[str, int], {"doc": "read, landed, quarantined, filtered", "default": {}}] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True)
@@ -65,10 +103,10 @@ class CommitReady:
     """A batch is landed; from now on it never changes."""
 
     type: ClassVar[str] = "commit_ready"
-    commit_id: str
-    batch_number: int
-    start_offsets: Offsets
-    next_offsets: Offsets
+    commit_id: _CommitId
+    batch_number: _BatchNumber
+    start_offsets: Annotated[Offsets, {"doc": "first offset of the batch, per topic and partition", "default": {}}]
+    next_offsets: Annotated[Offsets, {"doc": "first offset after the batch, per topic and partition", "default": {}}]
 
 
 @dataclass(frozen=True)
@@ -76,13 +114,13 @@ class CommitTable:
     """A destination table has the batch. `reference` is None if the system no longer knows the commit."""
 
     type: ClassVar[str] = "commit_table"
-    commit_id: str
-    batch_number: int
-    connection: str
-    table: str
-    reference: str | None = None
-    vtts: datetime | None = None
-    caught_up_through: datetime | None = None
+    commit_id: _CommitId
+    batch_number: _BatchNumber
+    connection: _Connection
+    table: Annotated[str, {"doc": "the destination table"}]
+    reference: Annotated[str | None, {"doc": "snapshot id, job id or query id of the commit"}] = None
+    vtts: _Vtts = None
+    caught_up_through: _CaughtUp = None
 
 
 @dataclass(frozen=True)
@@ -90,16 +128,38 @@ class CommitComplete:
     """All destination tables of the pipeline have the batch."""
 
     type: ClassVar[str] = "commit_complete"
-    commit_id: str
-    batch_number: int
-    vtts: datetime | None = None
-    caught_up_through: datetime | None = None
+    commit_id: _CommitId
+    batch_number: _BatchNumber
+    vtts: _Vtts = None
+    caught_up_through: _CaughtUp = None
 
 
 Payload = CommitRequest | CommitResponse | CommitReady | CommitTable | CommitComplete
 _PAYLOADS: dict[str, type[Payload]] = {
     kind.type: kind for kind in (CommitRequest, CommitResponse, CommitReady, CommitTable, CommitComplete)
 }
+
+
+def _schema(payload: type[Payload]) -> Schema:
+    parsed: Schema = fastavro.parse_schema(  # type: ignore[assignment]  # a record's schema is a dict
+        {
+            "type": "record",
+            "name": "Event",
+            "namespace": "batchmerge.control",
+            "fields": [
+                {"name": "id", "type": "string", "doc": "the same for every repetition of this event"},
+                {"name": "timestamp", "type": _INSTANT, "doc": "when it was sent"},
+                {"name": "type", "type": "string"},
+                {"name": "group", "type": "string", "doc": "the pipeline"},
+                {"name": "run_id", "type": "string", "doc": "who sent it", "default": ""},
+                {"name": "payload", "type": {"type": "record", "name": payload.__name__, "fields": _fields(payload)}},
+            ],
+        }
+    )
+    return parsed
+
+
+SCHEMAS: dict[str, Schema] = {kind: _schema(payload) for kind, payload in _PAYLOADS.items()}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import fastavro
 import pytest
 
 from jobs.events.messages import (
+    SCHEMAS,
     CommitComplete,
     CommitReady,
     CommitRequest,
@@ -23,7 +24,6 @@ from jobs.events.messages import (
     event_id,
     make_event,
 )
-from jobs.events.schema import SCHEMAS
 from jobs.offsets import TopicPartition
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 250000, UTC)
