@@ -44,7 +44,7 @@ class Avro(OneSchema):
         self.check(remedy="declare the columns as the Avro schema has them")
 
     def __reduce__(self) -> tuple[type[Avro], tuple[Any, ...]]:
-        return type(self), (self._type, self._schema, self._watch)
+        return type(self), (self.type, self._schema, self._watch)
 
     def reading(self) -> Reading:
         return _reading((self._schema,), self._fields, None)
@@ -71,7 +71,7 @@ class RegisteredAvro(SchemaOfEach):
         self._reader = reader
 
     def __reduce__(self) -> tuple[type[RegisteredAvro], tuple[Any, ...]]:
-        return type(self), (self._type, self._schemas, self._reader, self._watch)
+        return type(self), (self.type, self._schemas, self._reader, self._watch)
 
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
         del message  # an Avro schema has only one
@@ -82,7 +82,7 @@ class RegisteredAvro(SchemaOfEach):
         return (), PREFIX_BYTES
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        found = [tombstones(raw, self._type)]
+        found = [tombstones(raw, self.type)]
         for prefix, rows in by_prefix(raw, PREFIX_BYTES):
             reading = self.known_reading(split(prefix)[0], ()) if prefix[0] == 0 else None
             if isinstance(reading, Reading):

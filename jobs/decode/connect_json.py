@@ -75,7 +75,7 @@ class ConnectJson(RowDecoder):
         self._last: bytes | None = None
 
     def __reduce__(self) -> tuple[type[ConnectJson], tuple[Any, ...]]:
-        return type(self), (self._type, self._watch)
+        return type(self), (self.type, self._watch)
 
     def value(self, record: bytes) -> Any:
         payload, reading = self._split(record)
@@ -86,7 +86,7 @@ class ConnectJson(RowDecoder):
         return self.watched(payload, reading.convert, reading.unknown, reading.wire)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        found = [tombstones(raw, self._type)]
+        found = [tombstones(raw, self.type)]
         open_ = others(raw, found[0])
         strange = 0
         while len(open_) > SMALL and strange <= _MOST_STRANGE:
@@ -139,7 +139,7 @@ class ConnectJson(RowDecoder):
             wire = connect_wire(schema)
         except (KeyError, TypeError):
             return Refused("schema", "the schema beside the payload is no Connect schema")
-        if pa.types.is_struct(self._type) and wire.kind != "record" and self._type.num_fields == 1:
+        if pa.types.is_struct(self.type) and wire.kind != "record" and self.type.num_fields == 1:
             return self._wrapped(wire)
         try:
             convert = converter(wire, self._fields)
@@ -149,7 +149,7 @@ class ConnectJson(RowDecoder):
 
     def _wrapped(self, wire: Wire) -> Reading | Refused:
         """How a key that is a single value is read as the only column."""
-        field = self._type.field(0)
+        field = self.type.field(0)
         try:
             convert = converter(wire, field.type, field.name)
         except Unrepresentable as problem:

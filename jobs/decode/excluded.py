@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,14 +15,7 @@ class Excluding:
     """A decoder that does not report excluded fields. Columns, errors and rescued fields do not contain them either."""
 
     def __init__(self, inner: Decoder, excluded: Collection[Path]) -> None:
-        self._inner, self._excluded = inner, frozenset(excluded)
-
-    def __reduce__(self) -> tuple[type[Excluding], tuple[Any, ...]]:
-        return type(self), (self._inner, self._excluded)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._inner.type
+        self.type, self._inner, self._excluded = inner.type, inner, frozenset(excluded)
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)

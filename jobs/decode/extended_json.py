@@ -23,28 +23,12 @@ class MongoKey:
     """Keys of Debezium's MongoDB topics: a field `id` with the document's `_id` as Extended JSON."""
 
     def __init__(self, kind: pa.StructType, inner: Callable[[pa.DataType], Decoder]) -> None:
-        self._setup(kind, inner(pa.struct([("id", pa.string())])))
-
-    def _setup(self, kind: pa.StructType, inner: Decoder) -> None:
-        self._type, self._inner, self._json = kind, inner, Json(kind)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt_key, (self._type, self._inner)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
+        self.type, self._inner, self._json = kind, inner(pa.struct([("id", pa.string())])), Json(kind)
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
         found = decode_documents(self._json, pc.struct_field(decoded.values, "id"), as_id=True)
         return Decoded(found.values, {**found.errors, **decoded.errors})
-
-
-def _rebuilt_key(kind: pa.StructType, inner: Decoder) -> MongoKey:
-    made = MongoKey.__new__(MongoKey)
-    made._setup(kind, inner)
-    return made
 
 
 def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> Decoded:

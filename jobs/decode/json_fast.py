@@ -50,12 +50,8 @@ class ArrowJson:
         """Args:
         kind: without maps.
         """
-        self._type, self._watch = kind, watch
+        self.type, self._watch = kind, watch
         self._read_type = watch.without_column(kind) if watch else kind
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
 
     def parts(self, raw: pa.Array) -> list[Part]:
         """Those of these records (binary) that Arrow can read, with their fields that have no column."""
@@ -107,7 +103,7 @@ class ArrowJson:
         if self._watch is None:
             return values, lacking, NOTHING_FOUND
         found = unexpected(table, pa.struct(list(wire)), self._watch)
-        values = with_fields(values, self._type)
+        values = with_fields(values, self.type)
         if self._watch.then == "report":
             return values, lacking, found_fields(found)
         others = [mask for mask in (lacking, records_with(found)) if mask is not None]
@@ -126,19 +122,12 @@ class Json:
 
     def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
         """Raises ConfigurationError for a type that JSON cannot represent."""
-        self._type, self._watch = kind, watch
+        self.type = kind
         self._strict = StrictJson(kind, watch=watch)
         read_type = watch.without_column(kind) if watch else kind
         # Arrow reads maps from arrays of key and value, not from objects.
         fast = pa.types.is_struct(kind) and read_type.num_fields > 0 and not has_map(kind)
         self._arrow = ArrowJson(kind, watch) if fast else None
-
-    def __reduce__(self) -> tuple[type[Json], tuple[Any, ...]]:
-        return type(self), (self._type, self._watch)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
 
     def decode(self, raw: pa.Array) -> Decoded:
         if self._arrow is None:

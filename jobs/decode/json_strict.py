@@ -53,29 +53,25 @@ class StrictJson:
         With `ignore_case` field names are compared without case; a record with two fields that differ only in case is
         refused if they are declared.
         """
-        self._type, self._ignore_case, self._watch = kind, ignore_case, watch
+        self.type, self._ignore_case, self._watch = kind, ignore_case, watch
         _converter(kind, "", ignore_case)
 
     def __reduce__(self) -> tuple[type[StrictJson], tuple[Any, ...]]:
-        return type(self), (self._type, self._ignore_case, self._watch)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
+        return type(self), (self.type, self._ignore_case, self._watch)
 
     @cached_property
     def _convert(self) -> Convert:
-        kind = self._type if self._watch is None else self._watch.without_column(self._type)
+        kind = self.type if self._watch is None else self._watch.without_column(self.type)
         return _converter(kind, "", self._ignore_case)
 
     @cached_property
     def _rest(self) -> Rest | None:
-        return self._watch.rest(self._type, self._ignore_case) if self._watch else None
+        return self._watch.rest(self.type, self._ignore_case) if self._watch else None
 
     def decode(self, raw: pa.Array) -> Decoded:
         found = Finding()
         values, errors = decode_each(raw, lambda record: self._value(record, found))
-        return Decoded(pa.array(values, type=self._type), errors, unknown=found.fields)
+        return Decoded(pa.array(values, type=self.type), errors, unknown=found.fields)
 
     def _value(self, record: bytes, found: Finding) -> Any:
         parsed = parse_json(record)

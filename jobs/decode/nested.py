@@ -14,11 +14,7 @@ class Nested:
     """Returns structs whose only field has the other decoder's value; null if that is null."""
 
     def __init__(self, inner: Decoder, name: str) -> None:
-        self._inner, self._name = inner, name
-
-    @property
-    def type(self) -> pa.DataType:
-        return pa.struct([pa.field(self._name, self._inner.type)])
+        self._inner, self.type = inner, pa.struct([pa.field(name, inner.type)])
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)

@@ -83,7 +83,7 @@ class OneSchema(SchemaDecoder):
         return self._one(record, 0, self._reading)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        empty = tombstones(raw, self._type)
+        empty = tombstones(raw, self.type)
         return [empty, *self.in_step(self._reading, raw, others(raw, empty), 0)]
 
 

@@ -42,7 +42,7 @@ class Protobuf(OneSchema):
         self.check(remedy="declare the columns as the message has them")
 
     def __reduce__(self) -> tuple[type[Protobuf], tuple[Any, ...]]:
-        return type(self), (self._type, self._descriptors, self._message, self._watch)
+        return type(self), (self.type, self._descriptors, self._message, self._watch)
 
     def reading(self) -> Reading:
         return _reading(self._descriptors, self._message, self._fields, self._rest is not None)
@@ -55,7 +55,7 @@ class RegisteredProtobuf(SchemaOfEach):
     of: ClassVar[SchemaType] = "PROTOBUF"
 
     def __reduce__(self) -> tuple[type[RegisteredProtobuf], tuple[Any, ...]]:
-        return type(self), (self._type, self._schemas, self._watch)
+        return type(self), (self.type, self._schemas, self._watch)
 
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
         if schema.problem:
@@ -70,7 +70,7 @@ class RegisteredProtobuf(SchemaOfEach):
         return indexes, PREFIX_BYTES + size
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
-        found = [tombstones(raw, self._type)]
+        found = [tombstones(raw, self.type)]
         for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
             # The first number is the number of indexes; most records have the same indexes.
             example = self._indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,14 +29,7 @@ class RegisteredJson:
     """Removes the prefix and leaves the rest to the JSON decoder; the schema id must be known, and of type JSON."""
 
     def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
-        self._inner, self._kind, self._schemas, self._watch = Json(kind, watch), kind, dict(schemas), watch
-
-    def __reduce__(self) -> tuple[type[RegisteredJson], tuple[Any, ...]]:
-        return type(self), (self._kind, self._schemas, self._watch)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._kind
+        self._inner, self.type, self._schemas, self._watch = Json(kind, watch), kind, dict(schemas), watch
 
     def decode(self, raw: pa.Array) -> Decoded:
         records = pc.cast(raw, pa.binary())
@@ -52,10 +44,10 @@ class RegisteredJson:
 
     def _decoded(self, texts: pa.Array, prefixes: pa.DictionaryArray, good: list[bool]) -> Decoded:
         """Decodes records; together those whose schemas write decimals in the same way."""
-        plain, others = _identity(self._kind), dict[str, Decoder]()
+        plain, others = _identity(self.type), dict[str, Decoder]()
         names = []
         for prefix, is_good in zip(prefixes.dictionary.to_pylist(), good, strict=True):
-            kind = _as_written(self._kind, self._wire(split(prefix)[0])) if is_good else self._kind
+            kind = _as_written(self.type, self._wire(split(prefix)[0])) if is_good else self.type
             names.append(_identity(kind))
             if names[-1] not in (plain, *others):
                 others[names[-1]] = Json(kind, self._watch)
@@ -72,7 +64,7 @@ class RegisteredJson:
             return by_value
         found = FoundFields(more=by_value.more)
         for counted in prefixes.value_counts().to_pylist():
-            for path, wire in undeclared_wires(self._wire(split(counted["values"])[0]), self._kind, self._watch):
+            for path, wire in undeclared_wires(self._wire(split(counted["values"])[0]), self.type, self._watch):
                 seen = by_value.by_path.get(path)
                 kind = column_type(wire, seen.type if seen else None)
                 if kind is not None:

@@ -15,10 +15,7 @@ class Renamed:
 
     def __init__(self, inner: Decoder, renaming: Renaming) -> None:
         self._inner, self._renaming = inner, renaming
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._renaming.as_columns(self._inner.type)
+        self.type = renaming.as_columns(inner.type)
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)

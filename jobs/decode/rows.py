@@ -35,16 +35,12 @@ class RowDecoder(ABC):
         """Args:
         watch: what to do about fields of a record's schema that have no column.
         """
-        self._type, self._watch = kind, watch
+        self.type, self._watch = kind, watch
         # The columns that are filled from fields of records.
         self._fields = watch.without_column(kind) if watch else kind
         self._rest = watch.rest(kind) if watch and watch.then != "report" else None
         self._reported: dict[int, tuple[FoundFields, int]] = {}
         self._meanings: dict[int, tuple[Wire, Meaning | None]] = {}
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
 
     @abstractmethod
     def value(self, record: bytes) -> Any:
@@ -86,7 +82,7 @@ class RowDecoder(ABC):
             found = self.bulk_parts(raw) if len(raw) > SMALL else []
         except Exception:  # decoded one by one, a record does not affect others
             return []
-        return [replace(part, values=with_fields(part.values, self._type)) for part in found]
+        return [replace(part, values=with_fields(part.values, self.type)) for part in found]
 
     def decode_each(self, raw: pa.Array) -> Decoded:
         self._reported = {}
@@ -104,14 +100,14 @@ class RowDecoder(ABC):
 
     def _array(self, values: Sequence[Any], errors: dict[int, DecodeError]) -> pa.Array:
         try:
-            return pa.array(values, type=self._type)
+            return pa.array(values, type=self.type)
         except _ARROW:
             return pa.concat_arrays([self._single(index, value, errors) for index, value in enumerate(values)])
 
     def _single(self, index: int, value: Any, errors: dict[int, DecodeError]) -> pa.Array:
         try:
-            return pa.array([value], type=self._type)
+            return pa.array([value], type=self.type)
         except _ARROW as problem:
             text = f"a value cannot be stored as declared: {type(problem).__name__}"
             errors[index] = DecodeError("type", text)
-            return pa.nulls(1, self._type)
+            return pa.nulls(1, self.type)

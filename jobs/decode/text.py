@@ -18,7 +18,7 @@ class _OneValue:
 
     def __init__(self, kind: pa.DataType) -> None:
         """Raises ConfigurationError unless the type is the format's scalar or a struct of one such column."""
-        self._type = kind
+        self.type = kind
         wrapped = pa.types.is_struct(kind) and kind.num_fields == 1
         if (kind.field(0).type if wrapped else kind) != self.scalar:
             raise ConfigurationError(
@@ -27,17 +27,10 @@ class _OneValue:
             )
         self._wrapped = wrapped
 
-    def __reduce__(self) -> tuple[type[_OneValue], tuple[pa.DataType]]:
-        return type(self), (self._type,)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
-
     def _shape(self, values: pa.Array) -> pa.Array:
         if not self._wrapped:
             return values
-        return pa.StructArray.from_arrays([values], fields=[self._type.field(0)], mask=values.is_null())
+        return pa.StructArray.from_arrays([values], fields=[self.type.field(0)], mask=values.is_null())
 
 
 class Text(_OneValue):
