@@ -77,7 +77,7 @@ def tick(
     events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
     pauses = read_pauses(context.instance, name, spec)
     # A paused table stays behind, and no run would change that.
-    counted = cursor.model_copy(update={"tables_since": None}) if pauses.tables else cursor
+    counted = cursor.model_copy(update={"tables_marks": []}) if pauses.tables else cursor
     reason = reason_to_run(spec.trigger, seen, counted, now)
     free = free_to_advance(context.instance, name, spec) if reason else Free(hold=paused_reason(pauses, spec))
     hold = free.hold or (reason_to_wait(cursor, now) if reason else None)

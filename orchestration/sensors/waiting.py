@@ -28,9 +28,8 @@ class LagCursor(SensorCursor):
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
         landing, tables: what waited then, in offsets.
-        waiting_since: when the oldest record that waits was first seen, in seconds; None while nothing waits.
-        tables_since: the same for landed records that some table lacks.
-        waiting_marks, tables_marks: a mark for each tick that found more records, as long as they wait.
+        waiting_marks: a mark for each tick that found more records, as long as they wait.
+        tables_marks: the same for landed records that some table lacks.
         requests: how many runs were requested since something was last landed or merged.
         requested_at: when the newest of them was, in seconds.
     """
@@ -38,12 +37,19 @@ class LagCursor(SensorCursor):
     ends: str = Field("{}")
     landing: int = 0
     tables: int = 0
-    waiting_since: float | None = None
-    tables_since: float | None = None
     waiting_marks: list[Mark] = Field(default_factory=list)
     tables_marks: list[Mark] = Field(default_factory=list)
     requests: int = 0
     requested_at: float = 0.0
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest record that waits was first seen, in seconds; None while nothing waits."""
+        return self.waiting_marks[0][0] if self.waiting_marks else None
+
+    @property
+    def tables_since(self) -> float | None:
+        return self.tables_marks[0][0] if self.tables_marks else None
 
 
 @dataclass(frozen=True)
@@ -71,31 +77,21 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     """The cursor after a tick: since when something waits."""
     end = sum(seen.ends.values())
     landed = end - seen.landing
-    waits = _marks(cursor.waiting_marks, cursor.waiting_since, landed, end, now)
-    behind = _marks(cursor.tables_marks, cursor.tables_since, landed - seen.tables, landed, now)
     before = sum(offsets.decode(cursor.ends).values()) - cursor.landing
     stands = (landed, landed - seen.tables) == (before, before - cursor.tables)
     return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
-        waiting_since=waits[0][0] if waits else None,
-        tables_since=behind[0][0] if behind else None,
-        waiting_marks=waits,
-        tables_marks=behind,
+        waiting_marks=_marks(cursor.waiting_marks, landed, end, now),
+        tables_marks=_marks(cursor.tables_marks, landed - seen.tables, landed, now),
         requests=cursor.requests if stands else 0,
         requested_at=cursor.requested_at,
     )
 
 
-def _marks(before: list[Mark], since: float | None, reached: int, end: int, now: float) -> list[Mark]:
-    """The marks of what waits between `reached` and `end`, the oldest first.
-
-    Args:
-        since: the time of the only mark in a cursor of an earlier version.
-    """
-    if not before and since is not None:
-        before = [(since, end)]
+def _marks(before: list[Mark], reached: int, end: int, now: float) -> list[Mark]:
+    """The marks of what waits between `reached` and `end`, the oldest first."""
     # Without a topic that was deleted, the end is lower than it was.
     marks = [(at, min(to, end)) for at, to in before if min(to, end) > reached]
     if end > (marks[-1][1] if marks else reached):
@@ -128,10 +124,8 @@ def reason_to_wait(cursor: LagCursor, now: float) -> str | None:
 
 def requested(cursor: LagCursor, now: float) -> LagCursor:
     """The cursor after a request: a table that stays behind gets the next run only after the trigger's age again."""
-    asked: dict[str, object] = {"requests": cursor.requests + 1, "requested_at": now}
-    if cursor.tables_since is not None:
-        asked |= {"tables_since": now, "tables_marks": [(now, cursor.tables_marks[-1][1])]}
-    return cursor.model_copy(update=asked)
+    marks = [(now, end) for _, end in cursor.tables_marks[-1:]]
+    return cursor.model_copy(update={"tables_marks": marks, "requests": cursor.requests + 1, "requested_at": now})
 
 
 def moved(before: LagCursor, after: LagCursor) -> bool:

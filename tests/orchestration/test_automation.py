@@ -89,7 +89,7 @@ def test_lag_sensor_shows_what_waits_of_what_a_person_has_paused_and_starts_noth
 
     assert len(list(protocol.land(flow.pipeline(connections), 1))) == 1
     flow.overrides["trigger"] = {"age_seconds": 1}
-    long_ago = LagCursor.read(held.cursor).model_copy(update={"tables_since": 1.0}).model_dump_json()
+    long_ago = LagCursor.read(held.cursor).model_copy(update={"tables_marks": [(1.0, 10)]}).model_dump_json()
     landed = _tick(instance, flow, long_ago)
     assert landed.run_requests == [], "no run would bring what is landed into the paused table"
     assert "10 landed ones are not in every table: no run is due" in str(landed.skip_reason)
