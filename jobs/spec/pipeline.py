@@ -73,15 +73,6 @@ class Intermediate(Spec):
         "tmp", pattern=r"^[A-Za-z0-9_]+$", description="the table is <pipeline>_<suffix>", examples=["tmp"]
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_direct(cls, given: Any) -> Any:
-        """Drops an option of earlier versions, in which a single table was written without an intermediate one."""
-        if isinstance(given, dict) and "direct" in given:
-            remedy = "leave it out; where it was true, go on with `batchmerge offsets reset <pipeline> --to committed`"
-            raise Mistakes([Mistake(("direct",), "every batch is landed in the intermediate table now", remedy)])
-        return given
-
 
 class Freshness(Spec):
     """How old a table may get: the check `caught_up` uses `caught_up_through`, Dagster's badge the last run."""
