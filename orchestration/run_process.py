@@ -50,7 +50,7 @@ def _state_of(named: str, run_id: str) -> ProcessState:
         return "unknown"
     try:
         process = psutil.Process(int(pid))
-        if process.status() == psutil.STATUS_ZOMBIE or _started(process, start) != start:
+        if process.status() == psutil.STATUS_ZOMBIE or _started(process) != start:
             return "ended"
     except psutil.NoSuchProcess:
         return "ended"
@@ -102,23 +102,23 @@ def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
 
 
 def _parts(named: str) -> tuple[str, str, str, str]:
-    """Host, pid, start and run id of a tag; all empty without a tag. Tags of older versions have no run id."""
+    """Host, pid, start and run id of a tag; all empty without a tag."""
     host, pid, start, run_id = [*named.split(" "), "", "", ""][:4]
     return host, pid, start, run_id
 
 
 def _is_of(named: str, run_id: str) -> bool:
     """Whether the tag is this run's own: Dagster copies the tags of a run to the run that retries it."""
-    return named != "" and _parts(named)[3] in ("", run_id)
+    return _parts(named)[3] == run_id
 
 
-def _started(process: psutil.Process, like: str = "@") -> str:
+def _started(process: psutil.Process) -> str:
     """What distinguishes the process from a later one with the same id.
 
     Ticks since the machine's start and the id of that start; the wall clock may be set while a process lives. Other
-    systems than Linux, and tags of older versions, have seconds of the wall clock.
+    systems than Linux have seconds of the wall clock.
     """
-    if "@" in like and _BOOT_ID.exists():
+    if _BOOT_ID.exists():
         stat = Path(f"/proc/{process.pid}/stat")
         try:
             return f"{stat.read_text().rpartition(')')[2].split()[19]}@{_boot()}"
@@ -139,10 +139,10 @@ def _session_begun_by(tags: Mapping[str, str], run_id: str) -> int | None:
     session is left.
     """
     pid, (_, _, start, _) = pid_of(tags, run_id), _parts(tags.get(PROCESS_TAG, ""))
-    if pid is None or ("@" in start and _BOOT_ID.exists() and not start.endswith(f"@{_boot()}")):
+    if pid is None or (_BOOT_ID.exists() and not start.endswith(f"@{_boot()}")):
         return None
     try:
-        return pid if _started(psutil.Process(pid), start) == start else None
+        return pid if _started(psutil.Process(pid)) == start else None
     except psutil.NoSuchProcess:
         return pid
 

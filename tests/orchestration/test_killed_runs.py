@@ -125,8 +125,9 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
 
 
 def _dead_run(instance: dg.DagsterInstance, pipeline: str) -> dg.DagsterRun:
-    tags = {PIPELINE_TAG: pipeline, PROCESS_TAG: process_tags("")[PROCESS_TAG].replace("@", "1@")}
+    tags = {PIPELINE_TAG: pipeline}
     made: dg.DagsterRun = create_run_for_test(instance, job_name=pipeline, status=STATUS.STARTED, tags=tags)
+    instance.add_run_tags(made.run_id, {PROCESS_TAG: process_tags(made.run_id)[PROCESS_TAG].replace("@", "1@")})
     return made
 
 
@@ -159,7 +160,6 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         others = [
             run(STATUS.STARTED),
             run(STATUS.NOT_STARTED),
-            run(STATUS.STARTED, start=f"{psutil.Process().create_time():.0f}", run_id=""),
             run(STATUS.STARTED, pid=str(gone.pid), host="elsewhere"),
             run(STATUS.STARTED, pid=str(gone.pid), run_id="of the run that this one tries again"),
             just_now,

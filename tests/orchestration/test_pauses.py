@@ -153,8 +153,8 @@ def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
     press(resume)
     assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
 
-    gone = {PIPELINE_TAG: "p", PROCESS_TAG: process_tags("")[PROCESS_TAG].replace("@", "1@")}
-    hung = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags=gone)
+    hung = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
+    instance.add_run_tags(hung.run_id, {PROCESS_TAG: process_tags(hung.run_id)[PROCESS_TAG].replace("@", "1@")})
     press(restart)
     ended = instance.get_run_by_id(hung.run_id)
     assert ended
