@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,11 @@ from resources.errors import ConfigurationError
 if TYPE_CHECKING:
     from jobs.decode.decoders import Schemas
     from resources.schema_registry import SchemaRegistry
+
+# Characters that no text has, but numbers in bytes have.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Serializers of Kafka whose records all have this number of bytes.
+_NUMBERS = {4: "IntegerSerializer", 8: "LongSerializer"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Propos
     if not records:
         return None
     schemas: Schemas | None = None
-    if all(record[:1] == b"\x00" and len(record) >= PREFIX_BYTES for record in records):
+    if all(map(_has_schema_id, records)):
         found, schemas = _registered(records, registry)
     else:
         found = _by_content(records)
@@ -115,14 +121,21 @@ def _rows(envelopes: Iterable[dict[str, Any]], kind: str) -> Iterable[Any]:
                 yield row
 
 
-def _opaque(records: Iterable[bytes]) -> Proposal:
+def _opaque(records: Sequence[bytes]) -> Proposal:
     try:
-        for record in records:
-            record.decode()
+        is_text = not any(_CONTROL.search(record.decode()) for record in records)
     except UnicodeDecodeError:
-        remark = "neither text nor in Confluent's wire format; for Avro or Protobuf name a `schema_file`"
-        return Proposal({"format": "bytes", "columns": {"value": "binary"}}, [remark])
-    return Proposal({"format": "string", "columns": {"value": "string"}})
+        is_text = False
+    if is_text:
+        return Proposal({"format": "string", "columns": {"value": "string"}})
+    return _bytes(records, "neither text nor in Confluent's wire format; for Avro or Protobuf name a `schema_file`")
+
+
+def _bytes(records: Sequence[bytes], why: str) -> Proposal:
+    remarks = [why]
+    if (number := _NUMBERS.get(len(records[0]))) and len({len(record) for record in records}) == 1:
+        remarks.append(f"{len(records[0])} bytes each: maybe numbers of Kafka's {number}")
+    return Proposal({"format": "bytes", "columns": {"value": "binary"}}, remarks)
 
 
 def _connect(parsed: list[dict[str, Any]]) -> Proposal:
@@ -146,19 +159,24 @@ def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tu
             "the records are in Confluent's wire format", remedy="name their registry's connection: --registry NAME"
         )
     ids = Counter(split(record)[0] for record in records)
-    newest = max(ids)
-    found = {schema_id: registry.by_id(schema_id) for schema_id in ids}
+    found = {schema_id: stored for schema_id in ids if (stored := registry.by_id(schema_id))}
+    if not found:
+        some = ", ".join(map(str, sorted(ids)[:3]))
+        why = f"if these begin with schema ids ({some} …), name their registry: {registry.name} has none of them"
+        return _bytes(records, why), {}
+    newest = max(found)
     stored = found[newest]
-    if stored is None:
-        raise ConfigurationError(
-            f"schema id {newest} is not in the registry", where=registry.name, remedy="name the right registry"
-        )
     document = {"format": _FORMATS[stored.type], "registry": registry.name}
     remarks = [f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"]
     fields = described_fields(wire_of(stored, (one for one in records if split(one)[0] == newest)), remarks)
     kind = _envelope(fields)
     described = _described(kind, _row(kind, fields))
-    return Proposal({**document, **described}, remarks), {i: registered(one) for i, one in found.items() if one}
+    return Proposal({**document, **described}, remarks), {i: registered(one) for i, one in found.items()}
+
+
+def _has_schema_id(record: bytes) -> bool:
+    """Whether the record may be in Confluent's wire format. A number in bytes may begin with zeros too."""
+    return len(record) >= PREFIX_BYTES and record[0] == 0 and 0 < split(record)[0] < 2**31
 
 
 def _row(kind: str | None, fields: list[pa.Field]) -> list[pa.Field]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobs.decode.base import Refused
 from jobs.decode.json_strict import parse_json
 from jobs.decode.protobuf import message_indexes
 from jobs.decode.registered import split
@@ -45,8 +47,15 @@ def string_instead(column: str) -> str | None:
 def wire_of(stored: StoredSchema, records: Iterable[bytes]) -> Wire:
     """The wire type of a registry's schema; for Protobuf, of the message that most of these records are."""
     if stored.type == "PROTOBUF":
-        indexes = Counter(message_indexes(split(record)[1])[0] for record in records)
-        return message_wire(Messages(compiled(stored.texts, stored.names)).at(indexes.most_common(1)[0][0]))
+        ((most, _),) = Counter(_indexes(records)).most_common(1) or [((0,), 0)]
+        return message_wire(Messages(compiled(stored.texts, stored.names)).at(most))
     if stored.type == "JSON":
         return json_schema_wire(dict(parse_json(stored.texts[-1].encode(), numbers=True)))
     return avro_wire(stored.texts)
+
+
+def _indexes(records: Iterable[bytes]) -> Iterable[tuple[int, ...]]:
+    """The message indexes of each record that has them."""
+    for record in records:
+        with suppress(Refused):
+            yield message_indexes(split(record)[1])[0]

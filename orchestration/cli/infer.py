@@ -12,6 +12,7 @@ from jobs.infer.propose import propose
 from orchestration.cli import output
 from orchestration.files import pipeline_names, pipeline_spec
 from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection
+from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
 from resources.topic_reading import newest_records
 
@@ -59,7 +60,14 @@ def _show(
     output.say(f"  topics: [{topic}]")
     found: dict[str, str | int | dict[str, object] | None] = {"topic": topic, "records": len(sample)}
     for name, raw in (("key", [r.key for r in sample]), ("value", [r.value for r in sample])):
-        proposal = propose([one for one in raw if one is not None], registry)
+        try:
+            proposal = propose([one for one in raw if one is not None], registry)
+        except ConfigurationError as problem:
+            if name == "value":
+                raise
+            found[name] = None
+            output.say(f"  # no {name} is proposed: {problem}")
+            continue
         found[name] = yaml.safe_load(proposal.yaml(name))[name] if proposal else None
         if proposal is None:
             output.say(f"  # no record has a {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,9 @@ from jobs.infer.value_types import infer_json
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.types import type_name
 from jobs.schema.wire import natural_type
+from orchestration.cli import infer as infer_command
 from resources.errors import ConfigurationError
+from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry, StoredSchema
 
 CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
@@ -131,6 +134,9 @@ def test_column_that_has_no_type_of_its_own_is_text() -> None:
         ([b"hello", b"you"], "string", {"value": "string"}),
         ([b"\xff", b"\xfe"], "bytes", {"value": "binary"}),
         ([b"1", b"2"], "string", {"value": "string"}),
+        ([(5).to_bytes(8), (1 << 20).to_bytes(8)], "bytes", {"value": "binary"}),
+        ([(5).to_bytes(4), (70).to_bytes(4)], "bytes", {"value": "binary"}),
+        ([b"one line\n\tand another"], "string", {"value": "string"}),
         ([json.dumps({"schema": CONNECT, "payload": {"a": 1}}).encode()], "connect_json", {"a": "int not null"}),
     ],
 )
@@ -183,20 +189,52 @@ def test_nothing_to_see_and_a_registry_that_is_not_named() -> None:
         propose([b"\x00\x00\x00\x00\x01\x02"], None)
 
 
-def test_protobuf_is_of_the_message_that_most_records_are() -> None:
+class Registry:
+    """One schema of Protobuf, of id 1."""
+
+    name = "r"
     text = 'syntax = "proto3"; message A { int64 id = 1; } message B { string name = 1; message C { bool on = 1; } }'
 
-    class Registry:
-        name = "r"
+    def by_id(self, schema_id: int) -> StoredSchema | None:
+        return StoredSchema(schema_id, "PROTOBUF", (self.text,), ("",)) if schema_id == 1 else None
 
-        def by_id(self, schema_id: int) -> StoredSchema:
-            return StoredSchema(schema_id, "PROTOBUF", (text,), ("",))
 
+REGISTRY = cast(SchemaRegistry, Registry())
+
+
+def test_protobuf_is_of_the_message_that_most_records_are() -> None:
     records = [b"\0\0\0\0\1" + rest for rest in (b"\0\x08\1", *[b"\2\2\x0a\1x"] * 2)]
-    for given, columns in ((records, {"name": "string not null"}), (records[:1], {"id": "long not null"})):
-        proposal = propose(given, cast(SchemaRegistry, Registry()))
+    truncated = b"\0\0\0\0\1"
+    for given, columns in (
+        (records, {"name": "string not null"}),
+        (records[:1], {"id": "long not null"}),
+        ([truncated, *records], {"name": "string not null"}),
+        ([truncated], {"id": "long not null"}),
+        ([records[0], b"\0\0\0\0\2\0\x08\1"], {"id": "long not null"}),
+    ):
+        proposal = propose(given, REGISTRY)
         assert proposal is not None
         assert proposal.document["columns"] == columns
+
+
+def test_numbers_that_look_like_schema_ids_are_bytes_where_the_registry_knows_none() -> None:
+    proposal = propose([(1763800000000 + n).to_bytes(8) for n in range(3)], REGISTRY)
+    assert proposal is not None
+    assert proposal.document == {"format": "bytes", "columns": {"value": "binary"}}
+    assert proposal.remarks == [
+        "if these begin with schema ids (105130 …), name their registry: r has none of them",
+        "8 bytes each: maybe numbers of Kafka's LongSerializer",
+    ]
+
+
+def test_a_key_that_cannot_be_proposed_does_not_hide_the_value(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = SimpleNamespace(key=b"\0\0\0\0\1\2", value=b'{"a": 1}')
+    monkeypatch.setattr(infer_command, "newest_records", lambda *_: [record])
+    found = infer_command._show(cast(KafkaCluster, SimpleNamespace(name="kafka")), "t", None, 9)
+    assert (found["key"], found["value"]) == (None, {"format": "json", "columns": {"a": "long"}})
+    assert "# no key is proposed: the records are in Confluent's wire format" in capsys.readouterr().out
 
 
 def test_number_of_too_many_digits_is_left_out() -> None:
