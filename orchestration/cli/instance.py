@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from orchestration.compute_logs import leave_in_terminal
 from orchestration.databases import keep_databases_open
 from resources.connections import data_folder
-from resources.errors import Unavailable
+from resources.errors import BatchmergeError, Unavailable
 from resources.local.locks import exclusive
 
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
@@ -45,6 +45,8 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
             instance = dg.DagsterInstance.get()
         with instance:
             yield instance
+    except BatchmergeError:
+        raise  # its cause may be the database of an Iceberg catalog
     except Exception as problem:
         if (why := _storage_error(problem)) is None:
             raise

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from orchestration import cli
+from resources.errors import ConfigurationError
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
@@ -114,9 +115,16 @@ def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.
         assert told.count("kafka ") == 2
 
 
+def _by_a_catalog() -> Exception:
+    found = ConfigurationError("no such warehouse")
+    found.__cause__ = OperationalError("select 1", {}, OSError("no such table"))
+    return found
+
+
 @pytest.mark.parametrize(
     ("problem", "code", "said"),
     [
+        (_by_a_catalog(), 2, "no such warehouse"),
         (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
         (ValueError("odd"), 70, "ValueError: odd"),
     ],
