@@ -13,6 +13,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from jobs.spec.base import Spec
+from jobs.spec.formats import type_mistakes
+from resources.config_files.mistakes import refuse
 from resources.kafka_records import HEADERS, INSTANT
 
 RECORDS = "records"
@@ -43,6 +45,11 @@ class Transform(Spec):
     @classmethod
     def _statement_alone(cls, given: Any) -> Any:
         return {"sql": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _columns_have_types(self) -> Transform:
+        refuse(type_mistakes(self.columns))
+        return self
 
 
 @dataclass(frozen=True)
