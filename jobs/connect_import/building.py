@@ -15,7 +15,7 @@ from jobs.connect_import.connector import Connector
 from jobs.connect_import.each_topic import EachTopic
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
-from jobs.connect_import.options import Option, Options, find, none
+from jobs.connect_import.options import Option, Options, OptionStatus, find, none
 from jobs.connect_import.unwrapping import TARGET, cdc_todo
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import NAME, PipelineSpec
@@ -82,7 +82,8 @@ def build(
     followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
-    todo = [*chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
+    reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
+    todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     appends = all(part["mode"] == "append" for part in parts)
     todo += cdc_todo([one.kind for one in configured.transforms(configuration)], appends, connector.known_columns)
@@ -102,7 +103,7 @@ def build(
         name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
         connections=_connections(configuration, sink.connections(configuration)),
-        reports=[OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)],
+        reports=reports,
         steps=followed.steps,
         todo=[*todo, *_envelope_todo(source, chain), *each.todo(), *source_todo, *_spec_problems(document)],
     )
@@ -117,6 +118,13 @@ def pipeline_name(name: str) -> str:
 
 def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
+
+
+def _references(configuration: Configuration, reports: Sequence[OptionReport]) -> list[str]:
+    """What a person has to say, since only Connect's worker knows it: values like `${file:/path:name}`."""
+    found = [one for one in reports if re.search(r"\$\{\w+:", configuration.text(one.name))]
+    meant = [one for one in found if one.option.status is OptionStatus.EQUIVALENT and not connect.is_secret(one.name)]
+    return [f"{one.name}: only Connect knows what it refers to; say it here ({one.option.text})" for one in meant]
 
 
 def _fill_columns(

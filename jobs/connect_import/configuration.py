@@ -30,6 +30,11 @@ class Configuration:
     def flag(self, name: str, default: bool = False) -> bool:
         return self.text(name, str(default)).lower() == "true"
 
+    def number(self, name: str) -> int | None:
+        """A whole number; None if it is left out, or a reference that only Connect's worker resolves."""
+        text = self.text(name)
+        return int(text) if re.fullmatch(r"-?\d+", text) else None
+
     def items(self, name: str, separator: str = ",") -> list[str]:
         return [part.strip() for part in self.text(name).split(separator) if part.strip()]
 

@@ -49,8 +49,8 @@ class BigQuerySink(Sink):
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on
         found: dict[str, Any] = {}
-        if retries := configuration.text("max.retries"):
-            found["retry"] = {"max_retries": int(retries)}
+        if (retries := configuration.number("max.retries")) is not None:
+            found["retry"] = {"max_retries": retries}
         return found
 
     def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
@@ -146,10 +146,10 @@ def _table(configuration: Configuration, table: str) -> dict[str, Any]:
 
 
 def _merging(configuration: Configuration) -> dict[str, Any]:
-    interval = int(configuration.text("mergeIntervalMs", "60000"))
-    threshold = int(configuration.text("mergeRecordsThreshold", "-1"))
-    found: dict[str, Any] = {"merge_interval_seconds": interval // 1000 if interval > 0 else None}
-    return {**found, **({"merge_records_threshold": threshold} if threshold > 0 else {})}
+    interval, threshold = configuration.number("mergeIntervalMs"), configuration.number("mergeRecordsThreshold")
+    interval = 60_000 if interval is None else interval
+    found: dict[str, Any] = {"merge_interval_seconds": max(1, interval // 1000) if interval > 0 else None}
+    return {**found, **({"merge_records_threshold": threshold} if threshold and threshold > 0 else {})}
 
 
 def _layout(configuration: Configuration) -> dict[str, Any]:
@@ -161,8 +161,8 @@ def _layout(configuration: Configuration) -> dict[str, Any]:
         found["partition_column"] = column
     else:
         found["partition_time"] = "record" if configuration.flag("bigQueryMessageTimePartitioning") else "ingestion"
-    if expiration := configuration.text("partitionExpirationMs"):
-        found["partition_expiration_days"] = max(1, int(expiration) // 86_400_000)
+    if expiration := configuration.number("partitionExpirationMs"):
+        found["partition_expiration_days"] = max(1, expiration // 86_400_000)
     if columns := configuration.items("clusteringPartitionFieldNames"):
         found["cluster_by"] = columns
     return found

@@ -84,9 +84,9 @@ class ClickHouseSink(Sink):
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on
         found: dict[str, Any] = {}
-        if retries := configuration.text("retryCount"):
-            found["retry"] = {"max_retries": int(retries)}
-        if (records := int(configuration.text("bufferCount", "0"))) > 0:
+        if (retries := configuration.number("retryCount")) is not None:
+            found["retry"] = {"max_retries": retries}
+        if (records := configuration.number("bufferCount") or 0) > 0:
             found["batch"] = {"max_records": records}
         return found
 
@@ -105,10 +105,10 @@ class ClickHouseSink(Sink):
         settings = dict(part.split("=", 1) for part in configuration.items("clickhouseSettings") if "=" in part)
         if settings:
             found["settings"] = settings
-        if timeout := configuration.text("timeoutSeconds"):
+        if timeout := configuration.number("timeoutSeconds"):
             found["timeout_seconds"] = float(timeout)
-        if timeout := configuration.text("clickhouseClientInsertTimeoutMs"):
-            found["statement_timeout_seconds"] = max(1, int(timeout) // 1000)
+        if timeout := configuration.number("clickhouseClientInsertTimeoutMs"):
+            found["statement_timeout_seconds"] = max(1, timeout // 1000)
         return {"clickhouse": found}
 
     def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:

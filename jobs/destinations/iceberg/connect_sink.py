@@ -114,10 +114,10 @@ class IcebergSink(Sink):
 
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Parts of the pipeline file besides source and tables."""
-        minutes = max(1, int(configuration.text("iceberg.control.commit.interval-ms", "300000")) // 60_000)
+        minutes = max(1, (configuration.number("iceberg.control.commit.interval-ms") or 300_000) // 60_000)
         found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
-        if failures := configuration.text("iceberg.control.commit.max-consecutive-failures"):
-            found["retry"] = {"max_retries": int(failures)}
+        if failures := configuration.number("iceberg.control.commit.max-consecutive-failures"):
+            found["retry"] = {"max_retries": failures}
         if configuration.flag(_ANY_CASE) and not connect.has_schema(configuration):
             found["ignore_case"] = True
         if configuration.flag("iceberg.tables.schema-force-optional"):

@@ -265,6 +265,20 @@ def test_case_and_optional_columns_as_the_iceberg_sink_has_them() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["iceberg.tables.schema-case-insensitive"]
 
 
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        (BIGQUERY, ["max.retries", "mergeIntervalMs", "mergeRecordsThreshold", "partitionExpirationMs"]),
+        (CLICKHOUSE, ["bufferCount", "clickhouseClientInsertTimeoutMs", "retryCount", "timeoutSeconds"]),
+        (APACHE, ["iceberg.control.commit.interval-ms", "iceberg.control.commit.max-consecutive-failures"]),
+    ],
+)
+def test_numbers_that_the_configuration_only_refers_to(sink: dict[str, str], names: list[str]) -> None:
+    imported, _ = made({**sink, **dict.fromkeys(names, "${file:/etc/sink.properties:number}")})
+    assert [line.split(":")[0] for line in imported.todo if "only Connect knows" in line] == names
+    made({**sink, **dict.fromkeys(names, "")})
+
+
 def test_tables_with_different_id_columns_are_refused() -> None:
     own = {"iceberg.table.db.orders.id-columns": "order_id,line"}
     with pytest.raises(ConfigurationError, match="different id-columns") as caught:
