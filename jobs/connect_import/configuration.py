@@ -10,7 +10,9 @@ from pathlib import Path
 
 from resources.errors import ConfigurationError
 
-SECRET = re.compile(r"password|secret|token|credential|keyfile|api[._-]?key|jaas|user\.info|access-key|\.key$", re.I)
+SECRET = re.compile(
+    r"password|pwd|secret|token|credential|keyfile|api[._-]?key|jaas|user\.info|access-key|\.key$", re.I
+)
 
 
 @dataclass(frozen=True)

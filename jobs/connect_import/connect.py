@@ -5,6 +5,7 @@ Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafk
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jobs.connect_import.chain import Chain
@@ -62,6 +63,10 @@ _CONVERTERS = {
     "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
 }
 _ONE_COLUMN = {"string": "string", "bytes": "binary"}
+
+# User and password of a URL (an ABFS container has no colon), and parameters of a URL.
+_USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@")
+_PARAMETER = re.compile(r"([?&;]([^=&;]*)=)([^&;]*)")
 
 
 def group(configuration: Configuration) -> str:
@@ -176,8 +181,9 @@ def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
     for side in ("value", "key"):
         url = configuration.text(f"{side}.converter.schema.registry.url")
         if url:
-            found: dict[str, Any] = {"kind": "schema_registry", "url": url}
-            if configuration.text(f"{side}.converter.basic.auth.credentials.source"):
+            found: dict[str, Any] = {"kind": "schema_registry", "url": _USER_INFO.sub("", url)}
+            named = configuration.text(f"{side}.converter.basic.auth.credentials.source")
+            if named or _USER_INFO.search(url):
                 found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
             return found
     return None
@@ -186,6 +192,14 @@ def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
 def environment(name: str) -> str:
     """A reference to the environment variable for this secret option."""
     return "${env:" + "".join(c if c.isalnum() else "_" for c in name).upper() + "}"
+
+
+def without_secrets(name: str, text: str) -> str:
+    """An option's value with references to the environment in place of secrets, also of those within a URL."""
+    if is_secret(name):
+        return environment(name)
+    text = _USER_INFO.sub(f"{environment(f'{name}.user.info')}@", text)
+    return _PARAMETER.sub(lambda m: m[1] + (environment(f"{name}.{m[2]}") if is_secret(m[2]) else m[3]), text)
 
 
 def is_secret(name: str) -> bool:

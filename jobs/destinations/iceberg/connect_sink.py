@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.connect import environment, is_secret
+from jobs.connect_import.connect import environment, without_secrets
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
@@ -166,14 +166,12 @@ class IcebergSink(Sink):
         found: dict[str, Any] = {"kind": "iceberg", "type": kind}
         for name in ("uri", "warehouse"):
             if name in given:
-                found[name] = given[name]
+                found[name] = without_secrets(f"iceberg.catalog.{name}", given[name])
         secret = next((name for name in ("credential", "token") if name in given), None)
         if secret:
             found["credential"] = environment(f"iceberg.catalog.{secret}")
         known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
-        rest = {
-            k: environment(f"iceberg.catalog.{k}") if is_secret(k) else v for k, v in given.items() if k not in known
-        }
+        rest = {k: without_secrets(f"iceberg.catalog.{k}", v) for k, v in given.items() if k not in known}
         return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
 
     def group(self, configuration: Configuration) -> str:

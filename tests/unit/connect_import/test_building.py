@@ -279,6 +279,28 @@ def test_numbers_that_the_configuration_only_refers_to(sink: dict[str, str], nam
     made({**sink, **dict.fromkeys(names, "")})
 
 
+def test_secrets_inside_urls_are_references_too() -> None:
+    registry = {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": f"https://me:{SECRET}@r1:8081,https://me:{SECRET}@r2",
+        "value.converter.basic.auth.credentials.source": "URL",
+    }
+    imported, _ = made({**CLICKHOUSE, **registry})
+    found = imported.connections["registry"]
+    assert (found["url"], found["password"]) == ("https://r1:8081,https://r2", "${env:REGISTRY_PASSWORD}")
+    catalog = {
+        "iceberg.catalog.type": "jdbc",
+        "iceberg.catalog.uri": f"jdbc:postgresql://db/x?user=me&password={SECRET}&ssl=true",
+        "iceberg.catalog.warehouse": "abfss://box@account.dfs.core.windows.net/w",
+        "iceberg.catalog.s3.endpoint": f"https://me:{SECRET}@store",
+    }
+    imported, _ = made({**APACHE, **catalog})
+    lake = imported.connections["lake"]
+    assert lake["uri"] == "jdbc:postgresql://db/x?user=me&password=${env:ICEBERG_CATALOG_URI_PASSWORD}&ssl=true"
+    assert lake["warehouse"] == "abfss://box@account.dfs.core.windows.net/w"
+    assert lake["properties"] == {"s3.endpoint": "https://${env:ICEBERG_CATALOG_S3_ENDPOINT_USER_INFO}@store"}
+
+
 def test_tables_with_different_id_columns_are_refused() -> None:
     own = {"iceberg.table.db.orders.id-columns": "order_id,line"}
     with pytest.raises(ConfigurationError, match="different id-columns") as caught:
