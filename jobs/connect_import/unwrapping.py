@@ -16,7 +16,7 @@ from sql import literal
 # Fields of the envelope itself; other simple names in `add.fields` are fields of its `source`.
 _OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "transaction"}
 _LONG = {"ts_ms", "ts_us", "ts_ns", "lsn", "xmin", "pos", "row", "server_id", "thread", "total_order",
-         "data_collection_order"}  # fmt: skip
+         "data_collection_order", "txId", "event_serial_no", "ord"}  # fmt: skip
 TARGET = "_cdc_target"
 
 

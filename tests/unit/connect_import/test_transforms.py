@@ -83,6 +83,13 @@ def test_unwrapped_debezium_into_tabulars_sink() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["__op", *declare, "source.value.envelope"]
 
 
+def test_types_of_the_sources_position() -> None:
+    unwrap = (UNWRAP[0], {"add.fields": "txId,event_serial_no,ord,table"})
+    _, spec = made({**TABULAR, **chain(unwrap)}, {"id": "long"})
+    kinds = {c.removeprefix("__"): kind for c, kind in spec.source.value.columns.items() if c.startswith("__")}
+    assert kinds == {"txId": "long", "event_serial_no": "long", "ord": "long", "table": "string"}
+
+
 def placed(spec: PipelineSpec) -> dict[str, str]:
     """Topic to table, where each topic has its own."""
     return {m.topic: m.spec.tables[0].table for m in expand("sink", spec, spec.source.topics).members}
