@@ -62,6 +62,7 @@ _CONVERTERS = {
     "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", True),
     "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
 }
+_TEXT_CONVERTER = ".StringConverter"
 _ONE_COLUMN = {"string": "string", "bytes": "binary"}
 
 # User and password of a URL (an ABFS container has no colon), and parameters of a URL.
@@ -89,9 +90,7 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     if key is not None:
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
-    found["value"], remarks = _format(configuration, "value", chain.columns)
-    if chain.value_format:
-        found["value"]["format"] = chain.value_format
+    found["value"], remarks = _format(configuration, "value", chain.columns, chain.value_format)
     if chain.exclude and found["value"]["format"] not in _ONE_COLUMN:
         found["value"]["exclude"] = chain.exclude
         remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
@@ -132,12 +131,21 @@ def _format_name(configuration: Configuration, side: str) -> tuple[str, bool]:
     # JsonConverter writes the schema into each record unless an option forbids it.
     if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
         return "connect_json", False
+    if side == "value" and configuration.text("insertFormat").upper() == "JSON" and converter.endswith(_TEXT_CONVERTER):
+        return "json", False  # the sink hands each record's text to its system, which reads it
     return _CONVERTERS.get(converter, ("json", False))
 
 
-def _format(configuration: Configuration, side: str, columns: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+def _format(
+    configuration: Configuration, side: str, columns: dict[str, str], parsed: str | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """
+    Args:
+        parsed: the format of records that a transform parses.
+    """
     converter = configuration.text(f"{side}.converter")
     name, registered = _format_name(configuration, side)
+    name = parsed or name
     if name in _ONE_COLUMN and len(columns) != 1:
         columns = {side: _ONE_COLUMN[name]}
     found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {})}

@@ -68,6 +68,10 @@ class ClickHouseSink(Sink):
             "the sink's tables lack the columns _topic, _partition and _offset, by which append tables tell their rows "
             "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
         ]
+        todo = [] if is_known else todo
+        form = configuration.text("insertFormat").upper()
+        if form in ("CSV", "TSV") and not connect.has_fields(configuration, "value"):
+            todo.append(f"insertFormat: no format reads {form}; take `value` apart in source.transform")
         return [
             {
                 "kind": "clickhouse",
@@ -79,7 +83,7 @@ class ClickHouseSink(Sink):
                 "evolve": {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve},
             }
             for table, route in placed.tables.items()
-        ], [] if is_known else todo
+        ], todo
 
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on

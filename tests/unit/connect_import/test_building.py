@@ -11,6 +11,7 @@ import yaml
 
 from jobs.connect_import.building import Imported, build, pipeline_name
 from jobs.connect_import.configuration import Configuration, read_configuration
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.iceberg.spec import IcebergTable
@@ -373,6 +374,20 @@ def test_converters_become_formats(converter: str, options: dict[str, str], expe
     imported, spec = made({**plain, "value.converter": converter, **own})
     assert (spec.source.value.format, spec.source.value.registry) == expected
     assert imported.connections.get("registry", {}).get("url") == options.get("schema.registry.url")
+
+
+@pytest.mark.parametrize(("form", "value"), [("JSON", "json"), ("CSV", "string")])
+def test_texts_that_the_sink_has_its_system_read(form: str, value: str) -> None:
+    text = {"value.converter": CONVERTERS["key.converter"], "insertFormat": form}
+    imported, spec = made({**CLICKHOUSE, **text})
+    assert (spec.source.value.format, len(spec.source.value.columns)) == (value, len(COLUMNS) if form == "JSON" else 1)
+    assert any(line.startswith("insertFormat") for line in imported.todo) is (form == "CSV")
+    known = {"shop.a": KnownTable({"id": "long", "name": "string"})}
+    spec = PipelineSpec.model_validate(
+        build(Configuration("s", {**CLICKHOUSE, **text, "topics": "a"}), known=known).document
+    )
+    columns = {"JSON": {"id": "long", "name": "text"}, "CSV": {"value": "string"}}[form]
+    assert (spec.source.value.format, dict(spec.source.value.columns)) == (value, columns)
 
 
 def test_three_forms_of_a_file(tmp_path: Path) -> None:
