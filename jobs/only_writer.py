@@ -2,19 +2,15 @@
 
 A second one would change rows of the first, since keys, offsets and batch numbers are only meaningful in one pipeline.
 Every kind checks this when a pipeline begins with a table, before anything is written, and ensures that of two
-pipelines that begin at the same time one is refused. If earlier versions let two begin, both continue with a warning.
+pipelines that begin at the same time one is refused.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
-from functools import cache
 
 from jobs.spec.members import SEPARATOR
 from resources.errors import ConfigurationError
-
-_LOG = logging.getLogger("batchmerge")
 
 
 def require_only_writer(pipeline: str, others: Collection[str], where: str) -> None:
@@ -45,20 +41,3 @@ def _of_file(pipeline: str, other: str) -> tuple[str, str]:
         if other.endswith(topic) and other != topic:
             return SEPARATOR.join(names[:n]), other.removesuffix(topic)
     return pipeline, other
-
-
-def warn_of_other_writers(pipeline: str, others: Collection[str], where: str) -> None:
-    """Warns, once a process, if a table has a state of this pipeline and of others."""
-    if others:
-        _warn(pipeline, ", ".join(sorted(others)), where)
-
-
-@cache
-def _warn(pipeline: str, others: str, where: str) -> None:
-    _LOG.warning(
-        "%s: pipeline %s writes this table, and so does pipeline %s: each changes rows of the other, and a replay "
-        "cannot tell them apart. Fix: let one pipeline read both sources into a new table",
-        where,
-        pipeline,
-        others,
-    )

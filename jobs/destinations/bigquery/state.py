@@ -22,7 +22,7 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import staging_name, state_prefix
 from jobs.lineage import RecreatedTopics, joined, recreated_topics
-from jobs.only_writer import require_only_writer, warn_of_other_writers
+from jobs.only_writer import require_only_writer
 from resources.bigquery import BigQuery, Job
 from resources.errors import CommitFailed, CommitStateUnknown, InvariantBroken, TableReplaced
 from sql import render
@@ -119,10 +119,7 @@ class TableState:
         Raises:
             InvariantBroken: there is more than one.
         """
-        by_pipeline = self._rows()
-        rows = by_pipeline.pop(self._pipeline, [])
-        if rows:
-            warn_of_other_writers(self._pipeline, by_pipeline, self._where)
+        rows = self._rows().get(self._pipeline, [])
         if len(rows) > 1:
             raise InvariantBroken(
                 f"{self.state_table} has {len(rows)} rows for this table",

@@ -14,10 +14,10 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
-from jobs.iceberg.history import other_writers, writers
+from jobs.iceberg.history import other_writers
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
-from jobs.only_writer import require_only_writer, warn_of_other_writers
+from jobs.only_writer import require_only_writer
 from resources.errors import CommitFailed, ConfigurationError
 from resources.iceberg import IcebergCatalog
 
@@ -63,8 +63,6 @@ class Preparation:
         if found is not None:
             others = other_writers(found.properties, destination.pipeline, self.table.branch)
             require_only_writer(destination.pipeline, others, self.where)
-            if destination.pipeline in (known := writers(found.properties, self.table.branch)):
-                warn_of_other_writers(destination.pipeline, known - {destination.pipeline}, self.where)
         changes = destination.evolution(arrow_schema(found) if found else None)
         if found is not None:
             if not dry_run:
