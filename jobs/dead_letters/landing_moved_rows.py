@@ -16,16 +16,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import LandedBatch, Moves
 from jobs.changes.columns import names_unchanged_columns
 from jobs.decode.envelope import MOVED
-from jobs.iceberg.history import landed_batches, property_prefix
+from jobs.iceberg.history import landed_batches, landed_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 
 _LOG = logging.getLogger("batchmerge")
+_PROPERTY = "moved-rows"
 # The longest pause between two searches if a table cannot be queried.
 _LONGEST_SECONDS = 600
 
@@ -125,18 +125,10 @@ def _search(pipeline: Pipeline) -> Counter[int]:
         _LOG.info("batches %d to %d: landed %d rows with the values of their old keys", *wanted, found)
     waiting = done.waiting if done.lacks_deletes else ()
     unasked = () if done.all_asked else done.waiting
-    _keep(place, last.after(batches, wanted[0], now, waiting, unasked))
+    search = last.after(batches, wanted[0], now, waiting, unasked)
+    place.keep(place.catalog.require(place.identifier), _PROPERTY, json.dumps(vars(search)))
     return done.recovered
 
 
 def _last(place: IntermediateTable, table: Table) -> Search:
-    return Search(**json.loads(table.properties.get(_property(place), "{}")))
-
-
-def _keep(place: IntermediateTable, done: Search) -> None:
-    updates = {_property(place): json.dumps(vars(done))}
-    place.catalog.commit(place.catalog.require(place.identifier), (), (SetPropertiesUpdate(updates=updates),))
-
-
-def _property(place: IntermediateTable) -> str:
-    return property_prefix(place.pipeline, "main") + "moved-rows"
+    return Search(**json.loads(table.properties.get(landed_property(place.pipeline, _PROPERTY), "{}")))

@@ -7,10 +7,11 @@ property keeps the balance for batches and dead letters that retention has remov
 from __future__ import annotations
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import SetPropertiesUpdate
 
-from jobs.iceberg.history import landed_batches, property_prefix
+from jobs.iceberg.history import landed_batches, landed_property
 from jobs.landing.intermediate import IntermediateTable
+
+_PROPERTY = "letters-before"
 
 
 def open_count(place: IntermediateTable) -> int:
@@ -24,7 +25,7 @@ def keep_count(place: IntermediateTable, found: int) -> None:
     table = place.catalog.require(place.identifier)
     balance = found - _open_by_batches(place, table)
     if balance != _balance(place, table):
-        place.catalog.commit(table, (), (SetPropertiesUpdate(updates={_property(place): str(balance)}),))
+        place.keep(table, _PROPERTY, str(balance))
 
 
 def _open_by_batches(place: IntermediateTable, table: Table) -> int:
@@ -33,8 +34,4 @@ def _open_by_batches(place: IntermediateTable, table: Table) -> int:
 
 
 def _balance(place: IntermediateTable, table: Table) -> int:
-    return int(table.metadata.properties.get(_property(place), 0))
-
-
-def _property(place: IntermediateTable) -> str:
-    return property_prefix(place.pipeline, "main") + "letters-before"
+    return int(table.metadata.properties.get(landed_property(place.pipeline, _PROPERTY), 0))

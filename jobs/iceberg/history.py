@@ -27,7 +27,8 @@ _COMMIT_ID = PREFIX + "commit-id"
 _GIVEN_BY = PREFIX + "given-by"
 # Table property: the pipeline that the table was handed over to. (No pipeline's name has a hyphen.)
 _GIVEN_TO = PREFIX + "given-to"
-
+# Table property: the first landed batch that retention keeps.
+_KEPT_FROM = "kept-from"
 
 # Parsed summaries, by the path of the snapshot's manifest list, which is unique. Beyond `_MOST_KNOWN` the oldest go.
 _KNOWN: OrderedDict[str, _SnapshotReport] = OrderedDict()
@@ -43,6 +44,11 @@ def tag_name(pipeline: str, branch: str) -> str:
 
 def property_prefix(pipeline: str, branch: str) -> str:
     return PREFIX + (pipeline if branch == "main" else f"{pipeline}.{branch}") + "."
+
+
+def landed_property(pipeline: str, name: str) -> str:
+    """The full name of one of the intermediate table's properties."""
+    return property_prefix(pipeline, "main") + name
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,7 @@ def _given_to(branch: str) -> str:
 def landed_batches(table: Table, pipeline: str) -> LandedBatches:
     """The landed batches that the table's snapshots still have, from the first that retention keeps. Snapshots of
     maintenance have none."""
-    first = int(table.metadata.properties.get(_kept_from(pipeline), 0))
+    first = int(table.metadata.properties.get(landed_property(pipeline, _KEPT_FROM), 0))
     reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, "main")]
     known = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
     found = [landed for landed in known if landed.number >= first]
@@ -180,11 +186,7 @@ def landed_batches(table: Table, pipeline: str) -> LandedBatches:
 
 def kept_from_properties(pipeline: str, first: int) -> dict[str, str]:
     """The table property with which retention removes all landed batches before this one at once."""
-    return {_kept_from(pipeline): str(first)}
-
-
-def _kept_from(pipeline: str) -> str:
-    return property_prefix(pipeline, "main") + "kept-from"
+    return {landed_property(pipeline, _KEPT_FROM): str(first)}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
@@ -21,6 +22,7 @@ from jobs.iceberg.history import (
     History,
     ancestors,
     landed_batches,
+    landed_property,
     landing_pipeline,
     read_history,
     recreated_properties,
@@ -106,6 +108,11 @@ class IntermediateTable:
 
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
+
+    def keep(self, table: Table, name: str, text: str) -> None:
+        """Sets a property of the table (`landed_property`)."""
+        updates = {landed_property(self.pipeline, name): text}
+        self.catalog.commit(table, (), (SetPropertiesUpdate(updates=updates),))
 
     def prepare(self) -> list[str]:
         """Creates the table, or adapts its schema; returns what was done, for people."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from jobs.changes.routing import field_path
 from jobs.decode.base import DecodeError
 from jobs.decode.verdicts import Verdicts
-from jobs.iceberg.history import property_prefix
+from jobs.iceberg.history import landed_property
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport
 from jobs.spec.added_columns import adds_columns
@@ -27,6 +27,7 @@ from jobs.spec.pipeline import PipelineSpec
 
 _LOG = logging.getLogger("batchmerge")
 _SHOWN = 100
+_PROPERTY = "tables"
 STAGE = "route"
 
 
@@ -133,7 +134,7 @@ def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None
 
 def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named]:
     """The names that have become tables, from the intermediate table's properties."""
-    found = json.loads(properties.get(_property(pipeline), "{}"))
+    found = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "{}"))
     return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found.items()}
 
 
@@ -148,8 +149,5 @@ def new_table_properties(commit: TableCommit, found: TaskReport, batch: int) -> 
         now[name] = replace(now[name], columns=tuple(sorted({*now[name].columns, *columns})))
     if now == known:
         return {}
-    return {_property(commit.pipeline): json.dumps({name: (one.first, one.columns) for name, one in now.items()})}
-
-
-def _property(pipeline: str) -> str:
-    return property_prefix(pipeline, "main") + "tables"
+    kept = {name: (one.first, one.columns) for name, one in now.items()}
+    return {landed_property(commit.pipeline, _PROPERTY): json.dumps(kept)}

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType
-from jobs.iceberg.history import property_prefix
+from jobs.iceberg.history import landed_property
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
@@ -34,6 +34,7 @@ _LARGEST = 2**31 - 1
 # If records seem to have more different ids than this, they do not have the wire format.
 _MOST = 10_000
 # The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
+_PROPERTY = "schema-ids"
 _KEPT = 50
 
 Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
@@ -178,7 +179,7 @@ def registered(stored: StoredSchema) -> RegisteredSchema:
 
 def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
     """The ids in records of earlier batches, from the intermediate table's properties."""
-    found = json.loads(properties.get(_property(pipeline), "{}"))
+    found = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "{}"))
     return {name: frozenset(ids) for name, ids in found.items()}
 
 
@@ -188,8 +189,5 @@ def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
     all_ids = joined([known, met])
     if all_ids == known:
         return {}
-    return {_property(commit.pipeline): json.dumps({name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()})}
-
-
-def _property(pipeline: str) -> str:
-    return property_prefix(pipeline, "main") + "schema-ids"
+    kept = {name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()}
+    return {landed_property(commit.pipeline, _PROPERTY): json.dumps(kept)}

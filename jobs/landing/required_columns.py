@@ -12,10 +12,12 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from jobs.iceberg.history import property_prefix
+from jobs.iceberg.history import landed_property
 from jobs.spec.added_columns import required_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.iceberg_errors import catalog_errors
+
+_PROPERTY = "required-columns"
 
 
 def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
@@ -27,7 +29,7 @@ def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
 
 def required_property(spec: PipelineSpec, pipeline: str) -> dict[str, str]:
     """The property of an intermediate table that has these columns."""
-    return {_property(pipeline): json.dumps(required_columns(spec))}
+    return {landed_property(pipeline, _PROPERTY): json.dumps(required_columns(spec))}
 
 
 def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: str) -> pa.Schema:
@@ -41,9 +43,5 @@ def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: st
 
 
 def _known(properties: Mapping[str, str], pipeline: str) -> list[str]:
-    found: list[str] = json.loads(properties.get(_property(pipeline), "[]"))
+    found: list[str] = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "[]"))
     return found
-
-
-def _property(pipeline: str) -> str:
-    return property_prefix(pipeline, "main") + "required-columns"
