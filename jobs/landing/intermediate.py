@@ -124,9 +124,9 @@ class IntermediateTable:
             self._check_owner(made)
             return [f"create {self.identifier}"]
         self._check_owner(table)
+        self._set_properties(table)
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
-        self._set_properties(self.catalog.require(self.identifier))
         self._stamp_schema(self.catalog.require(self.identifier))
         return [f"{self.identifier}: {change}" for change in changes]
 

@@ -93,7 +93,7 @@ def _service(one: stack.ServiceStatus) -> str:
 
 
 def _pipelines(found: Status) -> list[str]:
-    if not found.pipelines:
+    if not (found.pipelines or found.problem):
         return []
     lines = [
         found.problem or _DAEMON[found.daemon],

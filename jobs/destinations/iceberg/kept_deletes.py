@@ -15,17 +15,10 @@ from resources.iceberg import IcebergCatalog
 RENEWED = PREFIX + "renewed"
 
 
-class _Attempt(Attempt):
-    """The table has no committed state of its own: that no other commit came between is enough."""
-
-    def _check_lineage(self) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class KeptDeletes:
     """Noted before the destination table's own commit checks the state: whoever renews the kept deletes after that
-    check is noticed by `begin`, so that a run that slept is refused.
+    check is noticed, so that a run that slept is refused.
 
     Attributes:
         noted: the table as it was then.
@@ -46,13 +39,22 @@ class KeptDeletes:
         return self.noted.properties.get(RENEWED, "")
 
     def begin(self) -> Attempt:
-        """One attempt at one commit, whose base has not been renewed since.
+        """One attempt at one commit.
 
         Raises:
-            CommitFailed: another run has renewed them.
+            CommitFailed: another run has renewed the kept deletes meanwhile.
         """
-        found = self.catalog.require(self.identifier)
-        is_same = found.metadata.table_uuid == self.noted.metadata.table_uuid
-        if not is_same or found.properties.get(RENEWED, "") != self.renewed:
+        return _Attempt(self)
+
+
+class _Attempt(Attempt):
+    def __init__(self, of: KeptDeletes) -> None:
+        self._of = of
+        super().__init__(of.catalog, of.identifier, of.pipeline, None)
+
+    def _check_lineage(self) -> None:
+        """The table has no committed state of its own: that it was not renewed is enough. Who renews it after this
+        check removes the base."""
+        found, noted = self._table.metadata, self._of.noted.metadata
+        if found.table_uuid != noted.table_uuid or found.properties.get(RENEWED, "") != self._of.renewed:
             raise CommitFailed("another run has begun with another order of changes", where=self.identifier)
-        return _Attempt(self.catalog, self.identifier, self.pipeline, None, table=found)

@@ -13,6 +13,7 @@ from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.append import Append
+from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
@@ -172,6 +173,34 @@ def test_deletes_are_forgotten_once_with_another_order(lake: IcebergCatalog) -> 
     with pytest.raises(CommitFailed, match="committed state has changed"):
         forget()
     assert kept(lake) == [2]
+
+
+@pytest.mark.parametrize("when", ["before it begins", "while it begins"])
+def test_run_that_slept_keeps_no_deletes_after_a_renewal(
+    when: str, lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no delete was kept before, so that the renewal moves no branch."""
+    asleep, here = destination(lake, order_by="version"), destination(lake, order_by="at")
+    asleep.prepare()
+    one, make_root = committed(1, meaning_hash="before"), Attempt._make_root
+    move(lake, None, one)
+    noted = Preparation(lake, asleep.table, asleep).note_kept_deletes(one)
+    assert noted
+
+    def renew() -> None:
+        Preparation(lake, here.table, here).renew_kept_deletes(one, lambda: None)
+
+    def make_root_late(attempt: Attempt) -> None:
+        renew()
+        make_root(attempt)
+
+    if when == "while it begins":
+        monkeypatch.setattr(Attempt, "_make_root", make_root_late)
+    else:
+        renew()
+    with pytest.raises(CommitFailed, match="another order of changes"):
+        noted.begin()
+    assert [name for name in lake.require(noted.identifier).metadata.refs if name != "main"] == []
 
 
 def keep(lake: IcebergCatalog, schema: pa.Schema, key: int) -> None:
