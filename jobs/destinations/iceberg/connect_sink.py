@@ -191,7 +191,7 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
         found["route_by"] = configuration.text("iceberg.tables.route-field")
     if _NAMED in placed.tables:
         found["new_tables"] = {"allow": r"\w+\.\w+"}
-    elif _dynamic(configuration) or any("route" in _table(configuration, name) for name in placed.tables):
+    elif "route_by" in found or any("route" in _table(configuration, name) for name in placed.tables):
         found["unrouted"] = "skip"
     keys = key_columns(configuration, list(placed.tables))
     if not keys and mode(configuration) != "append":
