@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.schema.types import as_integers
+
 NULL_COLLECTION = "null in an array, map or tuple column"
 NULL_ELEMENT = "null in an array"
 UNREADABLE = "a text that is none of the column's type"
@@ -139,7 +141,7 @@ def _clamped(array: pa.Array, bounds: Range) -> pa.Array:
     for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
         scalar = _scalar(bound, array.type)
         if scalar is not None:
-            array = pc.if_else(is_beyond(_comparable(array), scalar), scalar.cast(array.type), array)
+            array = pc.if_else(is_beyond(as_integers(array), scalar), scalar.cast(array.type), array)
     return array
 
 
@@ -149,7 +151,7 @@ def _nulled(array: pa.Array, bounds: Range) -> pa.Array:
 
 
 def _outside(array: pa.Array, bounds: Range) -> Mask | None:
-    values = _comparable(array)
+    values = as_integers(array)  # some times cannot be formatted as text
     found: Mask | None = None
     ends = pc.min_max(values).as_py()
     if ends["min"] is None or (_is_below(bounds.low, ends["min"]) and _is_below(ends["max"], bounds.high)):
@@ -164,13 +166,6 @@ def _outside(array: pa.Array, bounds: Range) -> Mask | None:
 def _is_below(low: int | Decimal | None, high: int | Decimal | None) -> bool:
     """Whether `low` is at most `high`; None is beyond all values."""
     return low is None or high is None or low <= high
-
-
-def _comparable(array: pa.Array) -> pa.Array:
-    """Dates and times as integers: some times cannot be formatted as text."""
-    if pa.types.is_date(array.type):
-        return array.cast(pa.int32())
-    return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
 
 
 def _scalar(bound: int | Decimal | None, kind: pa.DataType) -> pa.Scalar | None:

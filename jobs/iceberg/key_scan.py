@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
+from jobs.schema.types import as_integers
 from resources.iceberg_errors import catalog_errors
 
 FILE, POSITION = "_file", "_pos"
@@ -79,7 +79,7 @@ class Keys:
 
     @cached_property
     def _ordered(self) -> list[list[Any]]:
-        return [sorted(value for value in internal(one).to_pylist() if value is not None) for one in self._distinct]
+        return [sorted(value for value in as_integers(one).to_pylist() if value is not None) for one in self._distinct]
 
     @cached_property
     def _with_null(self) -> list[bool]:

@@ -16,9 +16,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from jobs.iceberg.key_scan import Keys, KeyScan, found_by
-from jobs.iceberg.partitioning import internal
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.statistics import bounds_of
+from jobs.schema.types import as_integers
 from jobs.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
@@ -109,7 +109,7 @@ def _ends(kind: pa.DataType, *texts: str) -> Bounds:
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date(kind)):
         return None
     try:
-        least, most = internal(pa.array(texts).cast(kind)).to_pylist()
+        least, most = as_integers(pa.array(texts).cast(kind)).to_pylist()
     except pa.ArrowInvalid:
         return None  # a date that needs more than four digits for its year
     return least, most

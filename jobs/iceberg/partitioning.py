@@ -15,6 +15,8 @@ from pyiceberg.transforms import MonthTransform, YearTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
+from jobs.schema.types import as_integers
+
 Values = tuple[Any, ...]
 """A partition: the value of each field of the partition spec, as in Iceberg's metadata (days, microseconds, …)."""
 
@@ -67,7 +69,7 @@ def _transformed(field: PartitionField, kind: PrimitiveType, values: pa.Array) -
         times = values.to_numpy(zero_copy_only=False).astype(f"datetime64[{unit}]").astype(np.int64)
         return pa.array(times, mask=values.is_null().to_numpy(zero_copy_only=False)).to_pylist()  # type: ignore[no-any-return]
     transform = field.transform.transform(kind)
-    return [transform(value) for value in internal(values).to_pylist()]
+    return [transform(value) for value in as_integers(values).to_pylist()]
 
 
 def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
@@ -76,10 +78,3 @@ def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
         return rows[name]
     head, *parts = name.split(".")
     return pc.struct_field(rows[head], parts)
-
-
-def internal(values: pa.Array) -> pa.Array:
-    """Values as Iceberg's metadata has them: dates in days, timestamps in microseconds."""
-    if pa.types.is_date(values.type):
-        return values.cast(pa.int32())
-    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values

@@ -253,3 +253,10 @@ def is_wider(narrow: pa.DataType, wide: pa.DataType | None) -> bool:
     if wide is not None and pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
     return (narrow, wide) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+
+
+def as_integers(values: pa.Array) -> pa.Array:
+    """Dates in days and timestamps in microseconds, as Iceberg's metadata has them; other values as they are."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values

@@ -26,6 +26,7 @@ from jobs.destinations.clickhouse.statements import VERSION
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT
 from jobs.offsets import OffsetRange
+from jobs.schema.types import as_integers
 from jobs.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism
@@ -105,6 +106,4 @@ class LandedSlices:
 
 def _as_integer(value: pa.Array) -> pa.Array:
     """The `order_by` value as an integer of the same order (microseconds, days); null is first."""
-    if pa.types.is_date(value.type):
-        value = value.cast(pa.int32())
-    return pc.fill_null(value.cast(pa.int64()), -(2**63))
+    return pc.fill_null(as_integers(value).cast(pa.int64()), -(2**63))
