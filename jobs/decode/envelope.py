@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,19 +64,8 @@ class Enveloped:
         if has_images(rules.kind):
             least = inner(wire_type(kind, rules, rules.of_deletes or frozenset()), of_row)
             decoder = WithoutBadOldValues(rules.kind, decoder, least, rules.of_deletes is not None)
-        self._setup(kind, rules, decoder, watch)
-
-    def _setup(self, kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: Watch | None) -> None:
-        self._type, self._rules, self._inner, self._watch = kind, rules, inner, watch
-        self._row_type = row_type(kind, rules)
+        self.type, self._rules, self._inner, self._row_type = kind, rules, decoder, row_type(kind, rules)
         self._documents = Json(self._row_type, watch) if rules.kind == "mongo" else None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self._type, self._rules, self._inner, self._watch)
-
-    @property
-    def type(self) -> pa.DataType:
-        return self._type
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
@@ -88,10 +76,10 @@ class Enveloped:
         if self._rules.skips_tombstones:
             found.filter(_tombstones(decoded))
         operation, row = self._row(envelope, found)
-        columns = [self._column(f, envelope, row, operation, found) for f in self._type]
+        columns = [self._column(f, envelope, row, operation, found) for f in self.type]
         absent, good = pc.is_null(envelope), found.good()
         mask = absent if good is None else pc.or_(absent, pc.invert(good))
-        return found.decoded(pa.StructArray.from_arrays(columns, fields=list(self._type), mask=mask))
+        return found.decoded(pa.StructArray.from_arrays(columns, fields=list(self.type), mask=mask))
 
     def _row(self, envelope: pa.Array, found: Verdicts) -> tuple[pa.Array, pa.Array]:
         """The operation (c, r, u or d) and the row after it, or, for a delete, the deleted row."""
@@ -172,12 +160,6 @@ class Enveloped:
             error = DecodeError(MOVED if stays else "missing", self._rules.refusal(column.name))
             found.refuse_where(pc.and_not(written, may), error)
         return pc.if_else(left_out, pa.scalar(None, column.type), values)
-
-
-def _rebuilt(kind: pa.StructType, rules: EnvelopeRules, inner: Decoder, watch: Watch | None) -> Enveloped:
-    made = Enveloped.__new__(Enveloped)
-    made._setup(kind, rules, inner, watch)
-    return made
 
 
 def _of_row(kind: str, watch: Watch | None) -> Watch | None:
