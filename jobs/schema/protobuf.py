@@ -1,7 +1,8 @@
 """Protobuf descriptors as wire types, and `.proto` texts compiled to descriptors.
 
 Fields have the names of the `.proto` file. Well-known types: Timestamp is an instant, wrappers are nullable values,
-Duration, Struct and Any are read as messages.
+Struct and its parts are JSON, Duration and Any are read as messages. Dates, times of day and decimals are messages in
+which Confluent's ProtobufConverter writes Connect's types.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,15 @@ _MOST_SAID = 500
 # millions of times.
 _MOST_MESSAGES = 10_000
 TIMESTAMP = "google.protobuf.Timestamp"
+DATE, TIME_OF_DAY, DECIMAL = "google.type.Date", "google.type.TimeOfDay", "confluent.type.Decimal"
+JSON = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
+# Messages that are one value.
+VALUES = {
+    TIMESTAMP: Wire("long", "timestamp-ns"),
+    DATE: Wire("int", "date"),
+    TIME_OF_DAY: Wire("long", "time-ns"),
+    **{name: Wire("string", "json") for name in JSON},
+}
 
 
 class Messages:
@@ -138,11 +149,12 @@ class _Reader:
         message = field.message_type
         if message is None:
             return Wire("string", "enum") if field.type == FieldDescriptor.TYPE_ENUM else Wire(_SCALARS[field.type])
-        if message.full_name == TIMESTAMP:
-            return Wire("long", "timestamp-ns")
+        if found := VALUES.get(message.full_name):
+            return found
         if message.full_name in WRAPPERS:
             return self._single(message.fields_by_name["value"], above).optional()
-        return self.wire(message, above)
+        found = self.wire(message, above)
+        return replace(found, logical="variable-decimal") if message.full_name == DECIMAL else found
 
 
 @lru_cache(64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -97,6 +97,50 @@ def test_every_type_with_extreme_values_and_with_none() -> None:
         "huge": Decimal(2**64 - 1), "raw": b"\xff", "ratio": float("-inf"), "ok": True, "numbers": [-1, 2**31 - 1],
         "by_mail": None, "by_code": 0,
     }  # fmt: skip
+
+
+CONNECT = """
+syntax = "proto3";
+package shop;
+import "confluent/type/decimal.proto";
+import "google/protobuf/struct.proto";
+import "google/type/date.proto";
+import "google/type/timeofday.proto";
+message Sale {
+  confluent.type.Decimal price = 1;
+  google.type.Date day = 2;
+  google.type.TimeOfDay at = 3;
+  google.protobuf.Struct more = 4;
+  repeated google.type.Date days = 5;
+}
+"""
+
+
+def test_values_that_are_messages() -> None:
+    """As Confluent's ProtobufConverter writes Connect's decimals, dates and times; and a Struct as JSON."""
+    descriptors = compiled((CONNECT,), ("",))
+    columns = "struct<price: decimal(10,2), day: date, at: string, more: text, days: array<date>>"
+    message = message_class(Messages(descriptors).named("shop.Sale"))
+    day = {"year": 1969, "month": 12, "day": 31}
+    full: dict[str, Any] = {
+        "price": {"value": "/3s=", "precision": 4, "scale": 2}, "day": day, "days": [day],
+        "at": {"hours": 23, "minutes": 59, "seconds": 59, "nanos": 1000}, "more": {"a": [1.5, None, True, "x"]},
+    }  # fmt: skip
+    records = [json_format.ParseDict(one, message()).SerializeToString() for one in (full, {}, {"day": {"year": 2024}})]
+    made = copied(Protobuf(parse_type(columns)[0], descriptors, "shop.Sale")).decode(pa.array(records))
+    before = date(1969, 12, 31)
+    assert made.values.to_pylist() == [
+        {"price": Decimal("-1.33"), "day": before, "at": "23:59:59.000001", "more": '{"a":[1.5,null,true,"x"]}',
+         "days": [before]},
+        {"price": None, "day": None, "at": None, "more": None, "days": []},
+        None,
+    ]  # fmt: skip
+    assert [error.message for error in made.errors.values()] == [
+        "expected date, found a google.type.Date that is no day"
+    ]
+    assert type_name(natural_type(message_wire(Messages(descriptors).named("shop.Sale")))) == (
+        "struct<price: decimal(38,9), day: date, at: string, more: string, days: array<date not null> not null>"
+    )
 
 
 @pytest.mark.parametrize(
