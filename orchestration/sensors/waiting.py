@@ -30,7 +30,7 @@ class LagCursor(SensorCursor):
         landing, tables: what waited then, in offsets.
         waiting_marks: a mark for each tick that found more records, as long as they wait.
         tables_marks: the same for landed records that some table lacks.
-        requests: how many runs were requested since something was last landed or merged.
+        requests: how many runs were requested since something was last landed or merged, or records began to wait.
         requested_at: when the newest of them was, in seconds.
     """
 
@@ -79,13 +79,15 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     landed = end - seen.landing
     before = sum(offsets.decode(cursor.ends).values()) - cursor.landing
     stands = (landed, landed - seen.tables) == (before, before - cursor.tables)
+    # What kept a table behind need not concern them.
+    come = bool(seen.landing) and not cursor.landing
     return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
         waiting_marks=_marks(cursor.waiting_marks, landed, end, now),
         tables_marks=_marks(cursor.tables_marks, landed - seen.tables, landed, now),
-        requests=cursor.requests if stands else 0,
+        requests=cursor.requests if stands and not come else 0,
         requested_at=cursor.requested_at,
     )
 

@@ -150,6 +150,18 @@ def test_runs_that_land_nothing_are_started_after_pauses_that_double_until_somet
     assert [now for now in _requests(3000) if now >= 2000][:5] == [3000, 3030, 3090, 3210, 3450]
 
 
+def test_new_records_are_landed_however_long_a_table_was_behind() -> None:
+    trigger, cursor, found = Trigger(age_seconds=60), LagCursor(), list[int]()
+    for now in range(0, 7200, 30):
+        seen = Waiting({A: 10 + int(now >= 4000)}, int(now >= 4000), 5)
+        cursor = observe(cursor, seen, now)
+        if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
+            found.append(now)
+            cursor = requested(cursor, now)
+    assert [now for now in found if now < 4000] == [60, 120, 180, 300, 540, 1020, 1980, 3900]
+    assert next(now for now in found if now > 4000) <= 4110
+
+
 def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
     cursor = LagCursor()
     for now in range(1, 1000):
