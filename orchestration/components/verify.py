@@ -125,7 +125,7 @@ def _compare_tables(
             continue
         verdicts.append((table, verdict))
         yield from _results(table, verdict)
-    yield from _known([_agreement(launch.name, launch.spec, verdicts)], problems)
+    yield from _known([_agreement(launch.name, launch.spec, verdicts)], not problems)
 
 
 def _compare_members(
@@ -134,6 +134,8 @@ def _compare_members(
     """As `_compare_tables`, for the tables of each topic, or name; combines the results into the checks of their
     entries, whose pools it holds all the time, since several topics are compared at once."""
     found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
+    incomplete = set[dg.AssetKey]()
+    entries, landing = [names.table_key(table) for table in launch.spec.tables], names.landing_key(launch.name)
     members = launch.members(context.run.run_id, config.topics)
 
     def work(pipeline: Pipeline) -> list[tuple[Table, Verdict | BatchmergeError]] | None:
@@ -147,25 +149,27 @@ def _compare_members(
     for outcome in outcomes:
         if outcome.problem:
             problems.append(outcome.problem)
+            incomplete |= {*entries, landing}
             continue
         verdicts = list[tuple[Table, Verdict]]()
         assert outcome.member is not None
         for number, (table, verdict) in enumerate(outcome.done or []):
             if isinstance(verdict, BatchmergeError):
                 problems.append(verdict)
+                incomplete |= {entries[number], landing}
                 continue
             verdicts.append((table, verdict))
-            entry = names.table_key(launch.spec.tables[number])
-            found.setdefault(entry, {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
+            found.setdefault(entries[number], {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
         agree = _agreement(launch.name, outcome.member.spec, verdicts)
-        found.setdefault(names.landing_key(launch.name), {})[outcome.topic] = [agree]
+        found.setdefault(landing, {})[outcome.topic] = [agree]
     for spec in _specs(launch):
-        yield from _known(checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {})), problems)
+        results = checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {}))
+        yield from _known(results, spec.asset_key not in incomplete)
 
 
-def _known(results: Sequence[dg.AssetCheckResult], problems: Sequence[BatchmergeError]) -> _Results:
-    """Of checks of several tables: those that failed, and the others too if every table was compared."""
-    return (result for result in results if not (result.passed and problems))
+def _known(results: Sequence[dg.AssetCheckResult], complete: bool) -> _Results:
+    """Of checks of several tables: those that failed, and the others too if every one of these tables was compared."""
+    return (result for result in results if complete or not result.passed)
 
 
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
