@@ -127,7 +127,8 @@ class _ForkedRuns:
 
 def _serve(control: socket.socket, runs: _ForkedRuns, ref: str) -> None:
     """Forks a run for each request, until the daemon has ended, or no more come and the last run has ended."""
-    requests, is_retired = control.makefile(), False
+    # Unbuffered: a line that was read ahead would not make the socket readable.
+    requests, is_retired = control.makefile("rb", buffering=0), False
     while True:
         while not is_readable(control, 1.0):
             if not runs.reap() and is_retired:
