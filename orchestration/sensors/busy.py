@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
@@ -91,8 +92,13 @@ def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
 
 
 def maintenance_reason(instance: dg.DagsterInstance, name: str) -> str | None:
-    """Which run maintains the pipeline's tables, or is queued to; None: there is none."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY, tags={MAINTENANCE_TAG: name}), limit=1)
+    """Which run maintains the pipeline's tables, or is queued to; None: there is none that is younger than a day.
+
+    An older one may have died where nobody can see it.
+    """
+    since = datetime.now(UTC) - timedelta(days=1)
+    filters = dg.RunsFilter(statuses=_UNDER_WAY, tags={MAINTENANCE_TAG: name}, created_after=since)
+    runs = instance.get_runs(filters, limit=1)
     return next((_named(run, run.job_name) for run in runs), None)
 
 
