@@ -11,14 +11,17 @@ from pathlib import Path
 
 import click
 import dagster as dg
+import yaml
 from sqlalchemy.exc import OperationalError
 
 from orchestration.compute_logs import leave_in_terminal
 from orchestration.databases import keep_databases_open
 from resources.connections import data_folder
-from resources.errors import BatchmergeError, Unavailable
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local.locks import exclusive
 
+# The most characters of Dagster's own words in an error.
+_MOST_SAID = 500
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 
 
@@ -42,7 +45,7 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
     try:
         # Two processes that create a new instance's tables at once would disturb each other.
         with exclusive(home / "lock", partial(click.echo, err=True)):
-            instance = dg.DagsterInstance.get()
+            instance = _opened(home)
         with instance:
             yield instance
     except BatchmergeError:
@@ -53,6 +56,14 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
         remedy = "see that its database runs, and what its dagster.yaml says"
         what = f"Dagster's storage does not answer ({str(why.orig).strip()})"
         raise Unavailable(what, where=str(home), remedy=remedy) from problem
+
+
+def _opened(home: Path) -> dg.DagsterInstance:
+    try:
+        return dg.DagsterInstance.get()
+    except (dg.DagsterInvalidConfigError, yaml.YAMLError) as problem:
+        what = f"Dagster's settings are wrong: {' '.join(str(problem).split())[:_MOST_SAID]}"
+        raise ConfigurationError(what, where=str(home / "dagster.yaml"), remedy="correct the file") from problem
 
 
 def _storage_error(problem: BaseException | None) -> OperationalError | None:

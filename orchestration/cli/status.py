@@ -60,10 +60,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
             if not watch:
                 break
             time.sleep(_AGAIN)
-    if found.problem:
-        sys.exit(3)
     silent = any(one.state in ("silent", "died") for one in services)
-    sys.exit(exit_code(found.pipelines) or (TRANSIENT if silent else 0))
+    sys.exit(exit_code(found.pipelines) or (TRANSIENT if found.problem or silent else 0))
 
 
 def exit_code(pipelines: Sequence[PipelineStatus]) -> int:

@@ -110,7 +110,7 @@ def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.
     assert code == 130
     if as_json:
         looks = [json.loads(line) for line in told.splitlines()]
-        assert [set(one) for one in looks] == [{"services", "daemon", "pipelines"}] * 2
+        assert [set(one) for one in looks] == [{"services", "daemon", "pipelines", "problem"}] * 2
     else:
         assert told.count("kafka ") == 2
 
@@ -126,6 +126,7 @@ def _by_a_catalog() -> Exception:
     [
         (_by_a_catalog(), 2, "no such warehouse"),
         (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
+        (dg.DagsterInvalidConfigError("no such setting", [], None), 2, "settings are wrong: no such setting"),
         (ValueError("odd"), 70, "ValueError: odd"),
     ],
 )
