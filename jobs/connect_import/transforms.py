@@ -61,6 +61,10 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
             found = _deletes_of_debezium(found, transform)
         elif transform.kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
             found = _tombstones(found, transform)
+        elif transform.kind == "ExtractField" and not transform.of_key:
+            line = (f"{transform.name}: where the part is null, the sink deleted the row of the record's key; here "
+                    "such records are left out. Change data needs source.value.envelope instead")  # fmt: skip
+            found = replace(found, tombstones_todo=[*found.tombstones_todo, line])
     _lift(found.chain, configuration)
     if debezium_target(configuration) is None:
         found.chain.drop(TARGET)
