@@ -56,7 +56,7 @@ def _scalar_meaning(wire: Wire) -> Meaning | None:
         return _through(wire, pa.string(), Real)
     if wire.logical.startswith("time-") or wire.logical == "uuid":
         return _through(wire, pa.string(), str)
-    if wire.logical == "date":
+    if wire.logical in ("date", "date-parts"):
         return _through(wire, pa.date32(), lambda days: (date(1970, 1, 1) + timedelta(days=days)).isoformat())
     if wire.logical.startswith("timestamp") and wire.kind != "string":
         zone = "" if wire.local else "Z"

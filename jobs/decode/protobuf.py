@@ -22,10 +22,10 @@ from jobs.decode.columns.reading import InStep, by_prefix, tombstones
 from jobs.decode.convert import converter
 from jobs.decode.of_schema import OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
-from jobs.decode.protobuf_values import value_of
+from jobs.decode.protobuf_json import json_text
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
 from jobs.decode.unknown import Watch
-from jobs.schema.protobuf import VALUES, WRAPPERS, Messages, message_class, message_wire
+from jobs.schema.protobuf import JSON, TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
 from jobs.schema.wire import Wire
 
 Get = Callable[[Any], Any]
@@ -194,8 +194,10 @@ def _item(field: FieldDescriptor) -> Get:
     message = field.message_type
     if message is None:
         return lambda value: value
-    if message.full_name in VALUES:
-        return value_of(message.full_name)
+    if message.full_name == TIMESTAMP:
+        return lambda value: value.seconds * 1_000_000_000 + value.nanos
+    if message.full_name in JSON:
+        return json_text
     if message.full_name in WRAPPERS:
         return lambda value: value.value
     # Made when first needed, since a message may contain itself.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
@@ -31,6 +32,7 @@ from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
 
 Convert = Callable[[Any], Any]
+_EPOCH = date(1970, 1, 1)
 _LIMITS = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
 
 
@@ -160,6 +162,9 @@ def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
 
 
 def _time_of_day(wire: Wire, where: str) -> Convert:
+    if wire.logical == "time-parts":
+        from_nanoseconds = _time_of_day(Wire("long", "time-ns"), where)
+        return lambda value: from_nanoseconds(_nanoseconds(value))
     multiply, divide = UNITS[wire.logical.removeprefix("time-")]
 
     def convert(value: int) -> str:
@@ -171,6 +176,11 @@ def _time_of_day(wire: Wire, where: str) -> Convert:
         return f"{text}.{rest:06}" if rest else text
 
     return convert
+
+
+def _nanoseconds(parts: Mapping[str, int]) -> int:
+    seconds = parts["hours"] * 3600 + parts["minutes"] * 60 + parts["seconds"]
+    return seconds * 1_000_000_000 + parts["nanos"]
 
 
 def _binary(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
@@ -187,6 +197,8 @@ def _binary(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
 
 
 def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
+    if wire.logical == "date-parts":
+        return lambda value: _days(value, where)
     if wire.kind in ("int", "long") and wire.logical in ("date", ""):
 
         def from_days(value: int) -> int:
@@ -200,6 +212,14 @@ def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.logical == "date-iso":
         return lambda value: text_to_date(value.removesuffix("Z"), where)
     return (lambda value: text_to_date(value, where)) if wire.kind == "string" and not wire.bytes_as else None
+
+
+def _days(parts: Mapping[str, int], where: str) -> int:
+    try:
+        return (date(parts["year"], parts["month"], parts["day"]) - _EPOCH).days
+    except ValueError:
+        # Google's type also stands for a month, a year, or a birthday without a year.
+        raise Refused("type", f"{where}: expected date, found a year, month and day that are no date") from None
 
 
 def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:

@@ -50,14 +50,12 @@ _MOST_SAID = 500
 # millions of times.
 _MOST_MESSAGES = 10_000
 TIMESTAMP = "google.protobuf.Timestamp"
-DATE, TIME_OF_DAY, DECIMAL = "google.type.Date", "google.type.TimeOfDay", "confluent.type.Decimal"
 JSON = frozenset(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
-# Messages that are one value.
-VALUES = {
-    TIMESTAMP: Wire("long", "timestamp-ns"),
-    DATE: Wire("int", "date"),
-    TIME_OF_DAY: Wire("long", "time-ns"),
-    **{name: Wire("string", "json") for name in JSON},
+# Records that are one value.
+_LOGICAL = {
+    "google.type.Date": "date-parts",
+    "google.type.TimeOfDay": "time-parts",
+    "confluent.type.Decimal": "variable-decimal",
 }
 
 
@@ -149,12 +147,13 @@ class _Reader:
         message = field.message_type
         if message is None:
             return Wire("string", "enum") if field.type == FieldDescriptor.TYPE_ENUM else Wire(_SCALARS[field.type])
-        if found := VALUES.get(message.full_name):
-            return found
+        if message.full_name == TIMESTAMP:
+            return Wire("long", "timestamp-ns")
+        if message.full_name in JSON:
+            return Wire("string", "json")
         if message.full_name in WRAPPERS:
             return self._single(message.fields_by_name["value"], above).optional()
-        found = self.wire(message, above)
-        return replace(found, logical="variable-decimal") if message.full_name == DECIMAL else found
+        return replace(self.wire(message, above), logical=_LOGICAL.get(message.full_name, ""))
 
 
 @lru_cache(64)

@@ -22,8 +22,10 @@ logical                     meaning
 ``number``                  a string that is a number (Debezium's decimal mode ``string``)
 ``variable-decimal``        a record of `scale` and `value` (Debezium's VariableScaleDecimal)
 ``date`` ``date-text``      days since 1970-01-01; ISO text
+``date-parts``              a record of `year`, `month` and `day` (Google's)
 ``date-iso``                a date as ISO text with a Z (Debezium's IsoDate); a column of text unless declared
 ``time-ms -us -ns``         time of day, as a number; MySQL's are of up to 838 hours, and below zero
+``time-parts``              a record of `hours`, `minutes`, `seconds` and `nanos` (Google's)
 ``time-text``               time of day as ISO text, perhaps with a zone
 ``timestamp-ms -us -ns``    an instant, or a wall clock counted as if it were in UTC (`local`)
 ``timestamp-text``          an RFC 3339 string
@@ -102,6 +104,7 @@ _KINDS = {
 _LOGICAL = {
     "date": pa.date32(),
     "date-text": pa.date32(),
+    "date-parts": pa.date32(),
     "variable-decimal": UNFIXED_DECIMAL,
     "number": UNFIXED_DECIMAL,
 }

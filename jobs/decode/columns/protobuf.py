@@ -19,7 +19,7 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import Lists, Read, maps, spread, structs
 from jobs.decode.columns.cursors import Cursors, Ints, Mask, NotInStep, Words
 from jobs.decode.columns.scalars import INSTANT
-from jobs.schema.protobuf import TIMESTAMP, VALUES, WRAPPERS
+from jobs.schema.protobuf import JSON, TIMESTAMP, WRAPPERS
 from jobs.schema.wire import Wire
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
@@ -31,7 +31,7 @@ def protobuf_read(message: Descriptor) -> Read:
     """A reader of messages as structs of all fields, by the types of `read_wire`.
 
     Raises:
-        NotInStep: a message contains itself, or a group, or is one value in several fields.
+        NotInStep: a message contains itself, or a group, or is JSON.
     """
     return _message(message, ())
 
@@ -45,7 +45,7 @@ def read_wire(wire: Wire) -> Wire:
 
 
 def _message(message: Descriptor, inside: tuple[str, ...]) -> Read:
-    if message.full_name in inside or (message.full_name in VALUES and message.full_name != TIMESTAMP):
+    if message.full_name in inside or message.full_name in JSON:
         raise NotInStep(message.full_name)
     fields = [_Field(field, (*inside, message.full_name)) for field in sorted(message.fields, key=lambda f: f.number)]
     known = np.array([field.number for field in fields], np.uint64)

@@ -31,6 +31,8 @@ _EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # larger integers of JS
 
 def scalar_cast(wire: Wire, kind: pa.DataType) -> Cast | None:
     """The cast; None if it is not implemented here."""
+    if wire.kind == "record":
+        return None
     for fits, build in _SCALARS:
         if fits(kind):
             return build(wire, kind)
@@ -99,8 +101,7 @@ def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
         return _uuid
     if wire.kind == "boolean":  # for a column of type `text`, the only one that accepts it
         return lambda values: values.cast(pa.string())
-    plain = wire.kind == "string" and not wire.bytes_as and wire.logical != "variable-decimal"
-    return _as_it_is if plain else None
+    return _as_it_is if wire.kind == "string" and not wire.bytes_as else None
 
 
 def _time_of_day(wire: Wire) -> Cast:

@@ -15,7 +15,7 @@ from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf, message_indexes
 from jobs.decode.registered import RegisteredSchema
 from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
-from jobs.schema.types import parse_type, type_name
+from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
 from tests.kit.arrow import copied, raw_values
@@ -124,20 +124,39 @@ def test_values_that_are_messages() -> None:
     day = {"year": 1969, "month": 12, "day": 31}
     full: dict[str, Any] = {
         "price": {"value": "/3s=", "precision": 4, "scale": 2}, "day": day, "days": [day],
-        "at": {"hours": 23, "minutes": 59, "seconds": 59, "nanos": 1000}, "more": {"a": [1.5, None, True, "x"]},
+        "at": {"hours": 23, "minutes": 59, "seconds": 59, "nanos": 1000}, "more": {"a": [1.5, 2, None, True, "x"]},
     }  # fmt: skip
     records = [json_format.ParseDict(one, message()).SerializeToString() for one in (full, {}, {"day": {"year": 2024}})]
     made = copied(Protobuf(parse_type(columns)[0], descriptors, "shop.Sale")).decode(pa.array(records))
     before = date(1969, 12, 31)
     assert made.values.to_pylist() == [
-        {"price": Decimal("-1.33"), "day": before, "at": "23:59:59.000001", "more": '{"a":[1.5,null,true,"x"]}',
+        {"price": Decimal("-1.33"), "day": before, "at": "23:59:59.000001", "more": '{"a":[1.5,2,null,true,"x"]}',
          "days": [before]},
         {"price": None, "day": None, "at": None, "more": None, "days": []},
         None,
     ]  # fmt: skip
     assert [error.message for error in made.errors.values()] == [
-        "expected date, found a google.type.Date that is no day"
+        "column day: expected date, found a year, month and day that are no date"
     ]
+    as_parts = Protobuf(parse_type("struct<day: struct<year: int, day: int>>")[0], descriptors, "shop.Sale")
+    assert as_parts.decode(pa.array(records)).values.to_pylist() == [
+        {"day": {"year": 1969, "day": 31}}, {"day": None}, {"day": {"year": 2024, "day": 0}}
+    ]  # fmt: skip
+    all_text = Protobuf(pa.struct(list(parse_columns({"day": "text", "at": "text"}))), descriptors, "shop.Sale")
+    text = {"day": "1969-12-31", "at": "23:59:59.000001"}
+    assert all_text.decode(pa.array(records[:1])).values.to_pylist() == [text]
+
+
+def test_json_has_no_infinity() -> None:
+    descriptors = compiled((CONNECT,), ("",))
+    message = message_class(Messages(descriptors).named("shop.Sale"))()
+    message.more.fields["n"].number_value = float("nan")
+    made = Protobuf(parse_type("struct<more: string>")[0], descriptors, "shop.Sale")
+    assert made.decode(pa.array([message.SerializeToString()])).values.to_pylist() == [{"more": '{"n":"nan"}'}]
+
+
+def test_natural_types_of_values_that_are_messages() -> None:
+    descriptors = compiled((CONNECT,), ("",))
     assert type_name(natural_type(message_wire(Messages(descriptors).named("shop.Sale")))) == (
         "struct<price: decimal(38,9), day: date, at: string, more: string, days: array<date not null> not null>"
     )
