@@ -61,8 +61,9 @@ class Enveloped:
     ) -> None:
         of_row = _of_row(rules.kind, watch)
         decoder = inner(wire_type(kind, rules), of_row)
-        if has_images(rules.kind):
-            least = inner(wire_type(kind, rules, rules.of_deletes or frozenset()), of_row)
+        if has_images(rules.kind) or (rules.kind == "debezium_flat" and rules.of_deletes is not None):
+            of_before = rules.key if rules.of_deletes is None else rules.of_deletes
+            least = inner(wire_type(kind, rules, of_before), of_row if has_images(rules.kind) else None)
             decoder = WithoutBadOldValues(rules.kind, decoder, least, rules.of_deletes is not None)
         self.type, self._rules, self._inner, self._row_type = kind, rules, decoder, row_type(kind, rules)
         self._documents = Json(self._row_type, watch) if rules.kind == "mongo" else None
@@ -119,7 +120,10 @@ class Enveloped:
         """DMS sends a changed key as one update, and nothing that deletes the row of the old key."""
         for column in self._rules.key & {f.name for f in self._row_type}:
             changed = pc.not_equal(*(pc.struct_field(image, column) for image in (old, new)))
-            text = f"the key column {column} was changed, and DMS sends no delete of the row with the old key"
+            text = (
+                f"the key column {column} was changed, and DMS sends no delete of the row with the old key: update the "
+            )
+            text += "row once more at the source, which brings all of it, and delete the old one by hand"
             found.refuse_where(pc.and_(pc.equal(operation, "u"), changed), DecodeError("type", text))
 
     def _image(self, values: pa.Array) -> pa.Array:

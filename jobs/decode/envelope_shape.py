@@ -108,14 +108,14 @@ def wire_type(kind: pa.StructType, rules: EnvelopeRules, of_before: Collection[s
     """The type of the part of the envelope that is read; all fields are nullable.
 
     Args:
-        of_before: the columns of the row before the change; None: all.
+        of_before: the columns of the row before the change, and of a flat row; None: all.
 
     Raises:
         ConfigurationError: a column of the metadata cannot be read from its path.
     """
     row = {f.name: rules.dialect.marked(f) for f in row_type(kind, rules)}
-    columns = {name: f for name, f in row.items() if of_before is None or name in of_before}
-    before: Tree = {"before": columns} if columns else {}
+    kept = {name: f for name, f in row.items() if of_before is None or name in (*of_before, *_named_of_before(rules))}
+    before: Tree = {"before": kept} if kept else {}
     tree: Tree = {}
     match rules.kind:
         case "debezium":
@@ -123,13 +123,19 @@ def wire_type(kind: pa.StructType, rules: EnvelopeRules, of_before: Collection[s
         case "mongo":
             tree = {"before": _TEXT, "after": _TEXT, "op": _TEXT}
         case "debezium_flat":
-            tree = {**row, "__op": _TEXT, "__deleted": _ANY_TEXT}
+            tree = {**kept, "__op": _TEXT, "__deleted": _ANY_TEXT}
         case "dms":
             tree = {**before, "data": dict(row), "metadata": {"operation": _TEXT, "record-type": _TEXT}}
     for name, path in rules.metadata.items():
         if path != OPERATION:
             _Metadata(name, path, rules).plant(tree, tuple(path.split(".")), kind.field(name))
     return _struct(tree)
+
+
+def _named_of_before(rules: EnvelopeRules) -> frozenset[str]:
+    """Columns of the row before the change that metadata is read from: these have one type, whatever else is read."""
+    paths = [path.split(".") for path in rules.metadata.values()]
+    return frozenset(path[1] for path in paths if path[0] == "before" and len(path) > 1)
 
 
 def row_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:

@@ -7,13 +7,13 @@ delete in the tables for good.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.decode.envelope_shape import DELETE, operation_of
+from jobs.decode.envelope_shape import DELETE, has_images, operation_of
 from jobs.schema.with_fields import with_fields
 
 
@@ -23,7 +23,7 @@ class WithoutBadOldValues:
 
     Attributes:
         whole: reads all columns of both images of the row.
-        least: reads only those columns of the row before that are needed.
+        least: reads only those columns of the row before (in flat rows, of the row) that are needed.
         of_deletes: whether those are enough of a deleted row, too.
     """
 
@@ -42,16 +42,22 @@ class WithoutBadOldValues:
             return found
         rows = pa.array(sorted(found.errors), pa.int64())
         again = self.least.decode(raw.take(rows))
-        operation = operation_of(self.kind, again.values)
-        good = pc.is_valid(operation) if self.of_deletes else pc.not_equal(operation, DELETE)
+        good = self._least_is_enough(operation_of(self.kind, again.values))
         taken = [n for n in pc.indices_nonzero(pc.fill_null(good, False)).to_pylist() if n not in again.errors]
+        errors = found.errors | {rows[n].as_py(): error for n, error in again.errors.items()}
         if not taken:
-            return found
+            return replace(found, errors=errors)
         places = list(range(len(raw)))
         for at, n in enumerate(taken):
             places[rows[n].as_py()] = len(raw) + at
         read = with_fields(again.values.take(pa.array(taken, pa.int64())), found.values.type)
         values = pa.concat_arrays([found.values, read]).take(pa.array(places, pa.int64()))
-        good_now = {rows[n].as_py() for n in taken}
-        errors = {row: error for row, error in found.errors.items() if row not in good_now}
-        return Decoded(values, errors, found.filtered, found.unchanged, found.unknown + again.unknown)
+        for n in taken:
+            del errors[rows[n].as_py()]
+        return replace(found, values=values, errors=errors, unknown=found.unknown + again.unknown)
+
+    def _least_is_enough(self, operation: pa.Array) -> pa.Array:
+        """For which records; of a flat row only a delete is the row before."""
+        if not has_images(self.kind):
+            return pc.equal(operation, DELETE)
+        return pc.is_valid(operation) if self.of_deletes else pc.not_equal(operation, DELETE)

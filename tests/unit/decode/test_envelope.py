@@ -81,11 +81,36 @@ def test_bad_old_value_that_a_column_has_is_refused() -> None:
     assert list(decode([change("u", BAD, row(1)), change("c", None, row(1))], named, columns).errors) == [0]
 
 
+def test_bad_old_value_that_a_wider_column_has() -> None:
+    """The row has an int, and a metadata column the same field as a long: both are read as the row's type."""
+    columns = {"id": "long not null", "qty": "int", "_op": "string", "old": "long"}
+    named = rules("debezium", metadata={"old": "before.qty"}, of_deletes=frozenset({"id"}))
+    made = [change("u", {"id": 1, "qty": 3 * 10**9}, {"id": 1, "qty": 5}), change("d", {"id": 1, "qty": 4})]
+    decoded = decode(made, named, columns)
+    assert (list(decoded.errors), decoded.values.to_pylist()[1]["old"]) == ([0], 4)
+
+
+@pytest.mark.parametrize("needed", [None, frozenset({"id"})])
+def test_bad_value_of_a_flat_delete(needed: frozenset[str] | None) -> None:
+    made = [{**BAD, "__deleted": "true"}, {**BAD, "__deleted": "false"}, {**row(2), "__deleted": "true"}]
+    decoded = decode(made, rules("debezium_flat", of_deletes=needed))
+    assert list(decoded.errors) == [*([0] if needed is None else []), 1]
+    if needed:
+        assert decoded.values.to_pylist()[0] == {"id": 1, "name": None, "_op": "d"}
+
+
+def test_changed_key_is_seen_beside_a_bad_old_value() -> None:
+    made = [dms("u", {"id": 1, "name": BAD}, row(2))]
+    decoded = decode(made, rules("dms", key=frozenset({"id"})))
+    assert "was changed" in decoded.errors[0].message
+
+
 def test_changed_key_of_dms_is_refused() -> None:
     made = [dms("u", row(1), row(2)), dms("u", row(1), row(1, "b")), dms("u", None, row(3)), dms("d", row(1), row(2))]
     decoded = decode(made, rules("dms", key=frozenset({"id", "of_the_record_key"})))
     assert {n: e.message for n, e in decoded.errors.items()} == {
-        0: "the key column id was changed, and DMS sends no delete of the row with the old key"
+        0: "the key column id was changed, and DMS sends no delete of the row with the old key: update the row once "
+        "more at the source, which brings all of it, and delete the old one by hand"
     }
     assert decode(made, rules("dms")).errors == {}, "tables with a row a change take it"
 
