@@ -65,6 +65,8 @@ _PROPERTIES = {
     "read.split.open-file-cost": str(256 * 1024),
     # Compaction's row groups, as compressed: a reader holds a whole one, and its texts have to fit into 2 GB.
     "write.parquet.row-group-size-bytes": str(8 << 20),
+    # Some readers hold a whole file.
+    "write.target-file-size-bytes": str(64 << 20),
     # Readers select files by these columns, however many columns the value has (`jobs.changes.planned_files`).
     **{f"write.metadata.metrics.column.{c}": "full" for c in ("i", "batchNumber", "kafka.partition", "kafka.offset")},
 }

@@ -30,12 +30,14 @@ def plan_shares(ranges: Ranges, cores: Callable[[], int], size: float = 0) -> li
         size: about how many bytes the records will take in landed files; 0: not known.
     """
     wanted = {tp: ranges[tp] for tp in sorted(ranges) if len(ranges[tp])}
+    if not wanted:
+        return []
     records = sum(map(len, wanted.values()))
     worth = max(
         ceil(records / _WORTH_A_TASK), ceil(len(wanted) / _RANGES_WORTH_A_TASK), ceil(size / _BYTES_WORTH_A_TASK)
     )
     if worth <= 1:
-        return [wanted] if wanted else []
+        return [wanted]
     tasks = min(worth, records, _PIECES * cores())
     small_records = max(1, size / _BYTES_WORTH_A_TASK / (records / _WORTH_A_TASK))
     of_a_range = _OF_A_RANGE / small_records
@@ -45,7 +47,7 @@ def plan_shares(ranges: Ranges, cores: Callable[[], int], size: float = 0) -> li
     for tp, offsets in wanted.items():
         start = offsets.start
         while len(shares) < tasks and offsets.end - start + of_a_range > room:
-            cut = start + max(round(room - of_a_range), 0)
+            cut = min(start + max(round(room - of_a_range), 0), offsets.end - 1)
             if cut > start:
                 shares[-1][tp] = OffsetRange(start, cut)
             start, room = cut, cost
