@@ -176,21 +176,6 @@ def test_table_that_was_replaced_before_its_first_batch_is_no_matter(emulator: B
     assert made(emulator, dataset).committed() is None
 
 
-def test_table_that_two_pipelines_have_a_state_of_goes_on_with_a_warning(
-    emulator: BigQuery, dataset: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Versions of before let both begin."""
-    wanted = made(emulator, dataset)
-    wanted.prepare()
-    state = f"`{dataset}`.`{STATE_TABLE}`"
-    columns = ", ".join(f"`{field.name}`" for field in emulator.client.get_table(f"{dataset}.{STATE_TABLE}").schema[1:])
-    emulator.client.query(f"INSERT INTO {state} (`pipeline`, {columns}) SELECT 'q', {columns} FROM {state}").result()
-    for _ in range(2):
-        wanted.prepare()
-    (said,) = [message for message in caplog.messages if "so does" in message]
-    assert said.startswith(f"bigquery {dataset}.dest: pipeline p writes this table, and so does pipeline q: ")
-
-
 @pytest.mark.parametrize("step", ["drop_state", "hand_over"])
 def test_state_is_not_given_away_beside_a_merge(step: str, emulator: BigQuery, dataset: str) -> None:
     """A run has submitted it after everything was looked at."""

@@ -243,18 +243,3 @@ def test_drop_takes_the_order_of_deletes_along(lake: IcebergCatalog) -> None:
     assert found.drop() is True
     assert (lake.load("n.t"), lake.load(found.kept_deletes)) == (None, None)
     assert found.drop_state() is False
-
-
-def test_table_that_two_pipelines_have_a_state_of_goes_on_with_a_warning(
-    lake: IcebergCatalog, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Versions of before let both begin."""
-    wanted = destination(lake, properties={"batchmerge.p.commit-id": "a"})
-    wanted.prepare()
-    assert not caplog.messages
-    with lake.require("n.t").transaction() as change:
-        change.set_properties({"batchmerge.q.commit-id": "b", "batchmerge.r.audit.commit-id": "of a branch"})
-    for _ in range(2):
-        wanted.prepare()
-    (said,) = caplog.messages
-    assert said.startswith("iceberg n.t: pipeline p writes this table, and so does pipeline q: ")
