@@ -261,12 +261,17 @@ def _date(where: str) -> Convert:
     return convert
 
 
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01; raises ValueError."""
+    return date(year, month, day).toordinal() - 719_163
+
+
 def text_to_date(text: str, where: str) -> int:
     """Days since 1970-01-01 of ``YYYY-MM-DD``; raises Refused."""
     match = _DATE.fullmatch(text)
     try:
         if match:
-            return date(int(match[1]), int(match[2]), int(match[3])).toordinal() - 719_163
+            return days_of(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
         pass
     raise Refused("type", f"{where}: expected date, found a string that is no date YYYY-MM-DD")

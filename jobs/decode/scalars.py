@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
@@ -22,6 +21,7 @@ from jobs.decode.json_values import (
     UNITS,
     Exact,
     base64_bytes,
+    days_of,
     exact_decimal,
     non_finite,
     text_to_date,
@@ -32,7 +32,6 @@ from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
 
 Convert = Callable[[Any], Any]
-_EPOCH = date(1970, 1, 1)
 _LIMITS = {pa.int32(): (-(2**31), 2**31 - 1), pa.int64(): (-(2**63), 2**63 - 1)}
 
 
@@ -216,7 +215,7 @@ def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 
 def _days(parts: Mapping[str, int], where: str) -> int:
     try:
-        return (date(parts["year"], parts["month"], parts["day"]) - _EPOCH).days
+        return days_of(parts["year"], parts["month"], parts["day"])
     except ValueError:
         # Google's type also stands for a month, a year, or a birthday without a year.
         raise Refused("type", f"{where}: expected date, found a year, month and day that are no date") from None
