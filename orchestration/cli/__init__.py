@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -54,6 +55,16 @@ CANCELLED = 130
 # New objects until Python's garbage collector runs first. Imported modules are no garbage, and searching them takes a
 # tenth of a short command's time; a long command reaches this number and is collected as usual.
 GARBAGE_THRESHOLD = 1_000_000
+
+
+def failure_code(transient: Iterable[bool]) -> int:
+    """The exit code of a command that failed.
+
+    Args:
+        transient: of each problem, whether it may pass by itself.
+    """
+    each = list(transient)
+    return TRANSIENT if each and all(each) else TERMINAL
 
 
 class _Commands(click.Group):
@@ -114,7 +125,7 @@ def main() -> None:
         sys.exit(CANCELLED)
     except BatchmergeError as problem:
         output.error(problem)
-        sys.exit(TRANSIENT if isinstance(problem, TransientError) else TERMINAL)
+        sys.exit(failure_code([isinstance(problem, TransientError)]))
     except Exception:
         traceback.print_exc()
         sys.exit(BUG)

@@ -15,7 +15,7 @@ from jobs.connections_file import load_connections
 from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
-from orchestration.cli import output
+from orchestration.cli import failure_code, output
 from orchestration.files import conflicts_of, open_members, open_pipeline, pipeline_file, pipeline_names
 from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
@@ -54,7 +54,7 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     output.result(found)
     problems = [answer.problem for answer in found if answer.problem]
     if problems:
-        sys.exit(3 if all(isinstance(problem, TransientError) for problem in problems) else 2)
+        sys.exit(failure_code(isinstance(problem, TransientError) for problem in problems))
 
 
 def _check(name: str, connections: Connections | None, files_only: bool) -> Iterator[_Answer]:

@@ -8,7 +8,7 @@ import click
 import dagster as dg
 from rich.table import Table
 
-from orchestration.cli import output
+from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
@@ -40,7 +40,7 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     for line in problem_texts:
         click.echo(line, err=True)
     if problems:
-        sys.exit(3 if all(map(is_transient, problems)) else 2)
+        sys.exit(failure_code(map(is_transient, problems)))
 
 
 def _show(result: dg.ExecuteInProcessResult) -> None:

@@ -8,7 +8,7 @@ import click
 
 from jobs.connections_file import load_connections
 from jobs.run_plan import MembersPlan, RunPlan, members_plan_text, plan_members, plan_run, plan_text
-from orchestration.cli import output
+from orchestration.cli import failure_code, output
 from orchestration.files import open_members, open_pipeline
 from resources.errors import TransientError
 
@@ -33,4 +33,4 @@ def plan(pipeline: str, sql: bool) -> None:
         output.say(members_plan_text(found, with_sql=sql))
     output.result(found)
     if found.problems:
-        sys.exit(3 if all(isinstance(problem, TransientError) for problem in found.problems) else 2)
+        sys.exit(failure_code(isinstance(problem, TransientError) for problem in found.problems))

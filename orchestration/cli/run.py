@@ -11,6 +11,7 @@ import click
 from jobs.connections_file import load_connections
 from jobs.members.known_topics import known_member
 from jobs.time_limit import with_timeout
+from orchestration.cli import failure_code
 from orchestration.cli.progress import engine_log
 from orchestration.files import open_pipeline, pipeline_spec, split_name
 from resources.errors import BatchmergeError
@@ -123,4 +124,4 @@ def finish(result: RunResult, pipeline: str) -> None:
 
     show_run(result, pipeline)
     if not result.success:
-        sys.exit(3 if result.transient else 2)
+        sys.exit(failure_code([result.transient]))

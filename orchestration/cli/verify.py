@@ -8,7 +8,7 @@ import click
 from dagster import AssetCheckEvaluation, DagsterEvent, ExecuteInProcessResult
 from rich.table import Table
 
-from orchestration.cli import output
+from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
@@ -59,8 +59,7 @@ def exit_code(result: ExecuteInProcessResult) -> int:
         return 1
     if result.success:
         return 0
-    failed = _failures(result)
-    return 3 if failed and all(map(is_transient, failed)) else 2
+    return failure_code(map(is_transient, _failures(result)))
 
 
 def _failures(result: ExecuteInProcessResult) -> list[DagsterEvent]:
