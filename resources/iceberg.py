@@ -65,6 +65,10 @@ class IcebergCatalog:
         self._opened: Catalog | None = None
         self._opening = Lock()
 
+    def spark_path(self, identifier: str) -> tuple[str, ...]:
+        """The table's path in Spark SQL."""
+        return (self.name, *identifier.split("."))
+
     @property
     def _catalog(self) -> Catalog:
         # Checked at each use: a file that was moved away can still be read, and only a commit would fail.

@@ -145,17 +145,12 @@ def other_writers(properties: Mapping[str, str], pipeline: str, branch: str) -> 
     if this one has no state, those that have one."""
     if given := properties.get(_given_to(branch)):
         return {given} - {pipeline}
-    known = writers(properties, branch)
-    return set() if pipeline in known else known
-
-
-def writers(properties: Mapping[str, str], branch: str) -> set[str]:
-    """Pipelines that have a state of the branch."""
     end = _COMMIT_ID.removeprefix(PREFIX)
     names = [key.removeprefix(PREFIX).removesuffix("." + end) for key in properties if key.endswith("." + end)]
     # `pipeline`, or `pipeline.branch`
     parts = [name.split(".", 1) for name in names]
-    return {part[0] for part in parts if (part[1] if len(part) > 1 else "main") == branch}
+    known = {part[0] for part in parts if (part[1] if len(part) > 1 else "main") == branch}
+    return set() if pipeline in known else known
 
 
 def given_away(table: Table, pipeline: str, to: str, branch: str) -> tuple[dict[str, str], dict[str, str], list[str]]:

@@ -109,7 +109,7 @@ class TableCommit(ABC):
     @property
     def table_path(self) -> tuple[str, ...]:
         """The table in Spark SQL."""
-        return (self._catalog.name, *self.identifier.split("."))
+        return self._catalog.spark_path(self.identifier)
 
     @property
     def pipeline(self) -> str:

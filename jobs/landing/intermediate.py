@@ -97,7 +97,7 @@ class IntermediateTable:
     @property
     def path(self) -> tuple[str, ...]:
         """The table's path in Spark SQL."""
-        return (self.catalog.name, *self.identifier.split("."))
+        return self.catalog.spark_path(self.identifier)
 
     def found(self) -> tuple[pa.Schema | None, dict[str, Named]]:
         """The table's columns (None if it does not exist), and the names of tables that records have brought

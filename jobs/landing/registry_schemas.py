@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _LARGEST = 2**31 - 1
 # If records seem to have more different ids than this, they do not have the wire format.
 _MOST = 10_000
-# The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
 _PROPERTY = "schema-ids"
+# The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
 _KEPT = 50
 
 Schemas = Mapping[str, Mapping[int, RegisteredSchema]]

@@ -155,7 +155,7 @@ def _delete(
     recreated: RecreatedTopics | None = None,
 ) -> int:
     recreated = recreated or {}
-    path = (maintained.catalog.name, *maintained.identifier.split("."))
+    path = maintained.catalog.spark_path(maintained.identifier)
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     with spark_errors(maintained.identifier):
         table = spark.table(quote("spark", path))

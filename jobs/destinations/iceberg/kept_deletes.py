@@ -32,7 +32,7 @@ class KeptDeletes:
     @property
     def path(self) -> tuple[str, ...]:
         """The table in Spark SQL."""
-        return (self.catalog.name, *self.identifier.split("."))
+        return self.catalog.spark_path(self.identifier)
 
     @property
     def renewed(self) -> str:
