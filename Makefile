@@ -84,7 +84,7 @@ s3 gcs: setup ## What reads or writes the lake, with its files in an object stor
 	BATCHMERGE_TEST_LAKE=$@ $(BIN)/python -m pytest $(STORE_TESTS) $(STORE_TESTS_$@)
 
 .PHONY: soak
-soak: setup ## Kill runs, the daemon and all services but Spark at random moments, 300 times (hours; KILLS=n, SEED=n)
+soak: setup ## Kill runs, the daemon and all services at random moments, 300 times (hours; KILLS=n, SEED=n)
 	$(BIN)/python -m tests.soak --kills $(or $(KILLS),300) --seed $(or $(SEED),1)
 
 .PHONY: thorough

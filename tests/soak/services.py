@@ -48,7 +48,7 @@ class Services:
     def mortal(self) -> list[str]:
         """Those that are killed."""
         others = {"clickhouse": ["clickhouse", "zookeeper"], "bigquery": ["bigquery"]}
-        return [CATALOG, "kafka", *(name for kind in self.kinds for name in others.get(kind, []))]
+        return [CATALOG, "kafka", "spark", *(name for kind in self.kinds for name in others.get(kind, []))]
 
     @property
     def connections_file(self) -> Path:

@@ -47,6 +47,8 @@ THREE: Sequence[Table] = (("iceberg", "upsert_delete"), ("clickhouse", "append")
 RUN = ("run", "--until-caught-up")
 DONE, LATER = 0, 3
 _PATIENCE = 900
+# Seconds within which the run after a kill should begin.
+_BAR = 10
 # How likely the run that goes on after a kill is killed too: it works on what is half done, and that becomes more so.
 _AGAIN = 0.8
 
@@ -186,13 +188,7 @@ class Soak:
         self.run_on("nothing, before the file changes")
         self.traffic.narrow = False
         self.write()
-        retry = ["dead-letters", "retry", self.name]
-        process = self.project.start(*retry)
-        if self._pass(process):
-            self._kill(process)
-        else:
-            self._finish(process, "a retry")
-        self._call(self.project, retry)
+        self._kill_and_repeat(["dead-letters", "retry", self.name])
         self.traffic.dead.clear()
         self.run_on("a retry that recovers")
 
@@ -244,6 +240,15 @@ class Soak:
         """A process that others got in the way of: done, or to be tried again; nothing else."""
         code, output = self._communicate(process)
         assert code in (DONE, LATER), f"{what}: exit {code}\n{output}"
+
+    def _kill_and_repeat(self, command: Sequence[str]) -> None:
+        """The command dies in the middle; the next one does what it was to do."""
+        process = self.project.start(*command)
+        if self._pass(process, 0.6 * self.usual):
+            self._kill(process)
+        else:
+            self._finish(process, " ".join(command))
+        self._call(self.project, command)
 
     def _pass(self, process: subprocess.Popen[str], most: float | None = None) -> bool:
         """Waits a random time; whether it still runs then."""
@@ -317,6 +322,19 @@ class Soak:
             self._finish(process, " ".join(command))
         return " ".join(part for part in command if part != self.name)
 
+    def kill_reset(self) -> str:
+        """Offsets go past what has just arrived; the tables are without it until a replay from Kafka brings it."""
+        self.run_on("nothing, before a reset")
+        first = self.traffic.sent()
+        with self.traffic.skipped():
+            self.tell()
+            self._kill_and_repeat(["offsets", "reset", self.name, "--to", "latest", "--yes"])
+            self.run_on("a reset")
+        skipped = [f"--kafka-offsets={self.topic}-{partition}={offset}" for partition, offset in enumerate(first)]
+        self._kill_and_repeat(["replay", self.name, *skipped])
+        self.check("a replay of what a reset skipped")
+        return "reset, and replay"
+
     def kill_daemon(self) -> str:
         """The daemon and its code server, or a run that it has started, or both."""
         self.daemon.start()
@@ -380,12 +398,14 @@ class Soak:
 
     def figures(self) -> list[str]:
         """How long the runs after kills took."""
-        groups = [("to begin", [g.begun for g in self.gone_on if g.begun is not None])]
+        begun = [g.begun for g in self.gone_on if g.begun is not None]
+        groups = [("to begin", begun)]
         groups.append(("to the end", [g.done for g in self.gone_on]))
         lines = [f"{self.kills} kills in {self.step} steps, {len(self.traffic.records):,} records"]
         for what, seconds in groups:
             if seconds:
                 lines.append(f"the next run needed {what}: {_spread(seconds)}")
+        lines.append(f"{sum(s < _BAR for s in begun)} of {len(begun)} began within {_BAR} s")
         for after in sorted({g.after for g in self.gone_on}):
             ends = [g.begun for g in self.gone_on if g.after == after and g.begun is not None]
             lines.append(f"  after {after}: " + (f"{_spread(ends)}" if ends else "no run began"))
@@ -406,5 +426,6 @@ _ACTS: list[tuple[Callable[[Soak], str], int]] = [
     (Soak.kill_one_of_two, 3),
     (Soak.kill_service, 6),
     (Soak.kill_command, 4),
+    (Soak.kill_reset, 1),
     (Soak.kill_daemon, 1),
 ]
