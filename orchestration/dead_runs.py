@@ -13,6 +13,7 @@ import dagster as dg
 
 from orchestration.names import PIPELINE_TAG
 from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
+from orchestration.signs_of_life import is_silent
 
 # Seconds that a step of a finished run may take to end.
 _GRACE = 60
@@ -54,15 +55,19 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
     if record is None:
         return f"run {run_id[:8]} was deleted"
     run = record.dagster_run
-    ended = process_state(run.tags, run_id) == "ended"
+    state = process_state(run.tags, run_id)
+    ended = state == "ended"
     if run.is_finished:
         if not ended and time.time() - (record.end_time or 0) < _GRACE:
             return None
         end_leftovers(run_id, run.tags)
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
-    if not ended and not (run.status in _NOT_BEGUN and will_not_begin(run.tags, run_id)):
+    if state == "unknown" and is_silent(instance, run):
+        reason = f"{where(run.tags)} has given no sign of life for half an hour"
+    elif ended or (run.status in _NOT_BEGUN and will_not_begin(run.tags, run_id)):
+        reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
+    else:
         return None
-    reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
     if left := end_leftovers(run_id, run.tags):
         reason += f"; ended {left} processes of its steps, which lived on"
     if run.status == dg.DagsterRunStatus.CANCELING:

@@ -34,6 +34,8 @@ LAUNCHER_TAG = "batchmerge/launcher"
 MAX_RUNTIME_TAG = "dagster/max_runtime"
 # Dagster sets it on the runs of a backfill.
 BACKFILL_TAG = "dagster/backfill"
+# A command's run, which gives signs of life. The value is its id: Dagster copies the tags to a run that retries it.
+SIGNS_TAG = "batchmerge/signs_of_life"
 # Continuous runs (`interval`).
 CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.

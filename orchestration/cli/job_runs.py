@@ -18,9 +18,10 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
 from orchestration.current_hour import hour_of
 from orchestration.dead_runs import end_dead_runs
-from orchestration.names import MAX_RUNTIME_TAG, PIPELINE_TAG, landing_key, op_name
+from orchestration.names import MAX_RUNTIME_TAG, PIPELINE_TAG, SIGNS_TAG, landing_key, op_name
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
+from orchestration.signs_of_life import signs_of_life
 from orchestration.step_failures import failure_text, is_transient
 
 _LOG = logging.getLogger("batchmerge")
@@ -136,12 +137,12 @@ def execute(
         raise in_the_way(found)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
     try:
-        with executing_side_by_side(at_once), waiting_for_pools(waits):
+        with executing_side_by_side(at_once), waiting_for_pools(waits), signs_of_life(instance, run_id):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,
                 # The daemon's time limit is for its own runs: here a person waits, and can interrupt.
-                tags={**tags, **process_tags(run_id), MAX_RUNTIME_TAG: "0"},
+                tags={**tags, **process_tags(run_id), MAX_RUNTIME_TAG: "0", SIGNS_TAG: run_id},
                 raise_on_error=False,
                 run_id=run_id,
                 run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
