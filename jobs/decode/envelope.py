@@ -28,6 +28,7 @@ from jobs.decode.envelope_shape import (
     operation_of,
     row_type,
     wire_type,
+    without_old_values,
 )
 from jobs.decode.extended_json import decode_documents
 from jobs.decode.json_fast import Json
@@ -61,10 +62,10 @@ class Enveloped:
     ) -> None:
         of_row = _of_row(rules.kind, watch)
         decoder = inner(wire_type(kind, rules), of_row)
-        if has_images(rules.kind) or (rules.kind == "debezium_flat" and rules.of_deletes is not None):
-            of_before = rules.key if rules.of_deletes is None else rules.of_deletes
-            least = inner(wire_type(kind, rules, of_before), of_row if has_images(rules.kind) else None)
-            decoder = WithoutBadOldValues(rules.kind, decoder, least, rules.of_deletes is not None)
+        for in_part, operations in without_old_values(rules):
+            # Of a row that is read in part, fields are unknown that have a column.
+            least = inner(wire_type(kind, rules, in_part), of_row if in_part == {"before"} else None)
+            decoder = WithoutBadOldValues(rules.kind, decoder, least, operations)
         self.type, self._rules, self._inner, self._row_type = kind, rules, decoder, row_type(kind, rules)
         self._documents = Json(self._row_type, watch) if rules.kind == "mongo" else None
 

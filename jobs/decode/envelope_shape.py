@@ -104,38 +104,63 @@ Tree = dict[str, Any]
 _TEXT, _ANY_TEXT = pa.field("", pa.string()), as_text(pa.field("", pa.string()))
 
 
-def wire_type(kind: pa.StructType, rules: EnvelopeRules, of_before: Collection[str] | None = None) -> pa.StructType:
+# The row where it is no image in a field of the envelope.
+FLAT = ""
+
+
+def without_old_values(rules: EnvelopeRules) -> list[tuple[frozenset[str], list[str]]]:
+    """Images of the row that may be read in part, and the operations of which nothing else is needed."""
+    deletes = [] if rules.of_deletes is None else [DELETE]
+    before = (frozenset({"before"}), [*ROW_OPS, TRUNCATE, MESSAGE, *deletes])
+    match rules.kind:
+        case "debezium":
+            return [before]
+        case "dms":
+            return [before, (frozenset({"before", "data"}), deletes)]
+        case "debezium_flat":
+            return [(frozenset({FLAT}), deletes)]
+    return []
+
+
+def wire_type(kind: pa.StructType, rules: EnvelopeRules, in_part: Collection[str] = ()) -> pa.StructType:
     """The type of the part of the envelope that is read; all fields are nullable.
 
     Args:
-        of_before: the columns of the row before the change, and of a flat row; None: all.
+        in_part: the images of the row of which only the columns are read that are needed of old values.
 
     Raises:
         ConfigurationError: a column of the metadata cannot be read from its path.
     """
     row = {f.name: rules.dialect.marked(f) for f in row_type(kind, rules)}
-    kept = {name: f for name, f in row.items() if of_before is None or name in (*of_before, *_named_of_before(rules))}
-    before: Tree = {"before": kept} if kept else {}
+
+    def image(name: str) -> Tree:
+        needed = _needed(rules, name) if name in in_part else None
+        columns = {column: f for column, f in row.items() if needed is None or column in needed}
+        return columns if name == FLAT else {} if name in in_part and not columns else {name: columns}
+
     tree: Tree = {}
     match rules.kind:
         case "debezium":
-            tree = {**before, "after": dict(row), "op": _TEXT}
+            tree = {**image("before"), **image("after"), "op": _TEXT}
         case "mongo":
             tree = {"before": _TEXT, "after": _TEXT, "op": _TEXT}
         case "debezium_flat":
-            tree = {**kept, "__op": _TEXT, "__deleted": _ANY_TEXT}
+            tree = {**image(FLAT), "__op": _TEXT, "__deleted": _ANY_TEXT}
         case "dms":
-            tree = {**before, "data": dict(row), "metadata": {"operation": _TEXT, "record-type": _TEXT}}
+            tree = {**image("before"), **image("data"), "metadata": {"operation": _TEXT, "record-type": _TEXT}}
     for name, path in rules.metadata.items():
         if path != OPERATION:
             _Metadata(name, path, rules).plant(tree, tuple(path.split(".")), kind.field(name))
     return _struct(tree)
 
 
-def _named_of_before(rules: EnvelopeRules) -> frozenset[str]:
-    """Columns of the row before the change that metadata is read from: these have one type, whatever else is read."""
+def _needed(rules: EnvelopeRules, image: str) -> frozenset[str] | None:
+    """Columns that are needed of old values; None: all. Those that metadata names have one type in any reading."""
     paths = [path.split(".") for path in rules.metadata.values()]
-    return frozenset(path[1] for path in paths if path[0] == "before" and len(path) > 1)
+    if [image] in paths:
+        return None
+    keys = rules.key if rules.of_deletes is None else rules.of_deletes
+    return keys | {path[1] for path in paths if path[0] == image}
 
 
 def row_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:

@@ -7,13 +7,14 @@ delete in the tables for good.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.decode.envelope_shape import DELETE, has_images, operation_of
+from jobs.decode.envelope_shape import operation_of
 from jobs.schema.with_fields import with_fields
 
 
@@ -22,15 +23,15 @@ class WithoutBadOldValues:
     """A decoder of envelopes of this kind.
 
     Attributes:
-        whole: reads all columns of both images of the row.
-        least: reads only those columns of the row before (in flat rows, of the row) that are needed.
-        of_deletes: whether those are enough of a deleted row, too.
+        whole: reads all columns.
+        least: reads of old values only those columns that are needed.
+        operations: of these changes they are enough.
     """
 
     kind: str
     whole: Decoder
     least: Decoder
-    of_deletes: bool
+    operations: Collection[str]
 
     @property
     def type(self) -> pa.DataType:
@@ -42,8 +43,8 @@ class WithoutBadOldValues:
             return found
         rows = pa.array(sorted(found.errors), pa.int64())
         again = self.least.decode(raw.take(rows))
-        good = self._least_is_enough(operation_of(self.kind, again.values))
-        taken = [n for n in pc.indices_nonzero(pc.fill_null(good, False)).to_pylist() if n not in again.errors]
+        enough = pc.is_in(operation_of(self.kind, again.values), value_set=pa.array(self.operations, pa.string()))
+        taken = [n for n in pc.indices_nonzero(enough).to_pylist() if n not in again.errors]
         errors = found.errors | {rows[n].as_py(): error for n, error in again.errors.items()}
         if not taken:
             return replace(found, errors=errors)
@@ -55,9 +56,3 @@ class WithoutBadOldValues:
         for n in taken:
             del errors[rows[n].as_py()]
         return replace(found, values=values, errors=errors, unknown=found.unknown + again.unknown)
-
-    def _least_is_enough(self, operation: pa.Array) -> pa.Array:
-        """For which records; of a flat row only a delete is the row before."""
-        if not has_images(self.kind):
-            return pc.equal(operation, DELETE)
-        return pc.is_valid(operation) if self.of_deletes else pc.not_equal(operation, DELETE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ class RecordReader:
             if self.new_tables:
                 named = self.new_tables.judge(left, key, value, verdicts)
             elif self.skips_unrouted:
-                verdicts.filter_where(left, but=bad)  # also without a key, which the tables of others may not have
+                verdicts.filter_where(left, but=self._may_be_routed(verdicts, bad))
             else:
                 verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", ROUTE))
         if self.filtered_error:
@@ -213,6 +213,14 @@ class RecordReader:
                 absent = pc.or_(absent, pc.is_null(part))
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
+
+    def _may_be_routed(self, verdicts: Verdicts, bad: Collection[int]) -> Collection[int]:
+        """Records of which nobody knows whether a table takes them: bad ones, and those whose key cannot be read, if a
+        route looks at keys. A record without a key is for no table: those of others may need none."""
+        if not any(route.path and route.path[0] == "key" for route in self.routes or ()):
+            return bad
+        unread = (row for row, e in verdicts.errors.items() if e.stage == _BAD_KEY and e.kind != "NullKey")
+        return {*bad, *unread}
 
     def _with_keys_of_bad(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array:
         """The values, where bad ones have the key's columns if these can be read."""

@@ -99,6 +99,24 @@ def test_bad_value_of_a_flat_delete(needed: frozenset[str] | None) -> None:
         assert decoded.values.to_pylist()[0] == {"id": 1, "name": None, "_op": "d"}
 
 
+def test_bad_value_of_a_row_that_dms_deletes() -> None:
+    """It brings the row in `data`, as that of any other change."""
+    made = [dms("d", None, BAD), dms("u", None, BAD), dms("d", None, row(2))]
+    for metadata, bad in ({}, [1]), ({"was": "data.name"}, [0, 1]):
+        named = rules("dms", metadata=metadata, of_deletes=frozenset({"id"}))
+        decoded = decode(made, named, {**COLUMNS, **dict.fromkeys(metadata, "string")})
+        assert list(decoded.errors) == bad
+        assert decoded.values.to_pylist()[2]["id"] == 2
+
+
+def test_bad_old_value_where_a_column_has_the_whole_row_before() -> None:
+    columns = {"id": "long not null", "n": "int", "_op": "string", "before": "struct<n: long>"}
+    named = rules("debezium", metadata={"before": "before"}, of_deletes=frozenset({"id"}))
+    made = [change("u", {"id": 1, "n": 2**40}, {"id": 1, "n": 5}), change("u", {"id": 1, "n": 4}, {"id": 1, "n": 5})]
+    decoded = decode(made, named, columns)
+    assert (list(decoded.errors), decoded.values.to_pylist()[1]["before"]) == ([0], {"n": 4})
+
+
 def test_changed_key_is_seen_beside_a_bad_old_value() -> None:
     made = [dms("u", {"id": 1, "name": BAD}, row(2))]
     decoded = decode(made, rules("dms", key=frozenset({"id"})))

@@ -242,6 +242,18 @@ def test_record_that_no_table_takes_is_filtered_where_the_pipeline_skips_it() ->
     assert problems(landed) == [None, None, None, ("value", "undecodable")], "a key matters only to tables"
 
 
+def test_record_whose_key_cannot_be_read_may_be_for_a_table() -> None:
+    """Only where no route looks at the key it is for none, whatever its key."""
+    given = [({"id": 1}, {"id": 1, "name": "a"}), (b"{", {"name": "c"}), (None, {"name": "c"})]
+    by_key, by_value = (
+        reader(routes=(RouteFilter(path=path, pattern="1.*"),), skips_unrouted=True).read(kafka_records(*given))
+        for path in (("key", "id"), ("value", "name"))
+    )
+    assert by_key.column("op").to_pylist() == ["upsert", None, "filtered"]
+    assert problems(by_key) == [None, ("key", "undecodable"), None]
+    assert by_value.column("op").to_pylist() == ["filtered"] * 3
+
+
 def test_metadata_that_tables_ask_for() -> None:
     wanted = tuple(map(Metadata.of, ("key", "headers", "header:trace-id", "record as origin")))
     kinds = pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in wanted), pa.field("asked_before", pa.string())])
