@@ -28,6 +28,7 @@ class LagCursor(SensorCursor):
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
         landing, tables: what waited then, in offsets.
+        topics: whose records waited then for landing.
         waiting_marks: a mark for each tick that found more records, as long as they wait.
         tables_marks: the same for landed records that some table lacks.
         requests: how many runs were requested since something was last landed or merged, or records began to wait.
@@ -37,6 +38,7 @@ class LagCursor(SensorCursor):
     ends: str = Field("{}")
     landing: int = 0
     tables: int = 0
+    topics: list[str] = Field(default_factory=list)
     waiting_marks: list[Mark] = Field(default_factory=list)
     tables_marks: list[Mark] = Field(default_factory=list)
     requests: int = 0
@@ -58,19 +60,22 @@ class Waiting:
 
     Attributes:
         batches: number of the newest landed batch; with `for_each` the sum over all topics.
+        topics: whose records wait for landing.
     """
 
     ends: Offsets
     landing: int
     tables: int
     batches: int = 0
+    topics: frozenset[str] = frozenset()
 
 
 def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, batches: int = 0) -> Waiting:
     """What waits, from the ends of the log, the landed offsets, and those that all tables have (the consumer group)."""
     reached = {tp: landed.get(tp, first.get(tp, 0)) for tp in ends}
     behind = sum(max(0, reached[tp] - merged.get(tp, first.get(tp, 0))) for tp in ends)
-    return Waiting(ends, sum(max(0, ends[tp] - reached[tp]) for tp in ends), behind, batches)
+    wait = {tp: ends[tp] - reached[tp] for tp in ends if ends[tp] > reached[tp]}
+    return Waiting(ends, sum(wait.values()), behind, batches, frozenset(tp.topic for tp in wait))
 
 
 def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
@@ -79,12 +84,13 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     landed = end - seen.landing
     before = sum(offsets.decode(cursor.ends).values()) - cursor.landing
     stands = (landed, landed - seen.tables) == (before, before - cursor.tables)
-    # What kept a table behind need not concern them.
-    come = bool(seen.landing) and not cursor.landing
+    # What kept a table, or another topic, behind need not concern them.
+    come = seen.topics - {*cursor.topics}
     return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
+        topics=sorted(seen.topics),
         waiting_marks=_marks(cursor.waiting_marks, landed, end, now),
         tables_marks=_marks(cursor.tables_marks, landed - seen.tables, landed, now),
         requests=cursor.requests if stands and not come else 0,

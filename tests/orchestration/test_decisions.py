@@ -91,8 +91,10 @@ def test_how_many_batches(config: LandConfig, batches: int) -> None:
 
 def test_what_waits() -> None:
     ends, first = {A: 100, B: 50}, {A: 10, B: 0}
-    assert waiting(ends, first, {}, {}) == Waiting(ends, landing=140, tables=0)
-    assert waiting(ends, first, {A: 60, B: 50}, {A: 60, B: 20}) == Waiting(ends, landing=40, tables=30)
+    assert waiting(ends, first, {}, {}) == Waiting(ends, landing=140, tables=0, topics=frozenset({"t"}))
+    assert waiting(ends, first, {A: 60, B: 50}, {A: 60, B: 20}) == Waiting(
+        ends, landing=40, tables=30, topics=frozenset({"t"})
+    )
 
 
 def test_a_run_is_due_by_records_or_by_age() -> None:
@@ -153,13 +155,28 @@ def test_runs_that_land_nothing_are_started_after_pauses_that_double_until_somet
 def test_new_records_are_landed_however_long_a_table_was_behind() -> None:
     trigger, cursor, found = Trigger(age_seconds=60), LagCursor(), list[int]()
     for now in range(0, 7200, 30):
-        seen = Waiting({A: 10 + int(now >= 4000)}, int(now >= 4000), 5)
+        come = now >= 4000
+        seen = Waiting({A: 10 + int(come)}, int(come), 5, topics=frozenset({"a"} if come else ()))
         cursor = observe(cursor, seen, now)
         if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
             found.append(now)
             cursor = requested(cursor, now)
     assert [now for now in found if now < 4000] == [60, 120, 180, 300, 540, 1020, 1980, 3900]
     assert next(now for now in found if now > 4000) <= 4110
+
+
+def test_new_records_are_landed_however_long_another_topic_could_not_be() -> None:
+    trigger, cursor, found = Trigger(age_seconds=60), LagCursor(), list[int]()
+    for now in range(0, 20000, 30):
+        come = now >= 15000
+        seen = Waiting(
+            {A: 10, B: int(come)}, 10 + int(come), 0, topics=frozenset({"stuck", *(["good"] if come else [])})
+        )
+        cursor = observe(cursor, seen, now)
+        if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
+            found.append(now)
+            cursor = requested(cursor, now)
+    assert next(now for now in found if now >= 15000) <= 15060
 
 
 def test_however_long_nothing_is_done_the_cursor_stays_small() -> None:
