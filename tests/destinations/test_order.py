@@ -84,7 +84,7 @@ def test_named_order_rules_over_arrival(target: Target, story: Story) -> None:
     assert table.rows() == expected
 
 
-@on_targets("upsert_delete")
+@on_targets("upsert_delete", always="iceberg-upsert_delete clickhouse-upsert_delete")
 def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()
@@ -135,7 +135,7 @@ def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> dict[str, Ta
     return {name: table.under(right) for name, table in tables.items()}
 
 
-@on_targets("upsert", "upsert_delete", always="upsert_delete")
+@on_targets("upsert", "upsert_delete", always="iceberg-upsert_delete clickhouse-upsert_delete")
 def test_order_that_is_read_again_with_a_smaller_value(target: Target, mended: dict[str, TableUnderTest]) -> None:
     """The newest reading counts, also for a row that stays, and for a delete. Later changes in between need a replay
     where a version decides, and after a delete."""
@@ -182,7 +182,7 @@ def rows_after_a_reset(target: Target, new_story: MakeStory, **change: object) -
 
 # One decision for all kinds (`CommittedState.orders_otherwise`): each sees one change, and one kind all of them. In
 # ClickHouse rows have their version.
-@on_targets("upsert_delete", "delete", can="orders_by_text", always="upsert_delete")
+@on_targets("upsert_delete", "delete", can="orders_by_text", always="iceberg-upsert_delete")
 def test_delete_of_before_says_nothing_in_an_order_of_another_type(target: Target, new_story: MakeStory) -> None:
     assert rows_after_a_reset(target, new_story, order_by="at") == [(1, "u", 3.0), (3, "u", 8.0)]
 

@@ -74,6 +74,7 @@ def test_rows_that_are_refused_again_keep_one_letter_until_they_are_mended(
 
 
 # Each of these tests reads its records again several times.
+@pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
 def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_replayed(
     target: Target, new_story: MakeStory
@@ -87,6 +88,7 @@ def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_rep
         assert_all_is_there(table)
 
 
+@pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
 def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_story: MakeStory) -> None:
     table = refused(target, new_story)
@@ -100,6 +102,7 @@ def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_stor
         assert mended.replay(1, 3)
 
 
+@pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
 def test_letters_of_removed_batches_end_when_their_records_are_read_again(target: Target, new_story: MakeStory) -> None:
     eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}

@@ -33,7 +33,7 @@ def story(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
 def test_replay_of_landed_batches_changes_nothing_and_mends(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -51,7 +51,7 @@ def test_replay_of_landed_batches_changes_nothing_and_mends(target: Target, stor
     assert table.replay(7, 9) is None
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
 def test_column_that_no_run_has_brought_yet_does_not_stop_a_replay(target: Target, new_story: MakeStory) -> None:
     story = new_story(partitions=2)
     story.land_each([[put(1, "a")], [put(2, "b"), put(3, "c")]])
@@ -141,7 +141,7 @@ def late(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     return tables
 
 
-@on_targets(always="append upsert_delete")
+@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
 def test_records_from_before_the_start_are_read_from_kafka(target: Target, late: Tables) -> None:
     table = late[str(target)]
     expected = model.expected([*BEFORE, *AFTER], target.mode)
@@ -249,7 +249,7 @@ def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, l
     assert (verdict.wrong, verdict.beside) == ([], len(stays[target.mode]) - 1)
 
 
-@on_targets("delete", ways=True)
+@on_targets("delete", always="iceberg-delete", ways=True)
 def test_rows_after_a_delete_stay_as_they_were_read(target: Target, new_story: MakeStory) -> None:
     story = new_story(partitions=2)
     story.tell(put(1, "gone"), put(1, "", "d"), put(1, "first"), put(1, "unwanted"), put(2, "other"))

@@ -16,6 +16,7 @@ from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import COLUMNS, Record
 from tests.kit.story import Story, TableUnderTest, Target, on_targets, targets
 
+pytestmark = pytest.mark.slow
 on_workers = on_targets("append", "upsert_delete", can="rows_on_workers", always="upsert_delete")
 FAILS = "select id, name, op, if(id = 7, cast(raise_error('no') as bigint), amount) as amount from records"
 EAGER = {"compaction": {"min_input_files": 2}, "manifests": {"min_count": 2}, "landed": {"keep_days": 1e-6}}

@@ -42,7 +42,7 @@ def story(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets("upsert_delete", "delete", always="upsert_delete")
+@on_targets("upsert_delete", "delete", always="iceberg-upsert_delete duckdb-upsert_delete")
 def test_truncations_are_applied_however_the_log_is_cut(target: Target, story: Story) -> None:
     table, told = story.table(target), [record for chapter in chapters() for record in chapter]
     for coalesced, first, last in ((1, 1, 1), (2, 2, 2), (1, 1, 3), (1, 1, 5)):

@@ -150,6 +150,7 @@ def changed(new_story: MakeStory) -> Story:
     return nulls
 
 
+@pytest.mark.slow
 @DELETING
 def test_batches_that_keep_values_go_on_doing_so_after_the_option_is_changed(target: Target, changed: Story) -> None:
     table = changed.table(target)
@@ -263,6 +264,7 @@ def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(
     assert (table.stale(), held(table)) == (0, {3: {"id": 3, **ONE, "n": 0}})
 
 
+@pytest.mark.slow
 @FINDING
 def test_changed_keys_are_taken_when_sent_again_after_a_bad_change_and_without_a_position(
     target: Target, new_story: MakeStory
@@ -314,6 +316,7 @@ def test_changed_key_is_taken_where_headers_are_columns(target: Target, new_stor
     assert (table.stale(), open_count(pipeline.intermediate)) == (0, 0)
 
 
+@pytest.mark.slow
 @FINDING
 def test_table_that_lacks_a_reading_again_is_not_asked(target: Target, new_story: MakeStory) -> None:
     story = debezium(new_story)
@@ -346,6 +349,7 @@ def test_chain_is_taken_by_one_retry(target: Target, new_story: MakeStory) -> No
     assert held(table) == {3: {"id": 3, **ONE, "body": "two", "n": 0}}
 
 
+@pytest.mark.slow
 @FINDING
 @pytest.mark.parametrize("wrong", ["recreated", pytest.param("a column is new", marks=SLOW)])
 def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target: Target, new_story: MakeStory) -> None:
@@ -364,6 +368,7 @@ def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target
     assert (landed.counts.quarantined, landed.counts.landed) == (0, 2)
 
 
+@pytest.mark.slow
 @FINDING
 def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_story: MakeStory) -> None:
     """Two databases have rows of the same keys, each in a topic of its own, and a table for each."""
@@ -487,6 +492,7 @@ def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) ->
         assert rows[:3] == [(1, "one"), (2, None), (3, None)]
 
 
+@pytest.mark.slow
 @FINDING
 def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
     target: Target, new_story: MakeStory, monkeypatch: pytest.MonkeyPatch
@@ -539,6 +545,7 @@ def test_changed_keys_take_each_the_state_that_knows_them(target: Target, new_st
     assert held(table) == {12: {"id": 12, **ONE, "n": 0}}
 
 
+@pytest.mark.slow
 @FINDING
 def test_changed_key_is_looked_for_in_every_table(target: Target, new_story: MakeStory) -> None:
     """The pipeline's first table lacks what was read again of the row; the second one has it."""
@@ -555,6 +562,7 @@ def test_changed_key_is_looked_for_in_every_table(target: Target, new_story: Mak
     assert held(table)[12] == {"id": 12, **ONE, "n": 0}
 
 
+@pytest.mark.slow
 @FINDING
 def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, new_story: MakeStory) -> None:
     """Its row of the old key is from a change that left the value out. The other table has the value, and is behind."""
@@ -610,6 +618,7 @@ def test_table_that_skipped_batches_says_nothing(target: Target, new_story: Make
     assert held(other)[11] == {"id": 11, **ONE, "n": 0}
 
 
+@pytest.mark.slow
 @FINDING
 def test_table_that_was_taken_over_says_what_it_had(target: Target, new_story: MakeStory) -> None:
     """The pipeline that has it now has landed nothing of the row."""

@@ -62,7 +62,7 @@ def test_of_two_pipelines_that_begin_together_one_is_refused(target: Target, sto
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets(always="append")
+@on_targets(always="iceberg-append clickhouse-append duckdb-append")
 def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, batchmerge: Command) -> None:
     table = story.table(target)
     table.merge()
@@ -94,7 +94,7 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
     assert renamed.verify().wrong == []
 
 
-@on_targets("upsert", always="upsert")
+@on_targets("upsert", always="iceberg-upsert clickhouse-upsert duckdb-upsert")
 def test_take_over_that_died_is_completed(target: Target, story: Story) -> None:
     """Although the new pipeline has run in between, which was refused for this table."""
     table = story.table(target)
@@ -138,7 +138,7 @@ def test_take_over_that_would_lose_something_is_refused(target: Target, story: S
         plan_take_over(table.engine.pipeline, names(table))
 
 
-@on_targets("append", "upsert", always="append")
+@on_targets("append", "upsert", always="iceberg-append clickhouse-append duckdb-append")
 def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story: Story) -> None:
     """By a run of the old pipeline that Dagster does not know here: its rows would come twice."""
     table = story.table(target)
@@ -160,7 +160,7 @@ def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets("append", "upsert", always="append")
+@on_targets("append", "upsert", always="iceberg-append clickhouse-append duckdb-append")
 def test_pipeline_that_has_not_run_since_a_take_over_hands_nothing_on(target: Target, story: Story) -> None:
     """Its tables do not say yet where they stand: the third pipeline would read everything once more."""
     table = story.table(target)

@@ -66,6 +66,7 @@ def test_every_mode_takes_landed_files(connections: Connections, spark: SparkSes
     assert sum(job.output_rows for job in done) == len(records) * len(MODES)
 
 
+@pytest.mark.slow
 def test_rows_beside_dead_letters_are_sent(connections: Connections, spark: SparkSession, topic_: str) -> None:
     flow = bigquery_flow(topic_, ["append", "upsert_delete"])
     engine = Engine(flow, connections, spark)
@@ -79,6 +80,7 @@ def test_rows_beside_dead_letters_are_sent(connections: Connections, spark: Spar
     assert _left_in_staging(engine) == []
 
 
+@pytest.mark.slow
 def test_a_worker_uploads_rows_where_bigquery_reads_nothing(
     connections: Connections, spark: SparkSession, topic_: str
 ) -> None:
@@ -113,6 +115,7 @@ def test_refused_files_are_followed_by_rows(
     assert all(_is_staged(job) for job in loads(connections, flow))
 
 
+@pytest.mark.slow
 def test_columns_that_came_between_landing_and_merge(
     connections: Connections, spark: SparkSession, topic_: str
 ) -> None:

@@ -99,6 +99,7 @@ def _wait_until_up(server: ClickHouseServer) -> None:
 MODES = ["append", "upsert_delete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["sipHash64", pytest.param("cityHash64", marks=pytest.mark.slow)])
 def test_rows_are_spread_by_the_named_hash(
     function: str, sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
@@ -194,6 +195,7 @@ def test_each_row_and_each_letter_is_on_one_endpoint(
     assert sum(wire.carried for wire in wires) < 2 * sum(map(len, names))
 
 
+@pytest.mark.slow
 def test_rows_of_several_endpoints_stay_on_workers(
     sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
@@ -207,6 +209,7 @@ def test_rows_of_several_endpoints_stay_on_workers(
     check_no_rows(moving, times=3)
 
 
+@pytest.mark.slow
 def test_record_that_is_read_again_stays_where_it_is(
     sharded: Callable[..., Connections],
     topic: Callable[..., str],

@@ -16,6 +16,7 @@ from tests.kit.records import bootstrap, produce, random_changes
 pytestmark = pytest.mark.usefixtures("clickhouse")
 
 
+@pytest.mark.slow
 def test_sensor_shows_what_a_dead_run_left_behind(
     stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:

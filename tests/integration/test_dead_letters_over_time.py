@@ -37,6 +37,7 @@ def open_offsets(engine: Engine) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_letters_of_removed_batches_end_when_their_records_are_read_again(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_letters_of_removed_batches_end_when_their_records_are_read_again(
     assert open_offsets(after) == [], "also when the batch that read them again is removed"
 
 
+@pytest.mark.slow
 def test_batches_whose_letters_are_not_sent_to_their_topic_stay(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def land_later(engine: Engine, under: Engine) -> None:
         under.advance()
 
 
+@pytest.mark.slow
 def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ def test_retention_that_failed_in_the_middle_opens_no_letter_that_was_mended(
     assert list(list_dead_letters(engine.pipeline, 9)) == []
 
 
+@pytest.mark.slow
 def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:

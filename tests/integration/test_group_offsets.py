@@ -76,12 +76,14 @@ def environment(home: Path) -> dict[str, str]:
 
 
 # The first one: of the broker nobody has asked anything yet.
+@pytest.mark.slow
 def test_the_first_question_to_a_new_broker_crashes_nobody(environment: dict[str, str]) -> None:
     argv = [sys.executable, "-c", _PRELUDE + _ASK]
     asked = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert (asked.returncode, asked.stdout) == (0, "100\n"), asked.stderr
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_crashes_nobody(environment: dict[str, str], home: Path) -> None:
     asking = {}
     for what in ("offsets", "members", "commit"):

@@ -173,6 +173,7 @@ def advance_thrice(one: Engine) -> None:
         one.advance()
 
 
+@pytest.mark.slow
 def test_retention_that_died_in_the_middle_is_finished_by_the_next(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def test_retention_that_died_in_the_middle_is_finished_by_the_next(
     assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["rows deleted"] == 2
 
 
+@pytest.mark.slow
 def test_retention_leaves_what_is_read_again_while_it_decides(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +217,7 @@ def test_retention_leaves_what_is_read_again_while_it_decides(
     assert maintain(one)[f"{one.flow.name}_tmp", "landed"].counts["batches removed"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["land.begun", "land.written"])
 def test_replay_begins_again_if_retention_removes_what_it_counts_on(point: str, engine: Callable[..., Engine]) -> None:
     """It reads the first change of a key, because the second one is landed, and so is newer in the merge."""
@@ -238,6 +241,7 @@ def test_replay_begins_again_if_retention_removes_what_it_counts_on(point: str, 
     assert one.read("upsert") == before == [(0, "second", 1.0), (1, "a", 1.0)]
 
 
+@pytest.mark.slow
 def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a MERGE nothing is done that would make it void: it commits in its first attempt."""
     one = engine("upsert").with_table_options(write="copy_on_write")
@@ -259,6 +263,7 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
     assert maintain(one)["upsert", "compaction"].counts["files after"] == 1
 
 
+@pytest.mark.slow
 def test_compaction_whose_branch_was_removed_gives_way(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ LARGE = 2**40
 WHERE = ["topic", "partition", "offset"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [[*WHERE, "batch"], WHERE])
 def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
     columns: list[str],

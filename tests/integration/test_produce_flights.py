@@ -49,6 +49,7 @@ def _read(bootstrap: str, topic: str, partitions: int, count: int) -> list[Messa
         consumer.close()
 
 
+@pytest.mark.slow
 def test_a_missing_topic_is_created_and_gets_all_changes(
     bootstrap: str, admin: AdminClient, missing_topic: str
 ) -> None:

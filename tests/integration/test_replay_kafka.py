@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ def test_forms_and_refusals(
     assert (found, "nothing to replay" in said) == (0, True), said
 
 
+@pytest.mark.slow
 def test_of_many_partitions_with_dead_letters(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:

@@ -60,6 +60,7 @@ print(spark.table("seen").withColumn("one", F.lit(1)).count())
 """
 
 
+@pytest.mark.slow
 def test_a_run_reads_its_own_view_and_not_that_of_the_run_before(connections: Connections) -> None:
     """Each process counts its plans from 0, and Spark's server remembers what plans of a session were resolved to."""
     remote = connections.get("spark", SparkConnection).remote
@@ -89,6 +90,7 @@ def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections
     assert waited_for < _GIANT // 2, "its tasks stood behind those of the giant"
 
 
+@pytest.mark.slow
 def test_a_table_of_many_jobs_leaves_others_their_share(connections: Connections, tmp_path: Path) -> None:
     """Each table has a pool: by jobs one of five would have five shares of six."""
     known = connections.get("spark", SparkConnection)

@@ -133,6 +133,7 @@ def test_one_command_takes_the_tables_of_all_topics_over(shop: Shop, call: Call)
     shop.check(first=[1, 2], second=[3, 4])
 
 
+@pytest.mark.slow
 def test_topic_that_cannot_be_gone_on_with_changes_nothing(shop: Shop, call: Call) -> None:
     states = shop.states()
     key = {"columns": ["amount"], "source": "value"}
@@ -146,6 +147,7 @@ def test_topic_that_cannot_be_gone_on_with_changes_nothing(shop: Shop, call: Cal
     assert shop.states() == states
 
 
+@pytest.mark.slow
 def test_take_over_that_dies_anywhere_is_completed_by_doing_it_again(shop: Shop) -> None:
     new = shop.members("new")
     topics = set(shop.topics.values())

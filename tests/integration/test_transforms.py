@@ -98,6 +98,7 @@ def test_rows_filters_refusals_and_failures(
     )
 
 
+@pytest.mark.slow
 def test_dead_letters_are_retried_with_another_transform(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:

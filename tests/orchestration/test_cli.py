@@ -113,6 +113,7 @@ def test_a_day_of_a_pipeline(
     assert (code, "4 rows, landed changes make 5" in told) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_paused_pipeline_is_run_only_on_purpose_and_a_paused_table_catches_up(
     connections: Connections, topic: Topic, declared: Callable[[Flow], str], call: Call
 ) -> None:
