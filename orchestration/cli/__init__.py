@@ -21,6 +21,7 @@ import click
 
 from orchestration.cli import output
 from orchestration.cli.output import with_json
+from orchestration.cli.streams import outlive_readers
 from resources.errors import BatchmergeError, TransientError
 
 # name -> (where it is in this package, the line of `batchmerge --help`)
@@ -114,6 +115,7 @@ def main() -> None:
     # Only some commands show log lines (`engine_log`). Without a handler Python would print warnings in all of them.
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)
+    outlive_readers()
     output.begin(sys.argv[1:])
     try:
         batchmerge.main(standalone_mode=False)

@@ -13,6 +13,7 @@ import click
 from orchestration.cli import TERMINAL, TRANSIENT, output
 from orchestration.cli.dagster_answers import AsksDagster
 from orchestration.cli.dagster_child import DagsterChild
+from orchestration.cli.streams import is_read
 from resources.connections import data_folder
 from resources.local import stack
 
@@ -57,7 +58,7 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
             for line in lines:
                 output.say(line)
             output.result({"services": services, **found.model_dump(mode="json")}, is_one_of_many=watch)
-            if not watch:
+            if not watch or not is_read():
                 break
             time.sleep(_AGAIN)
     silent = any(one.state in ("silent", "died") for one in services)
