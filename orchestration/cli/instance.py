@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from resources.local.locks import exclusive
 
 # The most characters of Dagster's own words in an error.
 _MOST_SAID = 500
+# They quote a value of the wrong type, which may be a password of digits.
+_VALUE = re.compile(r'Value ".*?" of type')
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 
 
@@ -62,7 +65,8 @@ def _opened(home: Path) -> dg.DagsterInstance:
     try:
         return dg.DagsterInstance.get()
     except (dg.DagsterInvalidConfigError, yaml.YAMLError) as problem:
-        what = f"Dagster's settings are wrong: {' '.join(str(problem).split())[:_MOST_SAID]}"
+        said = _VALUE.sub("The value of type", " ".join(str(problem).split()))
+        what = f"Dagster's settings are wrong: {said[:_MOST_SAID]}"
         raise ConfigurationError(what, where=str(home / "dagster.yaml"), remedy="correct the file") from problem
 
 

@@ -142,3 +142,11 @@ def test_no_unexpected_error_looks_like_a_wrong_table(
     monkeypatch.setattr(dg.DagsterInstance, "get", get)
     found, _, error = call("pause", "p")
     assert (found, said in error) == (code, True)
+
+
+def test_a_wrong_setting_of_dagster_is_named_without_its_value(call: Call, tmp_path: Path) -> None:
+    database = "{username: u, password: 48151623, hostname: h, db_name: d}"
+    (tmp_path / "dagster" / "dagster.yaml").write_text(f"storage: {{postgres: {{postgres_db: {database}}}}}\n")
+    code, told, error = call("pause", "p", "--json")
+    assert (code, "postgres_db:password. The value of type" in error) == (2, True)
+    assert "48151623" not in told + error
