@@ -19,7 +19,7 @@
         ├── SchemaRefused              a schema change that no rule allows
         ├── LineageBroken              landed batches do not continue the committed state
         ├── TableReplaced              a table was dropped and recreated, or rolled back
-        ├── StorageError               the warehouse cannot be written (permission, full disk)
+        ├── StorageError               the warehouse, or a file, cannot be written (permission, full disk)
         └── InvariantBroken            a count or an order that must hold does not
 
 Dagster retries what is transient and stops at what is terminal (`orchestration/components/failures.py`).
@@ -123,7 +123,7 @@ class TableReplaced(TerminalError):
 
 
 class StorageError(TerminalError):
-    """The warehouse cannot be written (permission, full disk)."""
+    """The warehouse, or a file, cannot be written (permission, full disk)."""
 
 
 class InvariantBroken(TerminalError):

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
+from errno import EACCES, EDQUOT, EEXIST, EISDIR, ENOSPC, ENOTDIR, EPERM, EROFS
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ import click
 from orchestration.cli import output
 from orchestration.cli.output import with_json
 from orchestration.cli.streams import outlive_readers
-from resources.errors import BatchmergeError, TransientError
+from resources.errors import BatchmergeError, StorageError, TransientError
 
 # name -> (where it is in this package, the line of `batchmerge --help`)
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -53,6 +54,9 @@ TERMINAL = 2
 TRANSIENT = 3
 BUG = 70
 CANCELLED = 130
+# What the operating system refuses through a person's mistake. A file that is missing is none: we name those ourselves.
+_FULL = (ENOSPC, EDQUOT)
+_REFUSED = (*_FULL, EACCES, EPERM, EROFS, ENOTDIR, EISDIR, EEXIST)
 # New objects until Python's garbage collector runs first. Imported modules are no garbage, and searching them takes a
 # tenth of a short command's time; a long command reaches this number and is collected as usual.
 GARBAGE_THRESHOLD = 1_000_000
@@ -128,6 +132,19 @@ def main() -> None:
     except BatchmergeError as problem:
         output.error(problem)
         sys.exit(failure_code([isinstance(problem, TransientError)]))
-    except Exception:
+    except Exception as problem:
+        if refusal := _refusal(problem):
+            output.error(refusal)
+            sys.exit(TERMINAL)
         traceback.print_exc()
         sys.exit(BUG)
+
+
+def _refusal(problem: Exception) -> StorageError | None:
+    """The error of a file or folder that cannot be read or written; None: a bug of ours."""
+    if not isinstance(problem, OSError) or problem.errno not in _REFUSED:
+        return None
+    if problem.filename is None and problem.errno not in _FULL:
+        return None  # a socket's
+    remedy = "look at its permissions and the space of its disk; the data folder is what BATCHMERGE_HOME names"
+    return StorageError(str(problem.strerror).lower(), where=str(problem.filename or ""), remedy=remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from errno import EACCES, ENOENT, ENOSPC
 from pathlib import Path
 
 import click
@@ -127,6 +128,9 @@ def _by_a_catalog() -> Exception:
         (_by_a_catalog(), 2, "no such warehouse"),
         (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
         (dg.DagsterInvalidConfigError("no such setting", [], None), 2, "settings are wrong: no such setting"),
+        (PermissionError(EACCES, "Permission denied", "/x/lock"), 2, "/x/lock: permission denied. Fix: "),
+        (OSError(ENOSPC, "No space left on device"), 2, "no space left on device"),
+        (FileNotFoundError(ENOENT, "No such file or directory", "/x"), 70, "FileNotFoundError"),
         (ValueError("odd"), 70, "ValueError: odd"),
     ],
 )
@@ -150,3 +154,12 @@ def test_a_wrong_setting_of_dagster_is_named_without_its_value(call: Call, tmp_p
     code, told, error = call("pause", "p", "--json")
     assert (code, "postgres_db:password. The value of type" in error) == (2, True)
     assert "48151623" not in told + error
+
+
+@pytest.mark.parametrize("text", ["up", "run p", "init /dev/null/x"])
+def test_a_folder_that_cannot_be_made_is_a_mistake(text: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME")
+    monkeypatch.setenv("BATCHMERGE_HOME", "/dev/null/x")
+    code, told, _ = call(*text.split(), "--json")
+    error = json.loads(told)["error"]
+    assert (code, error["what"], error["where"].startswith("/dev/null/x")) == (2, "not a directory", True)
