@@ -14,6 +14,7 @@ from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
+from orchestration.names import table_pool
 from orchestration.step_failures import failure_text, is_transient
 
 
@@ -26,7 +27,8 @@ from orchestration.step_failures import failure_text, is_transient
     show_default=True,
     help="Rows to compare per table, picked at random; 0: all of them.",
 )
-def verify(pipeline: str, rows: int) -> None:
+@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
+def verify(pipeline: str, rows: int, no_wait: bool) -> None:
     """Compare the tables of PIPELINE with what was landed, and with each other. Changes nothing.
 
     The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Merges of a table wait
@@ -38,7 +40,8 @@ def verify(pipeline: str, rows: int) -> None:
     job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")
     config = {"ops": {f"{name}__verify": {"config": {"rows": rows, **topics}}}}
     with engine_log(), dagster_instance() as instance:
-        result = execute(instance, job, {}, config, wait=True)
+        pools = {table_pool(name, spec, table) for table in spec.tables}
+        result = execute(instance, job, {}, config, not no_wait, pools=pools)
     shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())

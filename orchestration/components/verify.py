@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from jobs.destinations.registry import kind_of
+from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -103,11 +104,11 @@ _Results = Iterator[dg.AssetCheckResult]
 
 
 @contextmanager
-def _turn(context: dg.AssetCheckExecutionContext, launch: Launch, tables: Sequence[Table]) -> Iterator[None]:
-    """Holds the pools of these tables, so that merges wait: a table that moves on cannot be compared."""
-    pools = {names.table_pool(launch.name, launch.spec, table) for table in tables}
+def _turn(context: dg.AssetCheckExecutionContext, launch: Launch, table: Table) -> Iterator[None]:
+    """Holds the table's pool, so that merges wait: a table that moves on cannot be compared."""
+    pool = names.table_pool(launch.name, launch.spec, table)
     waits = PoolWaits(context.instance, context.log.info)
-    with waiting_for_pools(waits), turn(context.op_execution_context, pools):
+    with waiting_for_pools(waits), turn(context.op_execution_context, [pool]):
         yield
 
 
@@ -118,11 +119,13 @@ def _compare_tables(
     is added to `problems`."""
     pipeline, verdicts = launch.open(context.run.run_id), list[tuple[Table, Verdict]]()
     for table in launch.spec.tables:
-        with _turn(context, launch, [table]):
-            verdict = _verdict(pipeline, table, config.rows)
-        if isinstance(verdict, BatchmergeError):
-            problems.append(verdict)
-            continue
+        with _turn(context, launch, table):
+            try:
+                verdict = _verdict(pipeline, table, config.rows)
+            except BatchmergeError as problem:
+                _LOG.warning("not compared: %s", problem)
+                problems.append(problem)
+                continue
         verdicts.append((table, verdict))
         yield from _results(table, verdict)
     yield from _known([_agreement(launch.name, launch.spec, verdicts)], not problems)
@@ -132,39 +135,42 @@ def _compare_members(
     launch: Launch, context: dg.AssetCheckExecutionContext, config: VerifyConfig, problems: list[BatchmergeError]
 ) -> _Results:
     """As `_compare_tables`, for the tables of each topic, or name; combines the results into the checks of their
-    entries, whose pools it holds all the time, since several topics are compared at once."""
+    entries."""
     found: dict[dg.AssetKey, dict[str, list[dg.AssetCheckResult]]] = {}
-    incomplete = set[dg.AssetKey]()
-    entries, landing = [names.table_key(table) for table in launch.spec.tables], names.landing_key(launch.name)
-    members = launch.members(context.run.run_id, config.topics)
-
-    def work(pipeline: Pipeline) -> list[tuple[Table, Verdict | BatchmergeError]] | None:
-        if not pipeline.intermediate.landed().batches:
-            return None
-        own = [pipeline.table(number) for number in range(len(pipeline.spec.tables))]
-        return [(table, _verdict(pipeline, table, config.rows)) for table in own]
-
-    with _turn(context, launch, launch.spec.tables):
-        outcomes = list(members.each("verify", members.known(), work))
-    for outcome in outcomes:
+    verdicts: dict[str, tuple[PipelineSpec, list[tuple[Table, Verdict]]]] = {}
+    incomplete, landing = set[dg.AssetKey](), names.landing_key(launch.name)
+    for outcome, entry in _members_in_turns(launch, context, config):
         if outcome.problem:
             problems.append(outcome.problem)
-            incomplete |= {*entries, landing}
-            continue
-        verdicts = list[tuple[Table, Verdict]]()
-        assert outcome.member is not None
-        for number, (table, verdict) in enumerate(outcome.done or []):
-            if isinstance(verdict, BatchmergeError):
-                problems.append(verdict)
-                incomplete |= {entries[number], landing}
-                continue
-            verdicts.append((table, verdict))
-            found.setdefault(entries[number], {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
-        agree = _agreement(launch.name, outcome.member.spec, verdicts)
-        found.setdefault(landing, {})[outcome.topic] = [agree]
+            incomplete |= {entry, landing}
+        elif outcome.member and outcome.done:
+            table, verdict = outcome.done
+            verdicts.setdefault(outcome.topic, (outcome.member.spec, []))[1].append((table, verdict))
+            found.setdefault(entry, {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
+    found[landing] = {topic: [_agreement(launch.name, *of_it)] for topic, of_it in verdicts.items()}
     for spec in _specs(launch):
         results = checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {}))
         yield from _known(results, spec.asset_key not in incomplete)
+
+
+def _members_in_turns(
+    launch: Launch, context: dg.AssetCheckExecutionContext, config: VerifyConfig
+) -> Iterator[tuple[Outcome[tuple[Table, Verdict]], dg.AssetKey]]:
+    """The outcomes of an entry's tables, and the entry: a few at a time, so that merges get their turn in between."""
+    members = launch.members(context.run.run_id, config.topics)
+    known, at_once = members.known(), launch.spec.batch.at_once
+    for number, entry in enumerate(launch.spec.tables):
+
+        def work(pipeline: Pipeline, number: int = number) -> tuple[Table, Verdict] | None:
+            if not pipeline.intermediate.landed().batches:
+                return None
+            table = pipeline.table(number)
+            return table, _verdict(pipeline, table, config.rows)
+
+        for some in (known[n : n + at_once] for n in range(0, len(known), at_once)):
+            with _turn(context, launch, entry):
+                outcomes = list(members.each("verify", some, work))
+            yield from ((outcome, names.table_key(entry)) for outcome in outcomes)
 
 
 def _known(results: Sequence[dg.AssetCheckResult], complete: bool) -> _Results:
@@ -172,20 +178,16 @@ def _known(results: Sequence[dg.AssetCheckResult], complete: bool) -> _Results:
     return (result for result in results if complete or not result.passed)
 
 
-def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict | BatchmergeError:
-    """The verdict on one table, or its error, which does not stop the others."""
-    try:
-        destination = pipeline.destination_of(table)
-        stop = f"verify {destination.name}"
-        return with_timeout(
-            table.time_limit_seconds,
-            destination.name,
-            lambda: reconcile(pipeline, destination, rows),
-            lambda: pipeline.interrupt(stop),
-        )
-    except BatchmergeError as problem:
-        _LOG.warning("not compared: %s", problem)
-        return problem
+def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict:
+    """Raises BatchmergeError: the table cannot be compared, which does not stop the others."""
+    destination = pipeline.destination_of(table)
+    stop = f"verify {destination.name}"
+    return with_timeout(
+        table.time_limit_seconds,
+        destination.name,
+        lambda: reconcile(pipeline, destination, rows),
+        lambda: pipeline.interrupt(stop),
+    )
 
 
 def _results(table: Table, verdict: Verdict) -> _Results:

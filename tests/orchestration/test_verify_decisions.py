@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
+from dagster._core.test_utils import create_run_for_test
 
 from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.statements import Whole
 from jobs.destinations.row_values import comparable
 from jobs.lineage import of_one_meaning
+from jobs.members.members import Members
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.members import Member
+from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from jobs.verify.reconciliation import Verdict
+from orchestration.cli import verify as command
 from orchestration.cli.verify import exit_code
 from orchestration.components import KafkaPipeline, verify
 from orchestration.components.launch import Launch
 from orchestration.names import pool, table_key
 from orchestration.pool_waits import holders
+from orchestration.turns import turn as real_turn
+from resources.connections import Connections
 from resources.errors import BatchmergeError, CommitFailed, TerminalError, Unavailable
 from sql import render
-from tests.kit import specs
+from tests.kit import many_topics, specs
 from tests.kit.batches import landed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -135,9 +147,11 @@ def test_a_table_that_cannot_be_compared_is_no_failed_check(
     for table in spec.tables:
         instance.event_log_storage.set_concurrency_slots(pool(table_key(table)), 1)
 
-    def verdict(_pipeline: object, table: Table, _rows: int) -> Verdict | BatchmergeError:
+    def verdict(_pipeline: object, table: Table, _rows: int) -> Verdict:
         held.extend(holders(instance, [pool(table_key(table))]))
-        return answers[table.table]
+        if isinstance(answer := answers[table.table], BatchmergeError):
+            raise answer
+        return answer
 
     monkeypatch.setattr(Launch, "open", lambda *_: None)
     monkeypatch.setattr(verify, "_verdict", verdict)
@@ -150,3 +164,64 @@ def test_a_table_that_cannot_be_compared_is_no_failed_check(
     assert {check.check_name: check.passed for check in checks} == shown
     assert ["works on iceberg/n/first" in held[0], "works on iceberg/n/second" in held[1]] == [True, True]
     assert holders(instance, [pool(table_key(table)) for table in spec.tables]) == []
+
+
+def test_tables_of_many_topics_take_turns_with_merges(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = PipelineSpec.model_validate(many_topics.document(batch={"at_once": 2}))
+    pools = [pool(table_key(table)) for table in spec.tables]
+    for one in pools:
+        instance.event_log_storage.set_concurrency_slots(one, 1)
+    members = Members("many", spec, Connections({}, ""), "", ())
+    topics = [Member(topic, topic, spec) for topic in many_topics.topics(5)]
+    turns, compared = list[list[str]](), list[tuple[int, str, list[str]]]()
+
+    @contextmanager
+    def turn(context: dg.OpExecutionContext, claimed: Collection[str]) -> Iterator[None]:
+        turns.append([*claimed])
+        with real_turn(context, claimed):
+            yield
+
+    def open_member(_members: Members, member: Member, _session: object) -> object:
+        landed = SimpleNamespace(landed=lambda: SimpleNamespace(batches=[1]))
+        return SimpleNamespace(topic=member.topic, intermediate=landed, table=lambda number: spec.tables[number])
+
+    def verdict(opened: SimpleNamespace, table: Table, _rows: int) -> Verdict:
+        compared.append((len(turns), opened.topic, [one for one in pools if holders(instance, [one])]))
+        if (opened.topic, table) == (topics[1].topic, spec.tables[0]):
+            raise Unavailable("no answer")
+        return Verdict(3, 10)
+
+    monkeypatch.setattr(Launch, "members", lambda *_: members)
+    monkeypatch.setattr(Members, "known", lambda _: topics)
+    monkeypatch.setattr(Members, "open", open_member)
+    monkeypatch.setattr(verify, "_verdict", verdict)
+    monkeypatch.setattr(verify, "turn", turn)
+    job = KafkaPipeline("many", spec).definitions().resolve_job_def("many_verify")
+
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+
+    assert turns == [[pools[0]]] * 3 + [[pools[1]]] * 3
+    assert [held for _, _, held in compared] == [[pools[0]]] * 5 + [[pools[1]]] * 5
+    assert max(Counter(turn for turn, _, _ in compared).values()) == 2
+    assert exit_code(result) == 3
+    passed = [(check.asset_key, check.check_name) for check in result.get_asset_check_evaluations() if check.passed]
+    assert {key for key, _ in passed} == {table_key(spec.tables[1])}, "the others are not known of all topics"
+
+
+def test_a_command_that_is_not_to_wait_names_who_holds_a_table(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = specs.spec(specs.table(name="n.first"))
+    held = pool(table_key(spec.tables[0]))
+    run: dg.DagsterRun = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED)
+    instance.event_log_storage.set_concurrency_slots(held, 1)
+    assert instance.event_log_storage.claim_concurrency_slot(held, run.run_id, "step").is_claimed
+    monkeypatch.setattr(command, "pipeline_spec", lambda _: spec)
+    monkeypatch.setattr(command, "dagster_instance", lambda: nullcontext(instance))
+
+    done = CliRunner().invoke(command.verify, ["p", "--no-wait"])
+
+    assert isinstance(done.exception, Unavailable), done.output
+    assert f"works on {held}" in str(done.exception)
