@@ -16,7 +16,7 @@ from orchestration.files import FOLDER, VARIABLE, require_pipelines
 from resources.connections import data_folder
 from resources.local import processes
 from resources.local.ports import is_free
-from resources.local.stack_state import add_ui
+from resources.local.stack_state import add_ui, uis
 from resources.project import project_folder
 
 
@@ -25,8 +25,13 @@ from resources.project import project_folder
 def ui(port: int) -> None:
     """Open Dagster on the pipelines: its web page, and the daemon that runs schedules, sensors and backfills.
 
-    Runs until Ctrl-C or `batchmerge down`. State is in <data folder>/dagster, or in DAGSTER_HOME if that is set.
+    Runs until Ctrl-C or `batchmerge down`, once in a data folder. State is in <data folder>/dagster, or in DAGSTER_HOME
+    if that is set.
     """
+    for other, page in uis(data_folder()).items():
+        if processes.is_alive(page):
+            already = f"Dagster runs on this data folder already, at http://127.0.0.1:{other}"
+            raise click.UsageError(f"{already}: open that, or end it")
     if not is_free(port):
         raise click.UsageError(f"port {port} is in use: name another with --port")
     require_pipelines(FOLDER)

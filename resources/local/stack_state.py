@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -42,6 +43,15 @@ def add_ui(home: Path, port: int, running: Running) -> None:
     """Notes Dagster's web page on this port, so that `down` ends it too."""
     (home / "ui").mkdir(parents=True, exist_ok=True)
     replace_file(home / "ui" / f"{port}.json", running.model_dump_json())
+
+
+def uis(home: Path) -> dict[int, Running]:
+    """Dagster's web pages of this data folder, by port; some may have ended."""
+    found = {}
+    for file in sorted(home.glob("ui/*.json")):
+        with suppress(FileNotFoundError):  # `down` has removed it meanwhile
+            found[int(file.stem)] = Running.model_validate_json(file.read_text())
+    return found
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -17,7 +17,10 @@ from click.testing import CliRunner
 
 from orchestration import cli
 from resources.connections import Connections
+from resources.local import processes
 from resources.local.ports import free_port
+from resources.local.service import Command
+from resources.local.stack_state import add_ui
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
@@ -198,6 +201,25 @@ def test_dagster_has_the_same_folders_wherever_it_starts_what(
     code, _, error = call("ui", "--port", str(free_port(())))
     assert (code, error) == (0, "")
     assert started == [{name: str(tmp_path / path) for name, path in named.items()}]
+
+
+def test_a_data_folder_has_one_page(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a daemon, and two daemons would start everything twice."""
+    specs.write(tmp_path / "pipelines", "orders", specs.document())
+    make_empty_instance(tmp_path / "dagster")
+    monkeypatch.setattr("orchestration.cli.ui.FOLDER", tmp_path / "pipelines")
+    monkeypatch.setattr("orchestration.cli.ui.ends_when_asked", lambda _: None)
+    monkeypatch.setattr("os.execv", lambda *_: None)
+    for name, folder in {"DAGSTER_HOME": "dagster", "BATCHMERGE_HOME": "home"}.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    page = processes.start(Command(["sleep", "600"]), tmp_path / "log", tmp_path)
+    try:
+        add_ui(tmp_path / "home", 3000, page)
+        code, _, error = call("ui", "--port", str(free_port(())))
+        assert (code, "at http://127.0.0.1:3000: " in error) == (2, True)
+    finally:
+        processes.stop(page)
+    assert call("ui", "--port", str(free_port(())))[0] == 0, "that one has ended"
 
 
 def test_a_connector_is_imported_into_a_folder_that_is_there(
