@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +19,7 @@ from orchestration.databases import keep_databases_open
 from resources.connections import data_folder
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local.locks import exclusive
+from resources.local.stack_state import replace_file
 
 # The most characters of Dagster's own words in an error.
 _MOST_SAID = 500
@@ -34,7 +34,7 @@ def dagster_home() -> Path:
     home = Path(named).absolute() if named else data_folder() / "dagster"
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
-        shutil.copyfile(SETTINGS, home / "dagster.yaml")
+        replace_file(home / "dagster.yaml", SETTINGS.read_text())
     os.environ["DAGSTER_HOME"] = str(home)
     return home
 

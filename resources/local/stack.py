@@ -27,7 +27,7 @@ from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Lake, Say, Service, Site
 from resources.local.spark_server import SparkServer
-from resources.local.stack_state import StackState, replace_file
+from resources.local.stack_state import StackState, remove_ui, replace_file, uis
 from resources.local.zookeeper import ZooKeeper
 
 SERVICES: tuple[Service, ...] = (
@@ -86,12 +86,14 @@ def up(home: Path, only: Iterable[str] | None, say: Say, lake: Lake | None = Non
 
 def down(home: Path, say: Say) -> None:
     """Stops the web pages and all services of the data folder. Their data and ports stay for the next `up`."""
-    for page in sorted(home.glob("ui/*.json")):
-        _stop(f"ui {page.stem}", Running.model_validate_json(page.read_text()), say)
-        page.unlink(missing_ok=True)
-    if not (home / "stack.json").exists():
+    if not home.exists():
         return
     with exclusive(home / "stack.lock", say):
+        for port, page in uis(home).items():
+            _stop(f"ui {port}", page, say)
+            remove_ui(home, port)
+        if not (home / "stack.json").exists():
+            return
         state = StackState.read(home)
         needed = {name for service in SERVICES for name in service.needs}
         # Those that others need stop last; the others side by side.

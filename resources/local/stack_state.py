@@ -42,7 +42,11 @@ class StackState(BaseModel):
 def add_ui(home: Path, port: int, running: Running) -> None:
     """Notes Dagster's web page on this port, so that `down` ends it too."""
     (home / "ui").mkdir(parents=True, exist_ok=True)
-    replace_file(home / "ui" / f"{port}.json", running.model_dump_json())
+    replace_file(_ui(home, port), running.model_dump_json())
+
+
+def remove_ui(home: Path, port: int) -> None:
+    _ui(home, port).unlink(missing_ok=True)
 
 
 def uis(home: Path) -> dict[int, Running]:
@@ -52,6 +56,10 @@ def uis(home: Path) -> dict[int, Running]:
         with suppress(FileNotFoundError):  # `down` has removed it meanwhile
             found[int(file.stem)] = Running.model_validate_json(file.read_text())
     return found
+
+
+def _ui(home: Path, port: int) -> Path:
+    return home / "ui" / f"{port}.json"
 
 
 def replace_file(path: Path, text: str) -> None:

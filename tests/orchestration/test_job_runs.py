@@ -1,10 +1,14 @@
 """Runs of a command in its own process."""
 
 import logging
+from errno import ENOSPC
+from pathlib import Path
 
 import dagster as dg
+import pytest
 from dagster._daemon.monitoring.run_monitoring import check_run_timeout
 
+from orchestration.cli.instance import SETTINGS, dagster_home
 from orchestration.cli.job_runs import execute
 
 _LOG = logging.getLogger(__name__)
@@ -27,3 +31,18 @@ def test_a_daemon_does_not_cancel_a_command_that_takes_long(instance: dg.Dagster
     assert run
     assert run.status == dg.DagsterRunStatus.SUCCESS
     assert not [log for log in instance.all_logs(run.run_id) if "maximum runtime" in log.message]
+
+
+def test_settings_of_an_instance_are_written_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a file would be taken for a person's: without pools and run monitoring, and without a word."""
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", refuse)
+        with pytest.raises(OSError, match="No space"):
+            dagster_home()
+    assert not (tmp_path / "dagster.yaml").exists()
+    assert (dagster_home() / "dagster.yaml").read_text() == SETTINGS.read_text()

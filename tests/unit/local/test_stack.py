@@ -1,0 +1,44 @@
+"""What `down` ends, beside other commands on the same data folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from resources.local import processes, stack
+from resources.local.locks import exclusive
+from resources.local.processes import Running
+from resources.local.service import Command
+from resources.local.stack_state import add_ui, uis
+from tests.kit.waiting import until
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Running]:
+    """A process that the data folder `tmp_path` has as its web page."""
+    command = Command([sys.executable, "-c", "import time; time.sleep(600)"])
+    running = processes.start(command, tmp_path / "log", tmp_path)
+    add_ui(tmp_path, 3000, running)
+    yield running
+    processes.stop(running)
+
+
+def test_two_downs_take_turns(tmp_path: Path, page: Running) -> None:
+    said = list[str]()
+    second = Thread(target=lambda: stack.down(tmp_path, said.append))
+    with exclusive(tmp_path / "stack.lock", said.append):
+        second.start()
+        until(lambda: said)
+        assert said[0].startswith("waiting for process ")
+        assert processes.is_alive(page)
+    second.join()
+    assert (said[1:], uis(tmp_path), processes.is_alive(page)) == (["ui 3000: stopped"], {}, False)
+
+
+def test_down_makes_no_data_folder(tmp_path: Path) -> None:
+    stack.down(tmp_path / "home", print)
+    assert not (tmp_path / "home").exists()
