@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import dagster as dg
 from dagster._core.definitions.executor_definition import multiple_process_executor_requirements
@@ -16,8 +17,10 @@ from dagster._core.execution.retries import RetryMode
 from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from jobs import __name__ as _JOBS
+from orchestration.names import WORK_BEGUN, WORK_TAG
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.run_process import RUN_VARIABLE, process_tags
+from orchestration.run_queue import counting_while_young
 from resources import __name__ as _RESOURCES
 
 # What the processes of a pipeline's steps import: in the warm process, or in the fork server of a run without one.
@@ -33,14 +36,17 @@ PRELOAD = (
 class _StepProcesses(MultiprocessExecutor):
     def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
         instance, run = plan_context.instance, plan_context.dagster_run
-        instance.add_run_tags(run.run_id, process_tags(run.run_id))
+        # Dagster copies the tags of a run to the run that retries it, which counts again.
+        begun = {WORK_TAG: WORK_BEGUN} if WORK_TAG in run.tags else {}
+        instance.add_run_tags(run.run_id, {**process_tags(run.run_id), **begun})
         # What is started from here on inherits it: so the steps of a killed run are found.
         os.environ[RUN_VARIABLE] = run.run_id
 
         def report(line: str) -> None:
             instance.report_engine_event(line, run)
 
-        with waiting_for_pools(PoolWaits(instance, report)):
+        counting = counting_while_young(instance, run.run_id) if begun else nullcontext()
+        with waiting_for_pools(PoolWaits(instance, report)), counting:
             yield from super().execute(plan_context, execution_plan)
 
 

@@ -40,6 +40,8 @@ SIGNS_TAG = "batchmerge/signs_of_life"
 CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
+# While it is `WORK_BEGUN`, the run counts for the limit of runs that work side by side (dagster.yaml).
+WORK_TAG, WORK_BEGUN, WORK_ASIDE = "batchmerge/work", "begun", "aside"
 # Metadata of a table's materialization: keys of which it has an older row than was sent.
 STALE_KEYS = "stale keys"
 

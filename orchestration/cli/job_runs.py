@@ -18,7 +18,15 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
 from orchestration.current_hour import hour_of
 from orchestration.dead_runs import end_dead_runs
-from orchestration.names import MAX_RUNTIME_TAG, PIPELINE_TAG, SIGNS_TAG, landing_key, op_name
+from orchestration.names import (
+    MAX_RUNTIME_TAG,
+    PIPELINE_TAG,
+    SIGNS_TAG,
+    WORK_ASIDE,
+    WORK_TAG,
+    landing_key,
+    op_name,
+)
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
 from orchestration.signs_of_life import signs_of_life
@@ -27,6 +35,8 @@ from orchestration.step_failures import failure_text, is_transient
 _LOG = logging.getLogger("batchmerge")
 # At most this many steps of a run at once, if the caller names no other number.
 _AT_ONCE = 32
+# The daemon's limits are for its own runs: here a person waits, and can interrupt.
+_NO_LIMITS = {MAX_RUNTIME_TAG: "0", WORK_TAG: WORK_ASIDE}
 # Dagster's tag with the first partition of a run over several,
 _FIRST = "dagster/asset_partition_range_start"
 # and with the last one.
@@ -141,8 +151,7 @@ def execute(
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=partition,
-                # The daemon's time limit is for its own runs: here a person waits, and can interrupt.
-                tags={**tags, **process_tags(run_id), MAX_RUNTIME_TAG: "0", SIGNS_TAG: run_id},
+                tags={**tags, **process_tags(run_id), **_NO_LIMITS, SIGNS_TAG: run_id},
                 raise_on_error=False,
                 run_id=run_id,
                 run_config={**run_config, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},

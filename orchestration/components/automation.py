@@ -10,7 +10,7 @@ from orchestration.components.launch import Launch
 from orchestration.continuous import current_run
 from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.names import FILE_TAG, PIPELINE_TAG
+from orchestration.names import FILE_TAG, PIPELINE_TAG, WORK_BEGUN, WORK_TAG
 from orchestration.sensors.busy import free_to_advance
 from orchestration.sensors.idle import file_hash, idle_reason
 
@@ -28,7 +28,7 @@ def pipeline_job(
         launch.name,
         selection=dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*others),
         description=launch.spec.description or None,
-        tags={PIPELINE_TAG: launch.name, FILE_TAG: file_hash(launch.spec)},
+        tags={PIPELINE_TAG: launch.name, FILE_TAG: file_hash(launch.spec), WORK_TAG: WORK_BEGUN},
         executor_def=step_processes(len(assets), PRELOAD),
     )
 

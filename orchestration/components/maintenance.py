@@ -37,7 +37,7 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
     @dg.job(
         name=names.maintenance_job(launch.name),
         description=f"Compacts, expires and cleans up the tables of {launch.name}; deletes old landed batches.",
-        tags={names.MAINTENANCE_TAG: launch.name},
+        tags={names.MAINTENANCE_TAG: launch.name, names.WORK_TAG: names.WORK_BEGUN},
         executor_def=step_processes(AT_ONCE),
     )
     def maintenance() -> None:
