@@ -43,19 +43,23 @@ from orchestration.components.member_steps import (
 from orchestration.components.merging import report, settled
 from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, TimeLimitReached
+
+# A topic that has hung, and held up the others, is left out for this many times as long.
+_RESTS = 3
 
 
 @dataclass(frozen=True)
 class _Failures:
-    """The failures of one topic in a row."""
+    """The failures of one topic in a row: how many, the end of the last try, and the seconds for which it hung."""
 
     times: int
     at: float
+    hung: float
 
     @property
     def not_before(self) -> float:
-        return retry_at(self.at, self.times)
+        return max(retry_at(self.at, self.times), self.at + _RESTS * self.hung)
 
 
 @dataclass
@@ -76,7 +80,9 @@ class Topics:
         failed = self._failed.get(topic)
         return self.settled.get(topic) != state and (failed is None or now >= failed.not_before)
 
-    def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
+    def took(
+        self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], began: float, ended: float
+    ) -> None:
         """Records the results of a try: the state of each tried topic, and which of them failed."""
         for topic, state in tried.items():
             if topic not in problems:
@@ -85,7 +91,8 @@ class Topics:
                 self.problems.pop(topic, None)
         for topic, problem in problems.items():
             times = self._failed[topic].times + 1 if topic in self._failed else 1
-            self._failed[topic] = _Failures(times, now)
+            hung = ended - began if isinstance(problem, TimeLimitReached) else 0.0
+            self._failed[topic] = _Failures(times, ended, hung)
             self.problems[topic] = problem
 
 
@@ -104,7 +111,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
                     outcomes = _land(step, members, replace(seen, members=due, failed={}), done)
                 # A topic that has landed a batch may have more to land: it stays due.
                 stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
-                topics.took(stood, _problems(outcomes), now)
+                topics.took(stood, _problems(outcomes), now, time.time())
             done.see(seen)
             if step.is_due(bool(done.batches)):
                 _materialize_landed(step, members, topics, done)
@@ -189,7 +196,8 @@ def merge_members_continuously(step: ContinuousStep) -> None:
             if due:
                 with step.turn():
                     outcomes = _merge(step, members, number, [member for member, _ in due], merges)
-                topics.took({member.topic: landed for member, landed in due}, _problems(outcomes), now)
+                stood = {member.topic: landed for member, landed in due}
+                topics.took(stood, _problems(outcomes), now, time.time())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
         if merges:

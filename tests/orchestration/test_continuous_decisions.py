@@ -33,7 +33,7 @@ from orchestration.continuous.sensor import tick
 from orchestration.continuous.step import ContinuousStep, report_after
 from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, landing_key, pool, table_key
 from orchestration.sensors.idle import file_hash
-from resources.errors import Unavailable
+from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.flow import Flow
 
 FLOW = Flow("t", ["append", "upsert"], name="p", overrides={"interval": "1s"})
@@ -46,14 +46,22 @@ RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() -> None:
     topics, problem = Topics(), Unavailable("no answer")
     assert topics.is_due("a", 1, NOW)
-    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW)
+    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW, NOW)
     assert [topics.is_due("a", state, NOW) for state in (1, 2)] == [False, True]
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (4, 5)] == [False, True]
-    topics.took({"b": 1}, {"b": problem}, NOW)
+    topics.took({"b": 1}, {"b": problem}, NOW, NOW)
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (9, 10)] == [False, True]
     assert topics.problems == {"b": problem}
-    topics.took({"b": 1}, {}, NOW)
+    topics.took({"b": 1}, {}, NOW, NOW)
     assert (topics.problems, topics.is_due("b", 1, NOW + 99), topics.is_due("b", 2, NOW)) == ({}, False, True)
+
+
+def test_a_topic_that_held_up_the_others_leaves_them_three_times_as_long_for_themselves() -> None:
+    topics, began, ended = Topics(), NOW, NOW + 3600
+    problems = {"hangs": TimeLimitReached("no answer"), "fails": Unavailable("no answer")}
+    topics.took({"hangs": 1, "fails": 1}, problems, began, ended)
+    assert [topics.is_due("fails", 1, ended + seconds) for seconds in (4, 5)] == [False, True]
+    assert [topics.is_due("hangs", 1, ended + seconds) for seconds in (5, 10_799, 10_800)] == [False, False, True]
 
 
 @pytest.mark.parametrize(
