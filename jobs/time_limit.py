@@ -13,7 +13,7 @@ from jobs.batch_error_context import batches_under_way
 from resources.errors import TimeLimitReached
 
 T = TypeVar("T")
-_END: ContextVar[threading.Event | None] = ContextVar("batchmerge_end", default=None)
+_END: ContextVar[tuple[threading.Event, ...]] = ContextVar("batchmerge_end", default=())
 # Seconds between two checks of progress and of a request to end.
 LOOK = 0.2
 
@@ -38,7 +38,7 @@ class _Work(threading.Thread, Generic[T]):
 def ending_with(event: threading.Event) -> Iterator[None]:
     """Work with a time limit in this context ends with a KeyboardInterrupt once the event is set, since only the main
     thread of a process gets real interrupts."""
-    token = _END.set(event)
+    token = _END.set((*_END.get(), event))
     try:
         yield
     finally:
@@ -46,8 +46,8 @@ def ending_with(event: threading.Event) -> Iterator[None]:
 
 
 def raise_if_to_end() -> None:
-    """Raises KeyboardInterrupt if the event of `ending_with` is set."""
-    if (end := _END.get()) and end.is_set():
+    """Raises KeyboardInterrupt if an event of `ending_with` is set."""
+    if any(end.is_set() for end in _END.get()):
         raise KeyboardInterrupt
 
 
@@ -86,7 +86,7 @@ def with_timeout(
             f"no answer within the time limit of {seconds:g} s; given up",
             where=where,
             remedy="look at that system; or raise `time_limit_seconds` if the work is that large",
-            **facts,
+            **{"seconds": seconds, **facts},
         )
     if thread.problem is not None:
         raise thread.problem

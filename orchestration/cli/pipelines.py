@@ -10,6 +10,7 @@ from itertools import cycle
 
 from pydantic import BaseModel, ConfigDict
 
+from jobs.asking import Asking
 from jobs.batch import CommittedState
 from jobs.behind import caught_up_through, lag_behind
 from jobs.connections_file import connections_path, load_connections
@@ -21,7 +22,6 @@ from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli.asking import Asking
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey
 from orchestration.files import (
     open_members,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
+from jobs.asking import Asking
 from jobs.batch import CommittedState
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
@@ -59,6 +60,7 @@ def table_results_of_members(
     found: Mapping[str, Results],
     ends: EndsByTopic,
     seen: Mapping[str, TableSeen],
+    asking: Asking,
 ) -> list[dg.AssetCheckResult]:
     """Combines the results of the merged tables. A table that failed is checked again until it passes. With `freshness`
     every table's age is checked: one that gets no records falls behind too.
@@ -95,9 +97,17 @@ def table_results_of_members(
         if label in found:
             return None
         if label in before:
-            done = settled(pipeline, destination, (), None, None)
+            done = asking.ask(
+                table.connection,
+                destination.name,
+                lambda: settled(pipeline, destination, (), None, None),
+                table.time_limit_seconds,
+            )
             return label, report(pipeline, key, table, done, None, now)[0]
-        return (label, [_caught_up(key, destination.committed(), freshness, now)]) if freshness else None
+        if not freshness:
+            return None
+        committed = asking.ask(table.connection, destination.name, destination.committed)
+        return label, [_caught_up(key, committed, freshness, now)]
 
     others = [member for member in every.known() if member.topic not in at_rest]
     looked |= (outcome.done for outcome in every.each(f"checks-{number}", others, look) if outcome.done)

@@ -17,6 +17,7 @@ from typing import Any
 import dagster as dg
 
 from jobs import offsets
+from jobs.asking import Asking
 from jobs.batch import LandedBatch
 from jobs.destinations.base import lack, oldest
 from jobs.members.landing import land
@@ -42,13 +43,16 @@ from orchestration.components.member_checks import (
 from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
+from orchestration.components.resting import failed_topics, rest, resting
 from orchestration.components.window import Window
-from resources.errors import BatchmergeError, TerminalError, TransientError
+from resources.errors import BatchmergeError, TerminalError, TimeLimitReached, TransientError
 
 # Errors that the error of a step quotes; others are only counted.
 _NAMED = 5
 # Seconds until the run's log has the same line for another topic; the metadata has all topics.
 _PAUSE = 1.0
+# Seconds that a table has to show its committed state.
+_LOOK = 60.0
 
 
 def run_landing_of_members(
@@ -104,13 +108,17 @@ def run_merges_of_members(
         held = None if replayed else launch.held(context, launch.spec.tables[number])
         if held:
             context.log.info("nothing is merged: %s", held)
-        due = [] if held else members.known()
+        due, asking = [] if held else members.known(), Asking(_LOOK)
         if not replayed:
-            due, seen, problems = behind(members, number, due)
+            rests = {} if config.topics else resting(context.instance, key)
+            left_out = {member.topic: rests[member.topic] for member in due if member.topic in rests}
+            looked_at = [member for member in due if member.topic not in left_out]
+            due, seen, problems = behind(members, number, looked_at, asking)
+            problems |= left_out
         ends = EndsByTopic.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
-            return _merge(pipeline, pipeline.table(number), replayed, ends)
+            return _merge(pipeline, pipeline.table(number), replayed, ends, asking)
 
         for outcome in members.each_merging(f"tables-{number}", due, work):
             if outcome.done:
@@ -119,13 +127,14 @@ def run_merges_of_members(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in merged}
-        results = table_results_of_members(context.instance, members, key, number, found, ends, seen)
+        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, asking)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
-        # A retry of this step does not help where only the landing failed.
-        with as_failures(launch.spec.retry if problems else None, context.retry_number):
+        # A retry of this step does not help where only the landing failed, or tables hang.
+        again = any(not isinstance(problem, TimeLimitReached) for problem in problems.values())
+        with as_failures(launch.spec.retry if again else None, context.retry_number):
             raise _combined_problem(launch, problems, before)
 
 
@@ -145,7 +154,7 @@ class MergedMember:
 
 
 def behind(
-    members: Members, number: int, known: Sequence[Member]
+    members: Members, number: int, known: Sequence[Member], asking: Asking
 ) -> tuple[list[Member], dict[str, TableSeen], dict[str, BatchmergeError]]:
     """Looks at the committed states of all members.
 
@@ -157,10 +166,12 @@ def behind(
 
     def look(pipeline: Pipeline) -> TableSeen | None:
         """None: the table is behind."""
-        landed, table = pipeline.intermediate.landed().batches, pipeline.table(number)
+        table, place = pipeline.table(number), pipeline.intermediate
+        landed = asking.ask(pipeline.spec.intermediate.connection, place.identifier, place.landed).batches
         if not landed and not members.spec.freshness:
             return TableSeen(table_label(topic_of(pipeline), table.table), None)
-        states = pipeline.destination_of(table).states()
+        destination = pipeline.destination_of(table)
+        states = asking.ask(table.connection, destination.name, destination.states)
         if landed:
             newest = landed[-1].batch
             if lack(states, newest.commit_id) or not are_published(offsets.ends(newest.ranges)):
@@ -173,11 +184,16 @@ def behind(
     return [member for member in known if member.topic not in seen | problems], seen, problems
 
 
-def _merge(pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByTopic) -> MergedMember:
-    destination = pipeline.destination_of(table)
+def _merge(
+    pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByTopic, asking: Asking
+) -> MergedMember:
+    destination, topic = pipeline.destination_of(table), topic_of(pipeline)
     columns = table_columns(destination.spec, table)
-    done = within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
-    topic = topic_of(pipeline)
+
+    def merge() -> TableResult:
+        return within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
+
+    done = asking.work(table.connection, destination.name, merge)
     results = report(pipeline, names.table_key(table), table, done, replayed, ends.of(topic))
     return MergedMember(topic, table, done, *results)
 
@@ -250,7 +266,7 @@ def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataVal
     if not problems:
         return {}
     texts = {
-        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
+        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError), **rest(problem)}
         for topic, problem in sorted(problems.items())
     }
     return {metadata.FAILED: dg.MetadataValue.json(texts)}
@@ -260,8 +276,7 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
     """The topics that failed in this run's landing step, from its metadata."""
     entries = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     made = [one for entry in entries if (one := entry.asset_materialization) and one.asset_key == landing]
-    said = made[-1].metadata.get(metadata.FAILED) if made else None
-    return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
+    return dict(failed_topics(made[-1])) if made else {}
 
 
 def _has_table_steps(context: dg.AssetExecutionContext, launch: Launch) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from dagster import AssetCheckResult
 
 from jobs import protocol
+from jobs.asking import Asking
 from jobs.batch import LandedBatch
 from jobs.members.landing import land
 from jobs.members.members import Members
@@ -40,13 +41,11 @@ from orchestration.components.member_steps import (
     merged_metadata,
     seen_metadata,
 )
-from orchestration.components.merging import report, settled
+from orchestration.components.merging import TableResult, report, settled
+from orchestration.components.resting import RESTS
 from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
 from resources.errors import BatchmergeError, TimeLimitReached
-
-# A topic that has hung, and held up the others, is left out for this many times as long.
-_RESTS = 3
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class _Failures:
 
     @property
     def not_before(self) -> float:
-        return max(retry_at(self.at, self.times), self.at + _RESTS * self.hung)
+        return max(retry_at(self.at, self.times), self.at + RESTS * self.hung)
 
 
 @dataclass
@@ -247,7 +246,11 @@ def _materialize_merged(
         topic = topic_of(pipeline)
         table, merged = pipeline.table(number), merges[topic]
         destination = pipeline.destination_of(table)
-        done = settled(pipeline, destination, merged.batches, merged.before, merged.merged)
+
+        def after() -> TableResult:
+            return settled(pipeline, destination, merged.batches, merged.before, merged.merged)
+
+        done = asking.ask(table.connection, destination.name, after, table.time_limit_seconds)
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
         open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
         return MergedMember(
@@ -258,7 +261,7 @@ def _materialize_merged(
     ends = EndsByTopic.now(members, whose)
     hour = f"{ends.at:%Y-%m-%d-%H:00}"
     shown = list[MergedMember]()
-    problems = dict(topics.problems)
+    problems, asking = dict(topics.problems), Asking()
     with step.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
@@ -267,7 +270,7 @@ def _materialize_merged(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in shown}
-        results = table_results_of_members(step.context.instance, members, step.key, number, found, ends, {})
+        results = table_results_of_members(step.context.instance, members, step.key, number, found, ends, {}, asking)
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()

@@ -13,17 +13,24 @@ import dagster as dg
 import pytest
 
 from jobs import protocol
+from jobs.asking import Asking
 from jobs.batch import LandedBatch
+from jobs.members.members import Members
 from jobs.pipeline import Pipeline
+from jobs.spec.members import Member, expand
+from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import landing
+from orchestration.components.member_steps import behind
 from orchestration.components.window import Window
 from orchestration.continuous import landing as landing_step
 from orchestration.continuous import members, merging
 from orchestration.continuous.step import ContinuousStep
 from orchestration.sensors import lag
+from resources.connections import Connections
 from resources.errors import TimeLimitReached
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
+from tests.kit.many_topics import document, topics
 
 FLOW = Flow(
     "t",
@@ -152,3 +159,34 @@ def test_a_continuous_step_fails_by_it(
     step: Any = Step(hangs)
     with pytest.raises(TimeLimitReached, match="no answer within the time limit of 1 s"):
         work(step)
+
+
+def test_tables_of_a_silent_system_are_not_all_waited_for(
+    hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = PipelineSpec.model_validate(document("many", ("clickhouse",)))
+    every, asked = Members("many", spec, Connections({}, "no file")), list[str]()
+
+    def opened_member(_: object, member: Member, *__: object) -> Any:
+        def states() -> object:
+            asked.append(member.topic)
+            return hangs()
+
+        destination = SimpleNamespace(name=member.topic, states=states)
+        place = SimpleNamespace(identifier="many", landed=lambda: SimpleNamespace(batches=[landed(1)]))
+        return Opened(
+            name=member.name,
+            spec=member.spec,
+            only=None,
+            intermediate=place,
+            table=lambda number: member.spec.tables[number],
+            destination_of=lambda _: destination,
+        )
+
+    monkeypatch.setattr(Members, "open", opened_member)
+    monkeypatch.setattr(Members, "published_check", lambda *_: lambda _: True)
+    known = expand("many", spec, topics(40)).members
+    due, seen, problems = behind(every, 0, known, Asking(0.2))
+    assert (due, seen, len(problems)) == ([], {}, 40)
+    assert 3 <= len(asked) < 3 + spec.batch.at_once
+    assert sum("just left 3 queries unanswered" in str(problem) for problem in problems.values()) == 40 - len(asked)

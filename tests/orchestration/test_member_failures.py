@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
 
+from jobs.members.known_topics import remember
 from jobs.members.members import Members
 from jobs.members.topics import Seen
+from jobs.spec.members import Member
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.components import KafkaPipeline, member_steps
+from orchestration.components import KafkaPipeline, member_steps, resting
+from orchestration.components.metadata import FAILED
 from orchestration.names import landing_key
-from resources.errors import Unavailable
+from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.many_topics import document
 
 NAME, TOPIC = "many", "many.public.t1"
@@ -64,3 +70,43 @@ def test_a_landing_without_tables_after_it_tells_it_and_is_tried_again(instance:
     result, again = _run(instance, assets=[landing_key(NAME)])
     assert f"1 topic failed, the others are done: {TOPIC}: " in str(result.landing.problem)
     assert len(again) == 1
+
+
+def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, others = list[list[str]](), ["many.public.t2"]
+    remember(NAME, [TOPIC, *others])
+    hung = TimeLimitReached("no answer", where=TOPIC, seconds=600)
+
+    def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
+        topics = [member.topic for member in known]
+        looked.append(topics)
+        return [], {}, {TOPIC: hung} if TOPIC in topics else {}
+
+    monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
+    monkeypatch.setattr(Members, "landed", lambda _: [])
+    monkeypatch.setattr(member_steps, "behind", behind)
+    first, again = _run(instance)
+    assert "no answer" in str(first.tables[0].problem)
+    assert again == [], "the next run tries what hangs"
+    second, again = _run(instance)
+    assert f"{TOPIC}: left out until" in str(second.tables[0].problem)
+    assert again == []
+    third, _ = _run(instance)
+    assert "left out until" in str(third.tables[0].problem)
+    run_job(instance, KafkaPipeline(NAME, SPEC).definitions(), NAME, {"topics": [TOPIC]})
+    assert looked == [[TOPIC, *others], others, others, [TOPIC]]
+
+
+def test_its_rest_has_an_end(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, problem = landing_key(NAME), TimeLimitReached("no answer", seconds=600)
+    shown = {FAILED: dg.MetadataValue.json({TOPIC: {"problem": str(problem), **resting.rest(problem)}})}
+    instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=shown))
+    now, found = time.time(), resting.resting(instance, key)
+    assert found.keys() == {TOPIC}
+    assert resting.rest(found[TOPIC]) == resting.rest(found[TOPIC])
+    assert 1700 < resting.rest(found[TOPIC])["rests until"] - now < 1900
+    monkeypatch.setattr(resting, "time", SimpleNamespace(time=lambda: now + 1801))
+    assert resting.resting(instance, key) == {}
+    assert resting.rest(Unavailable("no answer")) == {}

@@ -24,12 +24,12 @@ import yaml
 from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.types import DaemonHeartbeat
 
+from jobs.asking import Asking
 from jobs.members.known_topics import remember
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import dagster_child, pipelines
-from orchestration.cli.asking import Asking
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState
 from orchestration.cli.dagster_child import DagsterChild
 from orchestration.cli.dagster_state import DagsterHere, used_instance
@@ -209,7 +209,7 @@ class TestLook:
                 os.kill(os.getpid(), signal.SIGINT)
             return DagsterState()
 
-        monkeypatch.setattr("orchestration.cli.asking._LIMIT", PATIENCE)
+        monkeypatch.setattr("jobs.asking._LIMIT", PATIENCE)
 
         asked[0] = interrupt if while_asking == "systems" else asked[0]
         begun = time.monotonic()
@@ -350,7 +350,7 @@ def test_a_system_that_hangs_is_told_and_the_others_are_shown(
     specs.write(tmp_path / "defs", "p", {**flow.spec_document, "tables": tables})
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
-    monkeypatch.setattr("orchestration.cli.asking._LIMIT", 3)
+    monkeypatch.setattr("jobs.asking._LIMIT", 3)
     with here() as dagster:
         status = pipeline_status(dagster)
     samples = {s.labels: s.value for s in table_samples(status) if s.measure == measures.UP}

@@ -32,7 +32,7 @@ def test_error_of_work_that_hangs_names_its_batches(
     with pytest.raises(Unavailable, match=r"t: no answer within the time limit of 0\.2 s") as caught:
         with_timeout(0.2, "t", work, stopped.set)
     assert stopped.is_set()
-    assert caught.value.facts == facts
+    assert caught.value.facts == {"seconds": 0.2, **facts}
 
 
 def test_time_begins_again_with_each_thing_that_is_done() -> None:

@@ -1,0 +1,71 @@
+"""Queries to systems that may not answer, about many tables: a system that is silent is not waited for at each."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from jobs.time_limit import ending_with, with_timeout
+from resources.errors import TimeLimitReached, TransientError, Unavailable
+
+T = TypeVar("T")
+# Seconds that a system has to answer one question, if the caller names no others.
+_LIMIT = 15
+# Unanswered questions in a row after which a system counts as down. One table alone may have a problem of its own.
+_SEVERAL = 3
+
+
+class Asking:
+    """The queries of one look at all systems. A system that has left several of them unanswered, and answered none
+    meanwhile, is not queried again: each of its hundreds of tables would wait for the time limit.
+
+    Args of the constructor:
+        limit: seconds for each answer.
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._limit = limit or _LIMIT
+        self._unanswered: dict[str, int] = defaultdict(int)
+        self._end = threading.Event()
+
+    def ask(self, connection: str, name: str, question: Callable[[], T], limit: float | None = None) -> T:
+        """The answer, within the time limit.
+
+        Args:
+            connection: name of the system's connection.
+            name: what is queried, for error messages.
+            limit: seconds for this answer.
+
+        Raises:
+            TransientError: no answer in time, or the system counts as down. BatchmergeError: raised by `question`.
+            KeyboardInterrupt: nobody waits for answers any more.
+        """
+        with self._counting(connection, name, TransientError), ending_with(self._end):
+            return with_timeout(limit or self._limit, name, question)
+
+    def work(self, connection: str, name: str, work: Callable[[], T]) -> T:
+        """The result of work that has a time limit of its own: only one that is reached says that a system is down."""
+        with self._counting(connection, name, TimeLimitReached):
+            return work()
+
+    @contextmanager
+    def _counting(self, connection: str, name: str, unanswered: type[TransientError]) -> Iterator[None]:
+        if self._unanswered[connection] >= _SEVERAL:
+            raise Unavailable(f"not queried: {connection} has just left {_SEVERAL} queries unanswered", where=name)
+        try:
+            yield
+        except unanswered:
+            self._unanswered[connection] += 1
+            raise
+        self._unanswered[connection] = 0
+
+    def end(self) -> None:
+        """Ends all queries, also those under way in other threads."""
+        self._end.set()
+
+    def gave_up(self, connection: str) -> None:
+        """Counts the system as down: a query about many topics at once had no answer."""
+        self._unanswered[connection] = _SEVERAL

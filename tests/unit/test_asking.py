@@ -1,0 +1,60 @@
+"""A system that is silent is not waited for at each of its tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from jobs.asking import Asking
+from jobs.time_limit import ending_with
+from resources.errors import BatchmergeError, CommitFailed, TimeLimitReached, Unavailable
+
+
+def _failing(problem: BatchmergeError) -> Callable[[], None]:
+    def work() -> None:
+        raise problem
+
+    return work
+
+
+def _is_tried(asking: Asking, connection: str) -> bool:
+    tried = list[int]()
+    with suppress(Unavailable):
+        asking.work(connection, "t", lambda: tried.append(1))
+    return bool(tried)
+
+
+@pytest.mark.parametrize(
+    ("problems", "tried"),
+    [
+        ([TimeLimitReached("no answer")] * 2, True),
+        ([TimeLimitReached("no answer")] * 3, False),
+        ([CommitFailed("another run commits")] * 9, True),
+        ([TimeLimitReached("no answer")] * 2 + [None] + [TimeLimitReached("no answer")] * 2, True),
+    ],
+    ids=["two", "silent", "answers with errors", "answers in between"],
+)
+def test_work_is_not_tried_where_the_work_before_it_hung(problems: list[BatchmergeError | None], tried: bool) -> None:
+    asking = Asking()
+    for problem in problems:
+        if problem is None:
+            asking.work("clickhouse", "t", lambda: None)
+            continue
+        with pytest.raises(type(problem)):
+            asking.work("clickhouse", "t", _failing(problem))
+    assert _is_tried(asking, "clickhouse") is tried
+    assert _is_tried(asking, "bigquery")
+
+
+def test_questions_end_with_the_work_that_asks_them() -> None:
+    end = threading.Event()
+
+    def question() -> None:
+        end.set()
+        threading.Event().wait()
+
+    with ending_with(end), pytest.raises(KeyboardInterrupt):
+        Asking().ask("clickhouse", "t", question)
