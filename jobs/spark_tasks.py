@@ -1,17 +1,17 @@
-"""Spark tasks that return one line of text (a report) to the run instead of rows."""
+"""Spark tasks that return a report to the run instead of rows."""
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mmh3
 import pyarrow as pa
 
-from resources.carried_errors import carrying_errors, cause_of, error_from_fields, error_to_fields
+from resources.carried_errors import carrying_errors, cause_of
 from resources.errors import BatchmergeError
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 _ZERO = pa.RecordBatch.from_pydict({"id": [0]})
-_REPORT_SCHEMA = pa.schema([pa.field("report", pa.string(), nullable=False)])
-# Prefix of reports that are errors; no other report begins with it.
-_ERROR = "!"
+_REPORT_SCHEMA = pa.schema([pa.field("report", pa.binary(), nullable=False)])
 
 
 def numbered(spark: SparkSession, count: int, tasks: int | None = None) -> DataFrame:
@@ -63,9 +61,14 @@ def numbers(batches: Batches) -> Iterator[int]:
         yield from batch.column("id").to_pylist()
 
 
-def report_row(text: str) -> pa.RecordBatch:
+def report_row(report: object) -> pa.RecordBatch:
     """The report of a task, as the row that it returns."""
-    return pa.RecordBatch.from_pydict({"report": [text]}, _REPORT_SCHEMA)
+    return pa.RecordBatch.from_pydict({"report": [pickle.dumps(report)]}, _REPORT_SCHEMA)
+
+
+def reports_in(batches: Batches) -> list[Any]:
+    """The reports in rows of `report_row`."""
+    return [pickle.loads(report) for batch in batches for report in batch.column("report").to_pylist()]
 
 
 def telling(task: Task) -> Task:
@@ -75,14 +78,14 @@ def telling(task: Task) -> Task:
         try:
             yield from task(batches)
         except BatchmergeError as problem:
-            yield report_row(_ERROR + json.dumps(list(error_to_fields(problem))))
+            yield report_row(problem)
 
     return run
 
 
-def without_errors(reports: list[str]) -> list[str]:
+def without_errors(reports: list[Any]) -> list[Any]:
     """The reports, if none is an error (`telling`); else raises the cause of the errors."""
-    if errors := [error_from_fields(*json.loads(text[1:])) for text in reports if text.startswith(_ERROR)]:
+    if errors := [report for report in reports if isinstance(report, BatchmergeError)]:
         raise cause_of(errors)
     return reports
 
@@ -90,7 +93,7 @@ def without_errors(reports: list[str]) -> list[str]:
 class OneTask:
     """Runs work that needs a single Spark task, which gets the number 0."""
 
-    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
+    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[Any]:
         """Runs the task in a job of its own; returns its reports.
 
         Args:
@@ -110,28 +113,26 @@ class Several:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in numbers(batches):
-            for batch in self.tasks[number]([_ZERO]):
-                yield from (report_row(f"{number} {text}") for text in batch.column("report").to_pylist())
+            yield from (report_row((number, report)) for report in reports_in(self.tasks[number]([_ZERO])))
 
 
-def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[str]]:
+def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[Any]]:
     """Runs these tasks (each gets the number 0) in one job, of as many Spark tasks as run at a time; their reports."""
     from resources.spark import parallelism
 
-    found: list[list[str]] = [[] for _ in tasks]
+    found: list[list[Any]] = [[] for _ in tasks]
     shares = min(len(tasks), parallelism(spark)) if len(tasks) > 1 else 1
-    for text in task_reports(numbered(spark, len(tasks), shares), Several(tasks)):
-        number, _, report = text.partition(" ")
-        found[int(number)].append(report)
+    for number, report in task_reports(numbered(spark, len(tasks), shares), Several(tasks)):
+        found[number].append(report)
     return found
 
 
-def task_reports(rows: DataFrame, task: Task) -> list[str]:
+def task_reports(rows: DataFrame, task: Task) -> list[Any]:
     """Runs a task on each partition of the rows; returns the reports (`report_row`)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     done = rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()
-    return without_errors([row["report"] for row in done])
+    return without_errors([pickle.loads(row["report"]) for row in done])
 
 
 def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -5,7 +5,6 @@ No row passes the JVM, which would take it apart and put it together again, at s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
-from jobs.iceberg.new_files import NewFiles, writes_parquet
+from jobs.iceberg.new_files import NewFile, NewFiles, writes_parquet
 from jobs.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
 from resources.iceberg_errors import catalog_errors
 
@@ -48,15 +47,15 @@ class CopyTask:
 
     def __call__(self, batches: Batches) -> Iterator[Any]:
         for number in numbers(batches):
-            yield report_row(json.dumps(self._share(number)))
+            yield report_row(self._share(number))
 
-    def _share(self, number: int) -> list[dict[str, Any]]:
+    def _share(self, number: int) -> list[NewFile]:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             for rows in self.landed.share(number, self.shares).in_pieces(self.first, self.last):
                 if len(rows):
                     columns = {name: rows.at(path) for name, path in self.columns.items()}
                     writer.write(conformed(columns, self.files.arrow_schema))
-        return [file.to_json(self.files) for file in writer.written]
+        return writer.written
 
 
 def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch]) -> PlannedFiles | None:
@@ -82,12 +81,12 @@ def copy(
     """
     columns = {column.name: column.path for column in wanted.columns}
     task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1)
-    for text in one_task(session, task) if landed.most_shares == 1 else _by_many(session, one_task, task):
-        append.add(json.loads(text))
+    for files in one_task(session, task) if landed.most_shares == 1 else _by_many(session, one_task, task):
+        append.add(files)
     return append.rows
 
 
-def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[str]:
+def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[list[NewFile]]:
     """Copies in as many tasks as run at a time, but at most one a share that is not empty."""
     one_task.is_not_enough()
     from resources.spark import parallelism

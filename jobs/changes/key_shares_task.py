@@ -7,8 +7,9 @@ delete rows from it: so one task gets the positions that all shares delete from 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 # What readers find for a share; `share` is a number that Spark sends to the share's task.
 _PART = pa.schema([("share", pa.int64()), ("rows", pa.binary())])
-# What a share returns: its report, or the positions to delete from one data file, as 64-bit integers.
-_SHARE = pa.schema([("report", pa.string()), ("file", pa.string()), ("positions", pa.binary())])
+# What a share returns: its report (no file), or the positions to delete from a data file, as 64-bit integers.
+_SHARE = pa.schema([("file", pa.string()), ("content", pa.binary())])
 
 
 def write_in_shares(spark: SparkSession, task: FewChangesTask) -> RowDeltaReport:
@@ -43,7 +44,7 @@ def write_in_shares(spark: SparkSession, task: FewChangesTask) -> RowDeltaReport
         parts = numbered(spark, readers).mapInArrow(in_tasks(read), from_arrow_schema(_PART))
         given = parts.repartition(shares, "share")
     written = given.mapInArrow(in_tasks(NewRowsTask(task)), from_arrow_schema(_SHARE))
-    return RowDeltaReport.sum_of(task_reports(written.repartition("file"), DeletesTask(task.write)))
+    return sum(task_reports(written.repartition("file"), DeletesTask(task.write)), RowDeltaReport())
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,9 @@ class NewRowsTask:
             what = "only Spark SQL can find the rows of this merge, which was split by key; nothing was published"
             raise InvariantBroken(what, where=self.task.write.where)
         report, gone = self.task.write.write_rows(rows.to_batches())
-        yield _rows([report.to_text()], [None], [None])
+        yield _row(None, pickle.dumps(report))
         for file, positions in gone.items():
-            yield _rows([None], [file], [np.concatenate(positions).tobytes()])
+            yield _row(file, np.concatenate(positions).tobytes())
 
     def _changes(self, batches: Batches) -> pa.Table | None:
         """The changes of this share; None: no reader has found any."""
@@ -105,16 +106,14 @@ class DeletesTask:
     write: RowDeltaTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        reports, gone = list[str](), Gone()
+        written, gone = RowDeltaReport(), Gone()
         for batch in batches:
             for row in batch.to_pylist():
-                if row["report"] is not None:
-                    reports.append(row["report"])
+                if row["file"] is None:
+                    written += pickle.loads(row["content"])
                 else:
-                    gone[row["file"]].append(np.frombuffer(row["positions"], np.int64))
-        written = RowDeltaReport.sum_of(reports)
-        deletes = [*written.deletes, *self.write.write_deletes(gone)]
-        yield report_row(RowDeltaReport(written.effect, written.files, deletes).to_text())
+                    gone[row["file"]].append(np.frombuffer(row["content"], np.int64))
+        yield report_row(replace(written, deletes=self.write.write_deletes(gone)))
 
 
 def _sent(rows: pa.Table) -> bytes:
@@ -129,5 +128,5 @@ def _received(rows: pa.BinaryScalar) -> pa.Table:
     return pa.ipc.open_stream(rows.as_buffer()).read_all()
 
 
-def _rows(reports: list[str | None], files: list[str | None], positions: list[bytes | None]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"report": reports, "file": files, "positions": positions}, _SHARE)
+def _row(file: str | None, content: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"file": [file], "content": [content]}, _SHARE)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, DecodeError
-from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.found_fields import NOTHING_FOUND
 
 PROBLEM = pa.struct([("stage", pa.string()), ("kind", pa.string()), ("message", pa.string())])
 
-COLUMNS = pa.schema([("problem", PROBLEM), ("filtered", pa.bool_()), ("unknown", pa.string())])
+COLUMNS = pa.schema([("problem", PROBLEM), ("filtered", pa.bool_()), ("unknown", pa.binary())])
 """The columns with which verdicts travel beside the records."""
 
 
@@ -95,19 +95,19 @@ class Verdicts:
     def columns(self) -> dict[str, pa.Array]:
         """Errors, filtered records, and (in the first row) unknown fields, as columns (`COLUMNS`)."""
         errors = [vars(self.errors[row]) if row in self.errors else None for row in range(self._rows)]
-        reported = [json.dumps(self.unknown.to_json())] if self.unknown and self._rows else []
+        reported = [pickle.dumps(self.unknown)] if self.unknown and self._rows else []
         return {
             "problem": pa.array(errors, PROBLEM),
             "filtered": pa.array([row in self.filtered for row in range(self._rows)], pa.bool_()),
-            "unknown": pa.array([*reported, *[None] * (self._rows - len(reported))], pa.string()),
+            "unknown": pa.array([*reported, *[None] * (self._rows - len(reported))], pa.binary()),
         }
 
     @classmethod
     def from_columns(cls, problems: pa.Array, filtered: pa.Array, unknown: pa.Array) -> Verdicts:
         """The inverse of `columns`."""
         found = cls(len(problems))
-        for text in unknown.drop_null().to_pylist():
-            found.unknown += FoundFields.from_json(json.loads(text))
+        for fields in unknown.drop_null().to_pylist():
+            found.unknown += pickle.loads(fields)
         for row in _rows_of(pc.is_valid(problems)):
             found.refuse(row, DecodeError(**problems[row].as_py()))
         found.filter_where(filtered)

@@ -5,13 +5,12 @@ It needs no branch. An attempt that dies leaves only files that no snapshot has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 from pyiceberg.manifest import DataFile
 
-from jobs.iceberg.new_files import NewFiles, data_file
+from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.table_commit import Found, TableCommit
 from resources.errors import CommitFailed
 
@@ -44,9 +43,9 @@ class Append(TableCommit):
         """The number of rows of all files, by their metadata."""
         return sum(file.record_count for file in self._added)
 
-    def add(self, described: Iterable[Mapping[str, Any]]) -> None:
-        """Adds files that were written (`NewFile.to_json`) to the commit."""
-        self._added.extend(data_file(file, self.files) for file in described)
+    def add(self, files: Iterable[NewFile]) -> None:
+        """Adds files that were written to the commit."""
+        self._added.extend(data_file(file, self.files) for file in files)
 
     def start_over(self) -> None:
         """Forgets the files that were added."""

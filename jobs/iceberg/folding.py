@@ -20,7 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
-from jobs.iceberg.new_files import NewFiles
+from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.spark_tasks import Batches, numbers, report_row
@@ -92,9 +92,9 @@ class FoldTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
             for number in numbers(batches):
-                yield report_row(RowDeltaReport(files=self._fold(self.groups[number])).to_text())
+                yield report_row(RowDeltaReport(files=self._fold(self.groups[number])))
 
-    def _fold(self, group: Group) -> list[dict[str, Any]]:
+    def _fold(self, group: Group) -> list[NewFile]:
         scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())
         with FileWriter(self.files) as writer:
             for file in group.files:
@@ -103,7 +103,7 @@ class FoldTask:
                 for rows in scan.to_record_batches([FileScanTask(data, deletes)]):
                     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
                     writer.write(conformed(columns, self.files.arrow_schema))
-        return [written.to_json(self.files) for written in writer.written]
+        return writer.written
 
     def _file(self, path: str, group: Group, content: DataFileContent) -> DataFile:
         parquet = FileFormat.PARQUET

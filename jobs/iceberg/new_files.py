@@ -7,7 +7,6 @@ orphans that maintenance removes.
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -124,53 +123,32 @@ class NewFile:
     statistics: ColumnStatistics
     splits: tuple[int, ...]
 
-    def to_json(self, files: NewFiles) -> dict[str, Any]:
-        kinds = _partition_types(files)
-        known = vars(self.statistics)
-        return {
-            "path": self.path,
-            "rows": self.rows,
-            "size": self.size,
-            "partition": [
-                None if v is None else _text(to_bytes(k, v)) for k, v in zip(kinds, self.partition, strict=True)
-            ],
-            "splits": self.splits,
-            **{name: list(known[name].items()) for name in ("sizes", "values", "nulls")},
-            **{name: [(i, _text(bound)) for i, bound in known[name].items()] for name in ("lower", "upper")},
-        }
 
-
-def data_file(described: Mapping[str, Any], files: NewFiles) -> DataFile:
-    """A described file as an entry of Iceberg's manifests."""
-    kinds = _partition_types(files)
-    values = [
-        None if text is None else from_bytes(kind, base64.b64decode(text))
-        for kind, text in zip(kinds, described["partition"], strict=True)
-    ]
+def data_file(file: NewFile, files: NewFiles) -> DataFile:
+    """A file as an entry of Iceberg's manifests."""
+    kinds, known = _partition_types(files), file.statistics
+    # As Iceberg stores them: a transform may return another form of a value.
+    values = [None if v is None else from_bytes(k, to_bytes(k, v)) for k, v in zip(kinds, file.partition, strict=True)]
     found = DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=described["path"],
+        file_path=file.path,
         file_format=FileFormat.PARQUET,
         partition=Record(*values),
-        record_count=described["rows"],
-        file_size_in_bytes=described["size"],
-        column_sizes=dict(described["sizes"]),
-        value_counts=dict(described["values"]),
-        null_value_counts=dict(described["nulls"]),
+        record_count=file.rows,
+        file_size_in_bytes=file.size,
+        column_sizes=known.sizes,
+        value_counts=known.values,
+        null_value_counts=known.nulls,
         nan_value_counts={},
-        lower_bounds={i: base64.b64decode(text) for i, text in described["lower"]},
-        upper_bounds={i: base64.b64decode(text) for i, text in described["upper"]},
-        split_offsets=list(described["splits"]),
+        lower_bounds=known.lower,
+        upper_bounds=known.upper,
+        split_offsets=list(file.splits),
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
     )
     found.spec_id = files.spec.spec_id
     return found
-
-
-def _text(value: bytes) -> str:
-    return base64.b64encode(value).decode()
 
 
 def _partition_types(files: NewFiles) -> list[PrimitiveType]:

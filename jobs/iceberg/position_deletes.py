@@ -6,9 +6,8 @@ https://iceberg.apache.org/spec/#position-delete-files
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,10 +53,6 @@ class NewDeletes:
     rows: int
     size: int
     replaced: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, described: Mapping[str, Any]) -> NewDeletes:
-        return cls(**{**described, "replaced": tuple(described["replaced"])})
 
     def to_file(self, spec_id: int, partition: Record) -> DataFile:
         """The delete file as an entry of Iceberg's manifests; spec and partition are those of the data file."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
@@ -117,9 +116,9 @@ class RowDelta(Append):
         """Whether some delete file of the base may be for several data files."""
         return any(only_data_file(deletes) is None for deletes in self._base_deletes)
 
-    def remove(self, described: Iterable[Mapping[str, Any]]) -> None:
-        """Adds position delete files that were written (`NewDeletes`) to the commit."""
-        self._deletes.extend(NewDeletes.from_json(file) for file in described)
+    def remove(self, deletes: Iterable[NewDeletes]) -> None:
+        """Adds position delete files that were written to the commit."""
+        self._deletes.extend(deletes)
 
     def fold_task(self) -> FoldTask | None:
         """The task that folds the base's small data files, without the rows that this commit deletes; None: there are

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.iceberg.file_writer import FileWriter, conformed
-from jobs.iceberg.new_files import NewFiles
-from jobs.iceberg.position_deletes import BaseFile, Positions, write_deletes
+from jobs.iceberg.new_files import NewFile, NewFiles
+from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
 from jobs.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
@@ -47,25 +45,15 @@ class Effect:
 
 @dataclass(frozen=True)
 class RowDeltaReport:
-    """What one task or all tasks wrote.
-
-    Attributes:
-        files, deletes: descriptions of the files (`jobs.iceberg.new_files`, `jobs.iceberg.position_deletes`).
-    """
+    """What one task or all tasks wrote."""
 
     effect: Effect = field(default_factory=Effect)
-    files: Sequence[Mapping[str, Any]] = ()
-    deletes: Sequence[Mapping[str, Any]] = ()
+    files: Sequence[NewFile] = ()
+    deletes: Sequence[NewDeletes] = ()
 
-    def to_text(self) -> str:
-        return json.dumps({**vars(self), "effect": vars(self.effect)})
-
-    @classmethod
-    def sum_of(cls, texts: Sequence[str]) -> RowDeltaReport:
-        found = [json.loads(text) for text in texts]
-        effect = sum((Effect(**one["effect"]) for one in found), Effect())
-        files, deletes = ([file for one in found for file in one[name]] for name in ("files", "deletes"))
-        return cls(effect, files, deletes)
+    def __add__(self, other: RowDeltaReport) -> RowDeltaReport:
+        files, deletes = [*self.files, *other.files], [*self.deletes, *other.deletes]
+        return RowDeltaReport(self.effect + other.effect, files, deletes)
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class RowDeltaTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         report, gone = self.write_rows(batches)
-        yield report_row(replace(report, deletes=self.write_deletes(gone)).to_text())
+        yield report_row(replace(report, deletes=self.write_deletes(gone)))
 
     def write_rows(self, batches: Batches) -> tuple[RowDeltaReport, Gone]:
         """Writes the new rows; returns their report, and the positions of the rows to delete."""
@@ -95,13 +83,13 @@ class RowDeltaTask:
                 effect += _effect(rows)
                 self._write(rows, writer)
                 _note_gone(rows, gone)
-        return RowDeltaReport(effect, [file.to_json(self.files) for file in writer.written]), gone
+        return RowDeltaReport(effect, writer.written), gone
 
-    def write_deletes(self, gone: Gone) -> list[dict[str, Any]]:
-        """Writes the deletes of some data files; `gone` has all of each. Returns descriptions of what was written."""
+    def write_deletes(self, gone: Gone) -> list[NewDeletes]:
+        """Writes the deletes of some data files; `gone` has all of each."""
         with catalog_errors(self.where):
             return [
-                asdict(write_deletes(self.files, self.files.storage, self.base[path], np.concatenate(positions)))
+                write_deletes(self.files, self.files.storage, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()
             ]
 

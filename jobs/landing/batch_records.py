@@ -96,9 +96,9 @@ class BatchRecords:
             task = LandingTask(where, reader, selection, files, self._constants)
             if resolved := self.spec.source.resolved:
                 records = transformed(self._records(spark), resolved, reader, self.refused)
-                texts = task_reports(records, task)
+                reports = task_reports(records, task)
                 require_topics(self.kafka, [self.batch])
-                return [TaskReport.from_text(text) for text in texts]
+                return reports
             return self.reads(spark, WantedRead(self.kafka, self.batch, self._reads_headers, task, self._size))
 
         topics = {tp.topic for tp, offsets in self.batch.ranges.items() if len(offsets)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,9 +47,9 @@ Reads = Callable[["SparkSession", WantedRead], list[TaskReport]]
 
 def read_alone(spark: SparkSession, wanted: WantedRead) -> list[TaskReport]:
     """Reads one batch in a job of its own."""
-    texts = _task_reports(spark, [wanted], wanted.batch.ranges, wanted.headers, wanted.task)
+    reports = _task_reports(spark, [wanted], wanted.batch.ranges, wanted.headers, wanted.task)
     require_topics(wanted.kafka, [wanted.batch])
-    return [TaskReport.from_text(text) for text in texts]
+    return reports
 
 
 def require_topics(kafka: KafkaCluster, batches: Sequence[Batch]) -> None:
@@ -70,9 +70,8 @@ def read_in_one_job(spark: SparkSession, wanted: Sequence[WantedRead]) -> list[l
     numbers = {tp.topic: number for number, one in enumerate(wanted) for tp in one.batch.ranges}
     task = TasksByTopic(numbers, [one.task for one in wanted])
     found: list[list[TaskReport]] = [[] for _ in wanted]
-    for text in _task_reports(spark, wanted, ranges, combined(one.headers for one in wanted), task):
-        number, _, report = text.partition(" ")
-        found[int(number)].append(TaskReport.from_text(report))
+    for number, report in _task_reports(spark, wanted, ranges, combined(one.headers for one in wanted), task):
+        found[number].append(report)
     require_topics(wanted[0].kafka, [one.batch for one in wanted])
     return found
 
@@ -83,7 +82,7 @@ def _task_reports(
     ranges: Ranges,
     headers: WantedHeaders,
     task: Callable[[Batches], Batches],
-) -> list[str]:
+) -> list[Any]:
     """The reports of all tasks that read the ranges."""
     from resources.spark import parallelism
 
@@ -110,7 +109,7 @@ class TasksByTopic:
                         opened[number] = stack.enter_context(self.tasks[number].opened())
                     opened[number].add(records)
         for number, task in opened.items():
-            yield report_row(f"{number} {task.report.to_text()}")
+            yield report_row((number, task.report))
 
 
 def _by_topic(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

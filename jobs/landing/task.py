@@ -49,7 +49,7 @@ class LandingTask:
         with self.opened() as task:
             for records in batches:
                 task.add(records)
-        yield report_row(task.report.to_text())
+        yield report_row(task.report)
 
     @contextmanager
     def opened(self) -> Iterator[OpenTask]:
@@ -57,7 +57,7 @@ class LandingTask:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             task = OpenTask(self, writer)
             yield task
-        task.report = replace(task.report, files=tuple(file.to_json(self.files) for file in writer.written))
+        task.report = replace(task.report, files=tuple(writer.written))
 
     def columns(self, rows: pa.RecordBatch) -> Mapping[str, pa.Array]:
         """The table's columns of landed rows."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import Moves
 from jobs.decode.registered import Ids
+from jobs.iceberg.new_files import NewFile
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
 from jobs.schema.found_fields import FoundFields
 from resources.errors import InvariantBroken
@@ -68,7 +68,7 @@ class TaskReport:
         schema_ids: of the records.
         names: of new tables that the records bring (`jobs.landing.new_tables`), each with its first `i`.
         columns: by table name, the columns that have values for the first time.
-        files: descriptions of the files that were written (`jobs.iceberg.new_files`).
+        files: that were written.
         truncated_below: the largest `order_by` value of truncations among the records (`jobs.watermark`).
         moves: the number of primary-key changes among the records.
     """
@@ -76,7 +76,7 @@ class TaskReport:
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
     fields: FoundFields = field(default_factory=FoundFields)
     outcome: Outcome = field(default_factory=Outcome)
-    files: tuple[Mapping[str, Any], ...] = ()
+    files: tuple[NewFile, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
     schema_ids: Ids = field(default_factory=dict)
@@ -109,32 +109,6 @@ class TaskReport:
             self.moves + other.moves,
         )
 
-    def to_text(self) -> str:
-        """One line of JSON."""
-        read = [
-            [tp.topic, tp.partition, one.records, one.newest, one.offsets.start, one.offsets.end]
-            for tp, one in sorted(self.read.items())
-        ]
-        found = {"fields": self.fields.to_json(), "outcome": vars(self.outcome), "files": self.files}
-        sets = {"columns": _as_lists(self.columns), "schema ids": _as_lists(self.schema_ids)}
-        more = {"truncated_below": self.truncated_below, "moves": vars(self.moves)}
-        return json.dumps({"read": read, **found, "names": dict(self.names), **sets, **more})
-
-    @classmethod
-    def from_text(cls, text: str) -> TaskReport:
-        """The inverse of `to_text`."""
-        document = json.loads(text)
-        read = {
-            TopicPartition(topic, p): RecordsRead(number, newest, OffsetRange(start, end))
-            for topic, p, number, newest, start, end in document["read"]
-        }
-        fields, outcome = FoundFields.from_json(document["fields"]), Outcome(**document["outcome"])
-        columns, ids = (
-            {name: frozenset(found) for name, found in document[part].items()} for part in ("columns", "schema ids")
-        )
-        files, names, below = tuple(document["files"]), document["names"], document["truncated_below"]
-        return cls(read, fields, outcome, files, names, columns, ids, below, Moves(**document["moves"]))
-
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:
     """The union of each name's sets."""
@@ -142,10 +116,6 @@ def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T
     for one in found:
         united |= {name: united.get(name, frozenset()) | own for name, own in one.items()}
     return united
-
-
-def _as_lists(sets: Mapping[str, frozenset[T]]) -> dict[str, list[T]]:
-    return {name: list(own) for name, own in sets.items()}
 
 
 def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskReport:

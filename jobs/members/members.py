@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.batch import CommittedState
 from jobs.events.shared_events import SharedEvents
@@ -236,10 +236,10 @@ class Members:
         # Tables that records name have the same topics: each is a role of its own.
         events = None if self.spec.new_tables else self._events(role)
 
-        def one(member: Member, participant: Participant[Task, list[str]]) -> T | None:
+        def one(member: Member, participant: Participant[Task, list[Any]]) -> T | None:
             return work(self.open(member, participant.slot, one_task=_SharedTask(participant), events=events))
 
-        def run_job(tasks: Sequence[Task]) -> list[list[str]]:
+        def run_job(tasks: Sequence[Task]) -> list[list[Any]]:
             return reports_for_each(shared.get(role), tasks)
 
         with events.published() if events else nullcontext():
@@ -304,10 +304,10 @@ class Members:
 class _SharedTask(OneTask):
     """A member's task, run in one Spark job with those of other members."""
 
-    def __init__(self, participant: Participant[Task, list[str]]) -> None:
+    def __init__(self, participant: Participant[Task, list[Any]]) -> None:
         self._participant = participant
 
-    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[str]:
+    def __call__(self, spark: Callable[[], SparkSession], task: Task) -> list[Any]:
         del spark  # of the member alone
         return self._participant(task)
 

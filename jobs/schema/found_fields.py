@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
-from jobs.schema.types import inside, parse_type, type_name, with_inside
+from jobs.schema.types import inside, with_inside
 
 Path = tuple[str, ...]
 """Names from the record inwards; ``element`` for a list, ``value`` for a map."""
@@ -89,22 +88,6 @@ class FoundFields:
         for path, one in inside:
             found[path] = found[path] + one if path in found else one
         return FoundFields(found, self.more)
-
-    def to_json(self) -> dict[str, Any]:
-        rows = [
-            [list(path), type_name(one.type) if one.type is not None else None, one.records]
-            for path, one in sorted(self.by_path.items())
-        ]
-        return {"named": rows, "more": self.more}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> FoundFields:
-        """The inverse of `to_json`."""
-        found = {
-            tuple(path): FoundField(parse_type(text)[0] if text is not None else None, records)
-            for path, text, records in document["named"]
-        }
-        return cls(found, document["more"])
 
 
 NOTHING_FOUND = FoundFields()

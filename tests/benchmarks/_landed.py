@@ -45,7 +45,7 @@ def land_directly(
         landed, before = LandedBatch(batch, Counts(read=rows, landed=rows), Watermark(), 0), batch.commit_id
         with FileWriter(files) as writer:
             writer.write(conformed(_columns(landed, places, taken), files.arrow_schema))
-        added = [data_file(file.to_json(files), files) for file in writer.written]
+        added = [data_file(file, files) for file in writer.written]
         at = StaticTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
         made, _ = stage(at, "main", added, (), (), landed_to_properties(landed))
         metadata = _applied(metadata, made)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from jobs.spark_tasks import Batches, report_row, task_numbers, telling, without_errors
+from jobs.spark_tasks import Batches, report_row, reports_in, task_numbers, telling, without_errors
 from resources.errors import BadRecords
 
 
@@ -24,11 +24,11 @@ def test_each_task_has_a_number_of_its_own(tasks: int) -> None:
 def test_an_error_that_a_task_tells_is_raised_as_it_was() -> None:
     def fails(_batches: Batches) -> Iterator[pa.RecordBatch]:
         yield report_row("first")
-        raise BadRecords("what", where="where", remedy="how")
+        raise BadRecords("what", where="where", remedy="how", records=3)
 
-    reports = [text for batch in telling(fails)([]) for text in batch["report"].to_pylist()]
+    reports = reports_in(telling(fails)([]))
     assert reports[0] == "first"
     with pytest.raises(BadRecords, match="what") as refused:
         without_errors(reports)
-    assert refused.value.remedy == "how"
-    assert without_errors(["first", "{}"]) == ["first", "{}"]
+    assert (refused.value.remedy, refused.value.facts) == ("how", {"records": 3})
+    assert without_errors(["first", "second"]) == ["first", "second"]

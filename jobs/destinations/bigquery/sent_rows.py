@@ -83,10 +83,10 @@ class SentRows:
 
         def counted(batches: Batches) -> Iterator[pa.RecordBatch]:
             for number in numbers(batches):
-                yield report_row(str(sum(map(len, files.share(number, tasks).in_pieces(first, last)))))
+                yield report_row(sum(map(len, files.share(number, tasks).in_pieces(first, last))))
 
         with spark_errors(self.where):
-            return sum(map(int, task_reports(numbered(self.context.spark, tasks), counted)))
+            return sum(task_reports(numbered(self.context.spark, tasks), counted))
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         """Submits the load of rows that tasks write; returns the job, or the one that has this id already."""

@@ -6,11 +6,10 @@ nothing.
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -51,16 +50,9 @@ class Staged:
         both = (self.files + other.files, self.dead_letters + other.dead_letters)
         return Staged(self.rows + other.rows, self.judged + other.judged, *both, self.job or other.job)
 
-    def report(self) -> pa.RecordBatch:
-        return report_row(json.dumps(asdict(self)))
-
     @classmethod
-    def sum_of(cls, texts: Iterable[str]) -> Staged:
+    def sum_of(cls, parts: Sequence[Staged]) -> Staged:
         """The sum of what the tasks report."""
-        parts = [
-            cls(one["rows"], Judged(**one["judged"]), tuple(one["files"]), tuple(one["dead_letters"]), one["job"])
-            for one in map(json.loads, texts)
-        ]
         whole = sum(parts, cls())
         # A load needs at least one file, even without rows.
         files = [part.files for part in parts if part.rows] or [part.files for part in parts[:1]]
@@ -131,7 +123,7 @@ class StagingTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         written, dead_letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
-        yield (written + Staged(dead_letters=self._keep(dead_letters))).report()
+        yield report_row(written + Staged(dead_letters=self._keep(dead_letters)))
 
     def _keep(self, dead_letters: pa.Table) -> tuple[str, ...]:
         if not (self.writes_dead_letters and dead_letters.num_rows):

@@ -12,7 +12,7 @@ from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.staged_files import RowsFile
-from jobs.spark_tasks import Batches
+from jobs.spark_tasks import Batches, report_row
 from resources.bigquery import BigQuery
 
 
@@ -46,4 +46,4 @@ class UploadTask:
             labels = {**self.labels, **written.judged.labels(self.attempt)}
             with path.open("rb") as rows:
                 job = self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
-        yield replace(written, files=(), job=str(job.job_id)).report()
+        yield report_row(replace(written, files=(), job=str(job.job_id)))

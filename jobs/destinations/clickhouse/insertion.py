@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -120,7 +120,7 @@ class Insertion:
         """
         with ThreadPoolExecutor(1, "batchmerge-chunk") as thread:
             for number, rows in _one_ahead((number, thread.submit(rows)) for number, rows in pieces):
-                yield report_row(json.dumps(asdict(self._insert(self.chunks[number], rows.result()))))
+                yield report_row(self._insert(self.chunks[number], rows.result()))
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
         fit = self.refusal.fit(rows)
@@ -253,4 +253,4 @@ def run_tasks(pieces: DataFrame, task: Task, where: str) -> Inserted:
     """
     with spark_errors(where):
         reports = task_reports(pieces, telling(task))
-    return sum((Inserted(**json.loads(report)) for report in reports), Inserted())
+    return sum(reports, Inserted())

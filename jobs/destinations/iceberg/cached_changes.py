@@ -90,7 +90,7 @@ class CachedChanges:
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.reduced.keys)
         place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
-        report = RowDeltaReport.sum_of(task_reports(rows.repartition(place), writing_task(delta)))
+        report = sum(task_reports(rows.repartition(place), writing_task(delta)), RowDeltaReport())
         if report.effect.changes != changes:
             raise InvariantBroken(
                 f"{report.effect.changes} changes were written of {changes}; nothing was published",

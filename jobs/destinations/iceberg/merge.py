@@ -115,7 +115,7 @@ class WantedChanges:
         task = FewChangesTask(changes, self.wanted.keys, self.null_safe, search, writing_task(delta))
         if changes.shares == 1:
             reports = self.one_task(self.session, task)
-            return RowDeltaReport.sum_of(reports) if reports else None
+            return sum(reports, RowDeltaReport()) if reports else None
         if task.has_too_many_rows:
             return None
         self.one_task.is_not_enough()
@@ -124,7 +124,7 @@ class WantedChanges:
     def _fold(self, delta: RowDelta) -> None:
         if task := delta.fold_task():
             groups = numbered(self.spark, len(task.groups))
-            delta.add(RowDeltaReport.sum_of(task_reports(groups, task)).files)
+            delta.add(sum(task_reports(groups, task), RowDeltaReport()).files)
 
     def _text(self, target: tuple[str, ...] | None) -> str:
         """The SQL of the rows to apply, built up from filter, reduction, order and (replay) what is missing."""

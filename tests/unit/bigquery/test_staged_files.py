@@ -16,7 +16,7 @@ from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
-from jobs.spark_tasks import Batches
+from jobs.spark_tasks import Batches, reports_in
 from tests.kit import specs
 from tests.kit.arrow import copied
 
@@ -38,10 +38,10 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
     return iter(parts)
 
 
-def reports(tmp_path: Path, *parts: pa.Table) -> list[str]:
+def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
     file = RowsFile("test", Stager(COLUMNS, FIELDS, TABLE), FIELDS, None)
     task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
-    return [batch.column("report")[0].as_py() for batch in task(iter(()))]
+    return reports_in(task(iter(())))
 
 
 def test_rows_are_in_one_file_as_the_staging_table_has_them(tmp_path: Path) -> None:

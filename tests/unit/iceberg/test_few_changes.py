@@ -28,6 +28,7 @@ from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema
+from jobs.spark_tasks import reports_in
 from resources.iceberg import IcebergCatalog
 from tests.kit import batches, specs
 from tests.kit.arrow import copied
@@ -176,7 +177,7 @@ def number(n: int) -> list[pa.RecordBatch]:
 
 
 def report_of(told: Iterable[pa.RecordBatch]) -> RowDeltaReport:
-    return RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()])
+    return sum(reports_in(told), RowDeltaReport())
 
 
 def numbers(count: int) -> list[pa.RecordBatch]:
@@ -218,7 +219,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
 
         delta.add(report.files)
         delta.remove(report.deletes)
-        dropped += sum(file["path"] is None for file in report.deletes)
+        dropped += sum(file.path is None for file in report.deletes)
         if fold := delta.fold_task():
             folds += 1
             delta.add(report_of(copied(fold)(numbers(len(fold.groups)))).files)

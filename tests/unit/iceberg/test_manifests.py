@@ -32,7 +32,7 @@ def append(catalog: IcebergCatalog, number: int) -> int:
     commit = Append(catalog, NAME, "p", committed)
     with FileWriter(commit.files) as writer:
         writer.write(conformed({"i": pa.array([number])}, commit.files.arrow_schema))
-    commit.add(file.to_json(commit.files) for file in writer.written)
+    commit.add(writer.written)
     before = committed.commit_id if committed else None
     ranges = {P0: OffsetRange(number - 1, number)}
     batch = Batch("p", number, f"c{number}", before, ranges, TOPIC_IDS, 0, "hash")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +19,7 @@ from pyspark import cloudpickle
 
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
-from jobs.iceberg.new_files import NewFiles, data_file
+from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
@@ -79,7 +78,7 @@ def write(table: Table, rows: pa.Table = ROWS) -> list[DataFile]:
     return [data_file(file, files) for file in described(files, rows, 1)]
 
 
-def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[dict[str, Any]]:
+def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[NewFile]:
     files = cloudpickle.loads(cloudpickle.dumps(files))
     size = -(-len(rows) // pieces)
     with FileWriter(files) as writer:
@@ -87,7 +86,7 @@ def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[dict[str, An
             part = rows.slice(n * size, size)
             columns = {name: part[name].combine_chunks() for name in part.column_names}
             writer.write(conformed(columns, files.arrow_schema))
-    return [json.loads(json.dumps(file.to_json(files))) for file in writer.written]
+    return writer.written
 
 
 def publish(lake: IcebergCatalog, rows: pa.Table = ROWS, pieces: int = 1) -> list[DataFile]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,13 @@ from jobs.iceberg.key_search import SHARE, SearchTask
 from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
-from jobs.iceberg.row_delta_task import Effect, RowDeltaReport, RowDeltaTask
+from jobs.iceberg.row_delta_task import Effect, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.statistics import ColumnStatistics
 from jobs.maintenance.compaction import drop_dangling_deletes
 from jobs.maintenance.maintained_table import MaintainedTable
+from jobs.spark_tasks import reports_in
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed
@@ -59,7 +59,7 @@ def add(delta: RowDelta, rows: Sequence[tuple[int, str]]) -> None:
     table = pa.Table.from_pylist([{"id": i, "name": name} for i, name in rows], SCHEMA)
     with FileWriter(delta.files) as writer:
         writer.write(conformed({name: table[name] for name in table.column_names}, delta.files.arrow_schema))
-    delta.add(file.to_json(delta.files) for file in writer.written)
+    delta.add(writer.written)
 
 
 def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file: int = 0) -> None:
@@ -68,7 +68,7 @@ def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file
     entries = [task.file.file_path for task in lake.require(NAME).scan().plan_files()]
     path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
     gone = np.array(positions, np.int64)
-    delta.remove([asdict(write_deletes(files, files.storage, delta.base_files[path], gone))])
+    delta.remove([write_deletes(files, files.storage, delta.base_files[path], gone)])
 
 
 CHANGES = pa.schema(
@@ -102,8 +102,7 @@ def test_a_task_writes_rows_and_places_and_counts_what_they_do(lake: IcebergCata
     ]
     rows = [dict(zip(CHANGES.names, change, strict=True)) for change in changes]
     batches = [pa.RecordBatch.from_pylist(part, CHANGES) for part in (rows[:3], rows[3:])]
-    told = list(RowDeltaTask(NAME, delta.files, delta.base_files)(batches))
-    report = RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()])
+    (report,) = reports_in(RowDeltaTask(NAME, delta.files, delta.base_files)(batches))
     delta.add(report.files)
     delta.remove(report.deletes)
     publish(delta, 2)
@@ -190,8 +189,8 @@ def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, b
     remove(lake, delta, [1], file=7)
     fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
     assert len(fold.groups) == 1
-    told = list(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    delta.add(RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()]).files)
+    (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    delta.add(report.files)
     publish(delta, 18)
     gone = {"4", "6", "again 8"}
     kept = {f"{again}{batch}" for batch in range(1, 17) for again in ("", "again ")} - gone
@@ -213,13 +212,12 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
     for n in range(16):
         rows = pa.table({"id": [n], "items": pa.array([None if n % 2 else [{"x": n}]], items)})
         pq.write_table(rows, path := tmp_path / f"{n}.parquet")
-        made = NewFile(f"file://{path}", 1, path.stat().st_size, ("a",), ColumnStatistics(), ())
-        first.add([made.to_json(first.files)])
+        first.add([NewFile(f"file://{path}", 1, path.stat().st_size, ("a",), ColumnStatistics(), ())])
     publish(first, 1)
     delta = begin(lake, 1)
     fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
-    told = list(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    delta.add(RowDeltaReport.sum_of([text for batch in told for text in batch["report"].to_pylist()]).files)
+    (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    delta.add(report.files)
     publish(delta, 2)
     found = lake.require(NAME).scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": n, "name": "a", "items": None if n % 2 else [{"x": n}]} for n in range(16)]

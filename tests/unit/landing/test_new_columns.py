@@ -23,6 +23,7 @@ from jobs.landing.reads import WantedRead
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
+from jobs.spark_tasks import reports_in
 from jobs.spec.added_columns import with_landed_columns
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
@@ -74,7 +75,7 @@ class Place:
     def _read(self, _: object, wanted: WantedRead) -> list[TaskReport]:
         """As one of Spark's tasks would."""
         records = kafka_records(*((None, value) for value in self.values))
-        return [TaskReport.from_text(row["report"]) for told in wanted.task([records]) for row in told.to_pylist()]
+        return reports_in(wanted.task([records]))
 
     def rows(self) -> list[dict[str, Any]]:
         """The values of good records."""

@@ -295,7 +295,7 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
     assert problems(rows) == [None, None, None, ("value", "missing")]
     assert rows.column("value").null_count == 3
     ((_, none),) = made.with_reports([kafka_records(changes[0])])
-    both = TaskReport.from_text((none + report + replace(report, truncated_below=7)).to_text())
+    both = none + report + replace(report, truncated_below=7)
     assert (none.truncated_below, both.truncated_below) == (None, 40)
 
 

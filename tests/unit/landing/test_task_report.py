@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from jobs.iceberg.new_files import NewFile
+from jobs.iceberg.statistics import ColumnStatistics
 from jobs.landing.accounting import check
 from jobs.landing.task_report import Outcome, RecordsRead, TaskReport, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
@@ -16,7 +18,8 @@ RANGES = {T0: OffsetRange(10, 30), T1: OffsetRange(0, 5)}
 
 
 def report(tp: TopicPartition, start: int, end: int, newest: int = 0) -> TaskReport:
-    return TaskReport({tp: RecordsRead(end - start, newest, OffsetRange(start, end))}, files=({"path": str(start)},))
+    file = NewFile(str(start), 0, 0, (), ColumnStatistics(), ())
+    return TaskReport({tp: RecordsRead(end - start, newest, OffsetRange(start, end))}, files=(file,))
 
 
 def test_outcome_counts_each_kind_on_its_own() -> None:
@@ -26,12 +29,12 @@ def test_outcome_counts_each_kind_on_its_own() -> None:
     assert Outcome.of(op[:0], bad[:0], bad[:0]) == Outcome()
 
 
-def test_sum_of_all_tasks_after_the_way_back() -> None:
+def test_sum_of_all_tasks() -> None:
     told = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcome=Outcome(20, 2, 1))]
-    found = sum_up([TaskReport.from_text(one.to_text()) for one in told], RANGES, "n.t")
+    found = sum_up(told, RANGES, "n.t")
     assert (found.records, found.newest) == (23, {T0: 7, T1: 0})
     assert found.outcome == Outcome(20, 2, 1)
-    assert [file["path"] for file in found.files] == ["10", "22", "0"]
+    assert [file.path for file in found.files] == ["10", "22", "0"]
 
 
 @pytest.mark.parametrize(

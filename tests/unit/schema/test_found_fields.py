@@ -11,6 +11,7 @@ from jobs.landing.task_report import RecordsRead, TaskReport, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.found_fields import MOST_IN_STRUCT, MOST_NAMED, FoundField, FoundFields, common_type, known_type
 from jobs.schema.types import parse_type, type_name
+from jobs.spark_tasks import report_row, reports_in
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_parts_of_which_nothing_is_known_are_left_out() -> None:
     assert known_type(pa.list_(pa.struct([("n", pa.null())]))) is None
 
 
-def test_reports_add_up_and_travel_as_text() -> None:
+def test_reports_add_up_and_travel() -> None:
     tp, other = TopicPartition("t", 0), TopicPartition("t", 1)
     offsets = {tp: OffsetRange(0, 9), other: OffsetRange(0, 5)}
     one = TaskReport({tp: RecordsRead(3, 10, OffsetRange(0, 3))}, FoundFields({("a",): FoundField(pa.int64(), 2)}))
@@ -57,7 +58,7 @@ def test_reports_add_up_and_travel_as_text() -> None:
         {tp: RecordsRead(1, 7, OffsetRange(3, 9)), other: RecordsRead(5, 20, OffsetRange(0, 5))},
         FoundFields({("a",): FoundField(pa.float64(), 1), ("s", "x"): FoundField(None, 4)}),
     )
-    together = sum_up([TaskReport.from_text(report.to_text()) for report in (one, two)], offsets, "t")
+    together = sum_up(reports_in([report_row(one), report_row(two)]), offsets, "t")
     assert (together.records, together.newest) == (9, {tp: 10, other: 20})
     assert together.fields.by_path == {("a",): FoundField(pa.float64(), 3), ("s", "x"): FoundField(None, 4)}
     assert together.fields.counts == {"a": 3, "s.x": 4}
