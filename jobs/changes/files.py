@@ -68,8 +68,8 @@ class LandedFiles:
     def up_to(cls, newest: LandedBatch, landed: LandedRows) -> LandedFiles:
         """The files that hold this batch and all before it."""
         # In this order: the table loaded afterwards contains the snapshot.
-        at, table = landed.snapshot_with(newest), landed.catalog.require(landed.identifier)
-        return cls(landed.identifier, table.metadata, table.io, at.id)
+        snapshot, table = landed.snapshot_with(newest), landed.catalog.require(landed.identifier)
+        return cls(landed.identifier, table.metadata, table.io, snapshot)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "metadata": readable(self.metadata, self.snapshot)}
@@ -112,10 +112,8 @@ class LandedFiles:
 
     def scan(self, table: Table, where: BooleanExpression, fields: tuple[str, ...]) -> DataScan:
         """The landed changes with these operations, without dead letters: first readings, or those of `revision`."""
-        changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"))
-        if any(field.name == REVISION.name for field in table.schema().fields):
-            read = _ABSENT(REVISION.name) if self.revision is None else _IS(REVISION.name, self.revision)
-            changes = And(changes, read)
+        read = _ABSENT(REVISION.name) if self.revision is None else _IS(REVISION.name, self.revision)
+        changes = And(where, _ONE_OF("op", self.operations), _ABSENT("error"), read)
         return table.scan(changes, selected_fields=fields, snapshot_id=self.snapshot)
 
 

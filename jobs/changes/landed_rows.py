@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from jobs.batch import LandedBatch, LandedBatches
 from resources.iceberg import IcebergCatalog
-
-
-class LandedSnapshot(NamedTuple):
-    """A snapshot of the intermediate table; `has_revision`: records may have several readings there."""
-
-    id: int
-    has_revision: bool
 
 
 class LandedRows(Protocol):
@@ -33,5 +26,5 @@ class LandedRows(Protocol):
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""
 
-    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
-        """A snapshot that holds this batch and all before it."""
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        """Id of a snapshot that holds this batch and all before it."""

@@ -167,11 +167,8 @@ class PlannedFiles:
     def _mask(self, rows: pa.Table, first: int, last: int, part: Ranges | None) -> pa.ChunkedArray:
         # A dead letter has no operation.
         wanted = pc.is_in(rows["op"], value_set=pa.array(self.landed.operations))
-        revision = self.landed.revision
-        if revision is not None:
-            wanted = pc.and_(wanted, pc.fill_null(pc.equal(rows[REVISION.name], revision), False))
-        elif REVISION.name in rows.column_names:
-            wanted = pc.and_(wanted, pc.is_null(rows[REVISION.name]))
+        own, revision = rows[REVISION.name], self.landed.revision
+        wanted = pc.and_(wanted, pc.is_null(own) if revision is None else pc.fill_null(pc.equal(own, revision), False))
         batches = rows["batchNumber"]
         wanted = pc.and_(wanted, pc.and_(pc.greater_equal(batches, first), pc.less_equal(batches, last)))
         return pc.and_(wanted, _in_part(rows["kafka"], part)) if part is not None else wanted

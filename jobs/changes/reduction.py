@@ -40,7 +40,6 @@ class Reduction:
         touched: only keys with a change in these batches (first, last); in mode append only records of these batches.
         revised: use each record's newest reading (`revision`) up to the last batch. False: first readings only.
         since: use no readings of earlier batches, whose key or order was another; None: there are none.
-        has_revision: the intermediate table may have several readings of a record.
         with_time: also return the record's time, as ``__time``.
         truncated_below: changes with a smaller `order_by` value are left out (`jobs.watermark`); None: none are.
     """
@@ -58,7 +57,6 @@ class Reduction:
     touched: tuple[int, int] | None = None
     revised: bool = False
     since: int | None = None
-    has_revision: bool = False
     with_time: bool = False
     truncated_below: int | None = None
 
@@ -135,10 +133,9 @@ class Reduction:
         first: int,
         newest: LandedBatch,
     ) -> Reduction:
-        at = landed.snapshot_with(newest)
         return cls(
             table=landed.path,
-            snapshot=at.id,
+            snapshot=landed.snapshot_with(newest),
             first=first,
             last=newest.number,
             mode=table.mode,
@@ -146,7 +143,6 @@ class Reduction:
             keys=tuple(c.name for c in columns if c.is_key),
             order_by=spec.changes.ordered_by,
             route=route_filter(spec, table),
-            has_revision=at.has_revision,
             truncated_below=truncated_below(spec, table, newest),
         )
 
@@ -178,7 +174,6 @@ class Reduction:
             last=self.last,
             revised=self.revised,
             since=self.since,
-            has_revision=self.has_revision,
             with_time=self.with_time,
             truncated_below=self.truncated_below,
             **more,

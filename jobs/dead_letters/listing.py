@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyiceberg.table import Table
 
-from jobs.changes.columns import MOVE, REVISION
+from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.lineage import bound_topics
 from jobs.pipeline import Pipeline
@@ -26,12 +25,11 @@ LAST = 2**62
 def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     """Dead letters of the intermediate table and of all side tables, by stage and kind."""
     found = []
-    table = _table(pipeline)
-    if table is not None:
+    if _table(pipeline) is not None:
         from resources.spark import spark_errors
 
         with spark_errors(pipeline.intermediate.identifier):
-            text, topics = _of_open(pipeline, table, "quarantined")
+            text, topics = _of_open(pipeline, "quarantined")
             rows = _session(pipeline).sql(text, args=topics).collect()
         found = [DeadLetterGroup(pipeline.intermediate.identifier, **row.asDict()) for row in rows]
     return [*found, *(group for d in pipeline.destinations() for group in d.dead_letter_groups())]
@@ -39,11 +37,10 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
 
 def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
     """At most `most` landed dead letters, in their order; with key and value if `values` is true."""
-    table = _table(pipeline)
-    if table is None:
+    if _table(pipeline) is None:
         return
     where = pipeline.intermediate.identifier
-    text, topics = _of_open(pipeline, table, "dead_letters", values=values, headers=False, moves=False)
+    text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False)
     from resources.spark import spark_errors
 
     with spark_errors(where):
@@ -61,27 +58,21 @@ def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, l
     table = _table(pipeline)
     if table is None:
         return None
-    moves = _has(table, MOVE)
-    text, topics = _of_open(pipeline, table, "dead_letters", values=True, headers=True, moves=moves)
+    moves = MOVE.name in table.schema().column_names
+    text, topics = _of_open(pipeline, "dead_letters", values=True, headers=True, moves=moves)
     return spark.sql(text, args={"first": first, "last": last, "most": ALL, **topics})
 
 
-def _of_open(pipeline: Pipeline, table: Table, template: str, **said: object) -> tuple[str, dict[str, str]]:
+def _of_open(pipeline: Pipeline, template: str, **said: object) -> tuple[str, dict[str, str]]:
     """A statement about dead letters whose records were not read again, and its topic parameters."""
-    recreated, path, revised = pipeline.intermediate.recreated(), pipeline.intermediate.path, _has(table, REVISION)
-    text = render("spark", template, table=path, revised=revised, recreated=list(recreated.values()), **said)
-    # Without second readings the statement has no topic parameters.
-    return text, bound_topics(recreated) if revised else {}
+    recreated, path = pipeline.intermediate.recreated(), pipeline.intermediate.path
+    text = render("spark", template, table=path, recreated=list(recreated.values()), **said)
+    return text, bound_topics(recreated)
 
 
 def _table(pipeline: Pipeline) -> Table | None:
     table = pipeline.intermediate.catalog.load(pipeline.intermediate.identifier)
     return table if table is not None and table.current_snapshot() is not None else None
-
-
-def _has(table: Table, column: pa.Field) -> bool:
-    """Whether the table has the column, which tables of older versions may lack."""
-    return any(field.name == column.name for field in table.schema().fields)
 
 
 def _session(pipeline: Pipeline) -> SparkSession:

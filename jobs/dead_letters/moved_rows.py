@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import LandedBatches
-from jobs.changes.columns import MOVE, REVISION, UNCHANGED
+from jobs.changes.columns import MOVE, UNCHANGED
 from jobs.changes.routing import route_filter
 from jobs.dead_letters.earlier_values import EARLIER, PLACE, EarlierValues
 from jobs.decode.envelope import MOVED, OLD_KEY
@@ -82,7 +82,7 @@ def with_earlier_values(
     with own_views(spark, "moved_rows", "old_deletes") as (rows, deletes), ExitStack() as views:
         moved.select(*PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
         spark.catalog.cacheTable(rows)
-        landed = {"table": pipeline.intermediate.path, "revised": REVISION.name in schema.names}
+        landed = {"table": pipeline.intermediate.path}
         spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
         spark.catalog.cacheTable(deletes)
         landed_deletes = spark.table(deletes).count()

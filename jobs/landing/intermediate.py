@@ -11,8 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, LandedBatches
-from jobs.changes.columns import CHANGES, READINGS, REVISION, landing_schema
-from jobs.changes.landed_rows import LandedSnapshot
+from jobs.changes.columns import CHANGES, READINGS, landing_schema
 from jobs.destinations.takes import Taking, takes_nothing
 from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
@@ -207,7 +206,7 @@ class IntermediateTable:
         table = self.catalog.load(self.identifier)
         return landed_batches(table, self.pipeline) if table else LandedBatches()
 
-    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
+    def snapshot_with(self, newest: LandedBatch) -> int:
         """The table's present snapshot, which has this batch and all before it.
 
         Raises:
@@ -217,7 +216,7 @@ class IntermediateTable:
         known = [s.snapshot_id for s in ancestors(metadata, "main")]
         if newest.snapshot_id not in known:
             raise CommitFailed(f"landed {newest.batch} was removed or rolled back meanwhile", where=self.identifier)
-        return LandedSnapshot(known[0], any(f.name == REVISION.name for f in metadata.schema().fields))
+        return known[0]
 
     def land(
         self,

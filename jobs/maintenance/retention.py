@@ -161,10 +161,8 @@ def _delete(
         table = spark.table(quote("spark", path))
         rows: int = table.where((F.col(column) < F.lit(below)) & bad).count()
         if rows:
-            # Not by the batches that are known: some may be removed, and have their rows still. Tables of older
-            # versions may lack the column.
-            can_have = not dead_letters and REVISION.name in table.columns
-            revised = can_have and bool(table.where(F.col(REVISION.name).isNotNull()).head(1))
+            # Not by the batches that are known: some may be removed, and have their rows still.
+            revised = not dead_letters and bool(table.where(F.col(REVISION.name).isNotNull()).head(1))
             text = render(
                 "spark",
                 "delete_landed",

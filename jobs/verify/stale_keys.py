@@ -46,7 +46,7 @@ def stale_keys(
             "spark",
             "stale_keys",
             table=pipeline.intermediate.path,
-            snapshot=pipeline.intermediate.snapshot_with(landed[-1]).id,
+            snapshot=pipeline.intermediate.snapshot_with(landed[-1]),
             until=landed[-1].number,
             revised=any(b.batch.revises is not None for b in landed),
             refused=refused if places is not None else None,

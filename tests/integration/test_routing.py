@@ -82,13 +82,12 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
         mode="delete",
         touched=None,
         revised=False,
-        has_revision=False,
         last=1,
         with_time=False,
         truncated_below=None,
         route=taken,
     )
-    condition = text.split("IS NULL\n", 1)[1].strip().removeprefix("AND ")
+    condition = text.split("`error` IS NULL\n", 1)[1].strip().removeprefix("AND ")
     found = spark.sql(f"SELECT n FROM nasty WHERE {condition}", args=taken.parameters).collect()
     assert sorted(r["n"] for r in found) == [n for n, one in enumerate(by_arrow) if one]
 

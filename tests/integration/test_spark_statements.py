@@ -110,6 +110,6 @@ def test_row_of_before_a_reading_again_says_nothing_of_its_key(
     )
     held = view("SELECT 1L AS `id`, 'held' AS `body`")
     arguments: dict[str, Any] = {"columns": ["body"], "keys": ["id"], "held": held, "held_at": 4}
-    text = render("spark", "values_of_moved_rows", moved=moved, table=landed, revised=True, **arguments)
+    text = render("spark", "values_of_moved_rows", moved=moved, table=landed, **arguments)
     found = spark.sql(text, args={"moved_kind": "moved", "unchanged_0": "body"}).select("earlier.body").collect()
     assert [row["body"] for row in found] == ([known] if known else [])

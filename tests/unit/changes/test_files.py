@@ -17,7 +17,6 @@ from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes import landed_file, last_changes, planned_files
 from jobs.changes.columns import CHANGES, ROWS, landing_schema
 from jobs.changes.files import LandedFiles, LandedSlice, of_batches, of_partition
-from jobs.changes.landed_rows import LandedSnapshot
 from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.routing import RouteFilter
@@ -62,11 +61,11 @@ class Landing:
     def landed(self) -> LandedBatches:
         return LandedBatches([BATCH])
 
-    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
+    def snapshot_with(self, newest: LandedBatch) -> int:
         assert newest == BATCH
         head = self.catalog.require(self.identifier).current_snapshot()
         assert head is not None
-        return LandedSnapshot(head.snapshot_id, True)
+        return head.snapshot_id
 
 
 BAD = {"stage": "value", "kind": "type", "message": "no"}
@@ -108,7 +107,7 @@ def test_workers_need_no_metadata_file(files: LandedFiles, landing: Landing) -> 
 class BusyLanding(Landing):
     """Another batch is landed meanwhile."""
 
-    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
+    def snapshot_with(self, newest: LandedBatch) -> int:
         self.catalog.require(self.identifier).append(pa.Table.from_pylist([row(3, 0)], schema=SCHEMA))
         return super().snapshot_with(newest)
 

@@ -17,7 +17,6 @@ from jobs.changes.columns import landing_schema
 from jobs.changes.few_changes_task import FewChangesTask, with_places
 from jobs.changes.key_shares import share_of_each
 from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
-from jobs.changes.landed_rows import LandedSnapshot
 from jobs.changes.last_changes import last_of_each
 from jobs.changes.reduction import Reduction
 from jobs.destinations.iceberg.destination import IcebergDestination
@@ -99,8 +98,8 @@ class Landing:
     def landed(self) -> LandedBatches:
         return LandedBatches(self.known)
 
-    def snapshot_with(self, newest: LandedBatch) -> LandedSnapshot:
-        return LandedSnapshot(newest.snapshot_id, True)
+    def snapshot_with(self, newest: LandedBatch) -> int:
+        return newest.snapshot_id
 
     def land(self, rows: Sequence[tuple[int, str | None]], schema: pa.Schema, kept: list[str] | None = None) -> None:
         """A batch of these ids with their names; without one it is a delete."""

@@ -60,7 +60,6 @@ ROWS: dict[str, Any] = {
     "unchanged": [],
     "last": 7,
     "revised": False,
-    "has_revision": True,
     "with_time": False,
     "truncated_below": None,
 }
@@ -69,7 +68,7 @@ DELTA = {**MERGE, "target_columns": frozenset(c.name for c in COLUMNS), "broadca
 REDUCED: dict[str, Any] = {"rows": "SELECT 1", "keys": KEYS, "order_by": None, "revised": False}
 AGAIN: dict[str, Any] = {**MERGE, "rows": "SELECT 1", "mode": "delete", "recreated": []}
 
-MOVED = {"moved": ["m"], "table": LANDED, "revised": True}
+MOVED = {"moved": ["m"], "table": LANDED}
 
 KEPT = {"catalog": "lake", "table": ("air", "flights")}
 COMPACTION = {
@@ -82,7 +81,7 @@ COMPACTION = {
 }
 
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
-OPEN: dict[str, Any] = {"revised": True, "recreated": [[2, 7], [3]]}
+OPEN: dict[str, Any] = {"recreated": [[2, 7], [3]]}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
 COMPARED: dict[str, Any] = {
@@ -106,14 +105,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"], "recreated": [[2, 7]]},
     ),
     ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}),
-    ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, **OPEN}),
+    ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": True, **OPEN}),
     ("deletes_of_moved_rows", MOVED),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),
     ("keep_deletes", {**MERGE, "kept_deletes": KEPT_DELETES, "order_by": "version"}),
     ("unchanged_columns", AT),
     ("judged_places", {**ROWS, "first": 3, "touched": (6, 7)}),
-    ("judged_places", {**ROWS, "first": 3, "touched": (6, 7), "has_revision": False}),
     ("judged_places", {**ROWS, "first": 3, "mode": "append"}),
     ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"], "keeps_deletes": False}),
     ("key_bounds", {"keys": KEYS, "changes": ["batchmerge_changes"], "keeps_deletes": True}),
@@ -143,7 +141,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("missing_rows", {**AGAIN, "recreated": [[2, 7], [3]], "null_safe": True}),
     ("missing_rows", {**AGAIN, "target": None}),
     ("quarantined", {"table": LANDED, **OPEN}),
-    ("quarantined", {"table": LANDED, "revised": False, "recreated": []}),
+    ("quarantined", {"table": LANDED, "recreated": []}),
     ("revised_spans", AT),
     ("row_delta", {**DELTA, "order_by": "delay`s", "unchanged": ["new", "delay`s"], "broadcast": False}),
     ("row_delta", {**DELTA, "mode": "delete", "order_by": "new"}),
@@ -160,7 +158,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
     ("values_of_moved_rows", {**MOVED, "columns": ["delay`s", "body"], "keys": KEYS, "held": ["h"], "held_at": 7}),
-    ("values_of_moved_rows", {**MOVED, "columns": ["body"], "keys": KEYS, "held": None, "revised": False}),
+    ("values_of_moved_rows", {**MOVED, "columns": ["body"], "keys": KEYS, "held": None}),
     ("moved_rows_read_again", {**MOVED, "held_at": 7}),
     ("without_deleted_later", {**REDUCED, "kept_deletes": KEPT_DELETES, "null_safe": False}),
     ("without_refused", {"rows": "SELECT 1", "refused": ["x"]}),
