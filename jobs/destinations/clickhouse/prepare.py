@@ -45,11 +45,8 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
 
 
 def _prepare_side_table(shard: Shard) -> None:
-    present = tables.describe(shard.server, shard.statements.side_table)
-    if present is None:
+    if tables.describe(shard.server, shard.statements.side_table) is None:
         shard.server.execute(shard.statements.create_side_table())
-    elif change := shard.statements.add_to_side_table(present.types):
-        shard.server.execute(change)
 
 
 def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
@@ -69,7 +66,7 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
 
 
 def _add_origin_columns(shard: Shard, present: Present, dry_run: bool, committed: CommittedState | None) -> list[str]:
-    """Adds columns for each row's topic id and step to an append table of an older version.
+    """Adds columns for each row's topic id and step to an append table that somebody else made.
 
     Without them a table works as before: records are identified by their topic's name.
     """

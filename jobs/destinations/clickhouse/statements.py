@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -135,15 +134,6 @@ class Statements:
             structure=_structure(_DEAD_LETTER_COLUMNS),
             state_table=self.state_table,
             lease_lost=LEASE_LOST,
-        )
-
-    def add_to_side_table(self, present: Collection[str]) -> str | None:
-        """The statement that adds the columns that a side table of an older version lacks; None if it has all."""
-        missing = {name: kind for name, kind in _DEAD_LETTER_COLUMNS.items() if name not in present}
-        if not missing:
-            return None
-        return render(
-            "clickhouse", "side_table_follow", table=self.side_table, columns=missing, cluster=self.layout.cluster
         )
 
     def create_side_table(self) -> str:

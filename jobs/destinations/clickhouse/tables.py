@@ -254,7 +254,7 @@ def _changed(column: Column, found: str) -> str:
 
 
 def missing_origin(layout: Layout, present: Present) -> list[str]:
-    """Columns of `Layout.origin` that a table lacks, because an older version or somebody else created it."""
+    """Columns of `Layout.origin` that a table lacks, because somebody else created it."""
     if "MergeTree" not in present.engine:
         return []
     return [name for name in layout.origin if name not in present.types]
