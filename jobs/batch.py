@@ -169,9 +169,9 @@ class CommittedState:
     Attributes:
         offsets: next offset of each topic-partition.
         watermark: record times of each partition, of which VTTS is the minimum.
-        leader_epochs: of the newest batch (`Batch`); empty in states of earlier versions.
+        leader_epochs: of the newest batch (`Batch`); empty if they are not known.
         order: hash of the key and the `order_by` with which deletes are kept (`PipelineSpec.order_hash`); empty if none
-            are kept, and in states of earlier versions. Not part of the position, so comparisons ignore it.
+            are kept. Not part of the position, so comparisons ignore it.
     """
 
     pipeline: str

@@ -214,11 +214,6 @@ def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
     return {prefix + key.removeprefix(PREFIX): value for key, value in state.to_properties().items()}
 
 
-def landing_pipeline(metadata: TableMetadata) -> str | None:
-    """The pipeline that landed the newest batch; None if no remaining snapshot names one."""
-    return next((p for s in ancestors(metadata, "main") if (p := _summary(s).get(PREFIX + "pipeline"))), None)
-
-
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
     """Topics that were recreated since the table's first rows, each with the first batches of its later topics."""
     known = table.metadata.properties.get(_recreated_property(pipeline, branch), "{}") if table else "{}"

@@ -22,7 +22,6 @@ from jobs.iceberg.history import (
     ancestors,
     landed_batches,
     landed_property,
-    landing_pipeline,
     read_history,
     recreated_properties,
     recreated_topics_of,
@@ -137,7 +136,7 @@ class IntermediateTable:
         Raises:
             ConfigurationError: another pipeline lands here.
         """
-        owner = table.properties.get(_OWNER) or landing_pipeline(table.metadata) or self.pipeline
+        owner = table.properties.get(_OWNER, self.pipeline)
         if owner != self.pipeline:
             raise ConfigurationError(
                 f"pipeline {owner} lands its batches in this table",
@@ -146,7 +145,7 @@ class IntermediateTable:
             )
 
     def _set_properties(self, table: Table) -> None:
-        """Sets what tables of earlier versions lack."""
+        """Sets what the table lacks."""
         lacking = {name: value for name, value in _PROPERTIES.items() if name not in table.properties}
         if lacking:
             with catalog_errors(self.identifier), table.transaction() as change:

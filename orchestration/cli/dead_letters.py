@@ -100,7 +100,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
             output.say(f"  {rows.stay:,} stay: correct the table's options by what `{list_command(pipeline)}` says")
     raise_most_terminal(problems)
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
-    recovered = {table: {"tried": rows.tried, "mended": rows.tried - rows.stay} for table, rows in refused.items()}
+    recovered = {table: {"tried": rows.tried, "recovered": rows.tried - rows.stay} for table, rows in refused.items()}
     counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}
     output.result({**counts, "tables": tables, "refused": recovered})
 

@@ -21,8 +21,6 @@ IN_NAMES = re.compile(
 )
 # A capability that packages of other destinations name; files; the multi-table commit.
 ALLOWED_NAMES = {"tells_topics_apart", "tell", "TOGETHER", "commit_together", "commits_together", "merge_together"}
-# What tables and answers of earlier versions have.
-ALLOWED_TEXT = {'"mended"'}
 
 # Python before 3.12 has no tokens within an f-string.
 TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -35,7 +33,7 @@ def words(path: Path) -> Iterator[str]:
             if token.type == tokenize.NAME:
                 found = IN_NAMES.findall(token.string) if token.string not in ALLOWED_NAMES else []
             elif token.type in TEXTS:
-                found = IN_TEXT.findall(token.string) if token.string not in ALLOWED_TEXT else []
+                found = IN_TEXT.findall(token.string)
             else:
                 continue
             if found:

@@ -74,12 +74,10 @@ def with_state(text: str, after: TableAt) -> str:
     return f"{_STATE_AFTER}{after.to_json()}\n{text}"
 
 
-def state_after(job: Job) -> TableAt | None:
-    """The table's state after a successful merge job; None for jobs of earlier versions, which do not say it."""
-    first, _, _ = str(job.query if isinstance(job, QueryJob) else "").partition("\n")
-    if not first.startswith(_STATE_AFTER):
-        return None
-    return TableAt.from_json(first.removeprefix(_STATE_AFTER))
+def state_after(job: Job) -> TableAt:
+    """The table's state after a successful merge job."""
+    assert isinstance(job, QueryJob)
+    return TableAt.from_json(job.query.partition("\n")[0].removeprefix(_STATE_AFTER))
 
 
 def adopted(labels: Mapping[str, str], landed: Sequence[LandedBatch], where: str) -> Flush:

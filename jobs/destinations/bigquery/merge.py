@@ -130,9 +130,9 @@ class Merging(CleanUp):
         row = self.state.read()
         while row is not None:
             job = self.attempts_on(row).closed(applies)
-            after = state_after(job) if job else None
-            if after is None:
+            if job is None:
                 return
+            after = state_after(job)
             _LOG.info("%s: batch %d was merged by a run that died", self.where, after.committed.batch_number)
             self.state.move(row, after)
             row = self.state.read()

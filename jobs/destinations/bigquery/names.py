@@ -82,11 +82,8 @@ def state_prefix(table_id: str, incarnation: int) -> str:
 
 
 def load_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
-    """Prefix of the ids of attempts at a load. The generation's random id keeps different tables apart.
-
-    The 0 at its end is the number of the load: earlier versions had several in a flush.
-    """
-    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}-0"
+    """Prefix of the ids of attempts at a load. The generation's random id keeps different tables apart."""
+    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}"
 
 
 def merge_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
