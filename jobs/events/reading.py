@@ -9,14 +9,13 @@ from resources.kafka import KafkaCluster
 from resources.topic_reading import read_messages
 
 _LOG = logging.getLogger("batchmerge")
+_MOST, _SECONDS = 500, 10.0
 
 
-def read_events(
-    cluster: KafkaCluster, topic: str, cursor: str | None, limit: int = 500, seconds: float = 10.0
-) -> tuple[list[Event], str]:
+def read_events(cluster: KafkaCluster, topic: str, cursor: str | None) -> tuple[list[Event], str]:
     """Events of committed transactions after the cursor, in the topic's order, and the cursor after them.
 
-    Returns at the end of the committed messages, after `limit` messages or `seconds`, whichever comes first; call again
+    Returns at the end of the committed messages, after 500 messages or 10 seconds, whichever comes first; call again
     with the new cursor for more. An event may be repeated (a run that died, two tables at once), with the same id.
     Messages that are no events, and events of unknown types, are skipped.
 
@@ -26,7 +25,7 @@ def read_events(
     Raises:
         TopicMissing: there is no such topic (yet). Unavailable: Kafka does not answer.
     """
-    found = read_messages(cluster, topic, cursor, limit, seconds)
+    found = read_messages(cluster, topic, cursor, _MOST, _SECONDS)
     events = []
     for message in found.messages:
         try:

@@ -48,19 +48,6 @@ from orchestration.continuous.step import ContinuousStep
 from resources.errors import BatchmergeError, TimeLimitReached
 
 
-@dataclass(frozen=True)
-class _Failures:
-    """The failures of one topic in a row: how many, the end of the last try, and the seconds for which it hung."""
-
-    times: int
-    at: float
-    hung: float
-
-    @property
-    def not_before(self) -> float:
-        return max(retry_at(self.at, self.times), self.at + RESTS * self.hung)
-
-
 @dataclass
 class Topics:
     """State of each topic between two ticks.
@@ -68,16 +55,17 @@ class Topics:
     Attributes:
         settled: the state of each topic when nothing was left to do for it.
         problems: the last error of each topic that failed.
+        _failed: how often each has failed in a row, and when it is tried again.
     """
 
     settled: dict[str, object] = field(default_factory=dict)
     problems: dict[str, BatchmergeError] = field(default_factory=dict)
-    _failed: dict[str, _Failures] = field(default_factory=dict)
+    _failed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def is_due(self, topic: str, state: object, now: float) -> bool:
         """Whether the topic has changed since nothing was left to do, and is in no pause after a failure."""
-        failed = self._failed.get(topic)
-        return self.settled.get(topic) != state and (failed is None or now >= failed.not_before)
+        _, again = self._failed.get(topic, (0, 0.0))
+        return self.settled.get(topic) != state and now >= again
 
     def took(
         self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], began: float, ended: float
@@ -89,9 +77,9 @@ class Topics:
                 self._failed.pop(topic, None)
                 self.problems.pop(topic, None)
         for topic, problem in problems.items():
-            times = self._failed[topic].times + 1 if topic in self._failed else 1
             hung = ended - began if isinstance(problem, TimeLimitReached) else 0.0
-            self._failed[topic] = _Failures(times, ended, hung)
+            times = self._failed.get(topic, (0, 0.0))[0] + 1
+            self._failed[topic] = times, max(retry_at(ended, times), ended + RESTS * hung)
             self.problems[topic] = problem
 
 
