@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import click
-from rich.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.connections_file import load_connections
@@ -162,7 +161,5 @@ def _show(found: list[dict[str, object]], columns: tuple[str, ...]) -> None:
     if not found:
         output.say("no dead letters")
         return
-    table = Table(*columns)
-    for row in found:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    output.show(table)
+    # Offsets and batches are names: they have no separators.
+    output.table(columns, [[None if row[name] is None else str(row[name]) for name in columns] for row in found])

@@ -10,7 +10,6 @@ import time
 import click
 import dagster as dg
 import pyarrow as pa
-from rich.table import Table
 
 from jobs.connections_file import load_connections
 from jobs.dead_letters.listing import summary
@@ -114,20 +113,19 @@ def _show_line(result: RunResult, seconds: float) -> None:
 def _show_batches(pipeline: Pipeline) -> None:
     landed = pipeline.intermediate.landed().batches
     partitions = sorted({tp for b in landed for tp in b.batch.ranges})
-    table = Table("batch", "commit id", *(f"offsets of {tp}" for tp in partitions), "read", "landed", "quarantined")
+    rows = list[tuple[object, ...]]()
     for b in landed:
         ranges = [f"{r.start}..{r.end}" if (r := b.batch.ranges.get(tp)) else "" for tp in partitions]
-        counts = [f"{n:,}" for n in (b.counts.read, b.counts.landed, b.counts.quarantined)]
-        table.add_row(str(b.number), b.batch.commit_id[:8], *ranges, *counts)
-    output.show(table)
+        counts = b.counts.read, b.counts.landed, b.counts.quarantined
+        rows.append((str(b.number), b.batch.commit_id[:8], *ranges, *counts))
+    offsets = [f"offsets of {tp}" for tp in partitions]
+    output.table(("batch", "commit id", *offsets, "read", "landed", "quarantined"), rows)
 
 
 def _show_quarantined(pipeline: Pipeline, malformed: dict[str, int]) -> None:
     groups = summary(pipeline)
-    table = Table("part", "kind", "records", "first", "what is wrong with it")
-    for group in groups:
-        table.add_row(group.stage, group.kind, f"{group.records:,}", group.first, group.message)
-    output.show(table)
+    rows = [(group.stage, group.kind, group.records, group.first, group.message) for group in groups]
+    output.table(("part", "kind", "records", "first", "what is wrong with it"), rows)
     sent = ", ".join(f"{n} {kind}" for kind, n in malformed.items())
     kept = sum(group.records for group in groups)
     output.say(f"quarantined {kept:,}; sent malformed {sum(malformed.values()):,}: {sent}")

@@ -6,7 +6,6 @@ import sys
 
 import click
 import dagster as dg
-from rich.table import Table
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
@@ -44,19 +43,16 @@ def maintain(pipeline: str, no_wait: bool) -> None:
 
 
 def _show(result: dg.ExecuteInProcessResult) -> None:
-    table = Table(title=f"run {result.run_id}", title_justify="left")
-    for column in ("table", "what", "count"):
-        table.add_column(column, justify="right" if column == "count" else "left")
+    rows = list[tuple[object, ...]]()
     for event in result.get_asset_observation_events():
         asset, shown = event.asset_observation_data.asset_observation, ""
         for name, value in sorted(asset.metadata.items()):
             if name.endswith(": seconds"):
                 continue
             key = "/".join(asset.asset_key.path)
-            count = f"{value.value:,}" if isinstance(value.value, int) else str(value.value)
-            table.add_row(key if key != shown else "", name, count)
+            rows.append((key if key != shown else "", name, value.value))
             shown = key
-    output.show(table)
+    output.table(("table", "what", "count"), rows, f"run {result.run_id}")
 
 
 def _counts(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, object]]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import cast
 
 import click
-from rich.table import Table
 
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
@@ -139,14 +138,14 @@ def require_idle(name: str, file_of: str | None = None) -> None:
 
 
 def _show(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: Batch) -> None:
-    shown = Table("topic-partition", "now", "then", "")
+    changed = list[tuple[object, ...]]()
     for tp in sorted({*base.offsets, *batch.ranges}):
         now = base.offsets.get(tp)
         then = batch.ranges[tp].end if tp in batch.ranges else None
         if now != then or base.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic, ""):
-            shown.add_row(str(tp), _number(now), _number(then), _note(tp, now, then, base, batch))
-    if shown.row_count:
-        output.show(shown)
+            changed.append((tp, now, then, _note(tp, now, then, base, batch)))
+    if changed:
+        output.table(("topic-partition", "now", "then", ""), changed)
     else:
         output.say(f"All offsets stay: those of batch {base.batch_number}.")
     for one in offset_reset.impact(known, batch):
@@ -170,7 +169,3 @@ def _note(tp: TopicPartition, now: int | None, then: int | None, base: Committed
     if base.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic):
         return "another topic of this name"
     return f"skips {then - now:,}" if then > now else f"reads {now - then:,} again"
-
-
-def _number(offset: int | None) -> str:
-    return "" if offset is None else f"{offset:,}"

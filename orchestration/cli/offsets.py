@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
 from jobs.connections_file import load_connections
-from jobs.offsets import Offsets, TopicPartition
+from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from orchestration.cli import output
 from orchestration.cli.offset_forget import forget
@@ -46,10 +45,9 @@ def show(pipeline: str) -> None:
         for name, offsets_ in one.items():
             columns[name] = {**columns.get(name, {}), **offsets_}
     output.result(columns)
-    table = Table("topic-partition", *columns)
-    for tp in sorted({tp for found in columns.values() for tp in found}):
-        table.add_row(str(tp), *(_shown(found, tp) for found in columns.values()))
-    output.show(table)
+    partitions = sorted({tp for found in columns.values() for tp in found})
+    rows = [[tp, *(found.get(tp) for found in columns.values())] for tp in partitions]
+    output.table(["topic-partition", *columns], rows)
     raise_most_terminal(failed)
 
 
@@ -69,7 +67,3 @@ def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
             continue
         found[destination.name] = state.offsets if state else {}
     return found
-
-
-def _shown(offsets_: Offsets, tp: TopicPartition) -> str:
-    return f"{offsets_[tp]:,}" if tp in offsets_ else ""

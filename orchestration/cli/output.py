@@ -1,6 +1,6 @@
 """What a command prints: text for people, or with `--json` one JSON value that says the same.
 
-Every command has `--json`. `say` and `show` print for people, and nothing with `--json`; `result` prints the JSON
+Every command has `--json`. `say` and `table` print for people, and nothing with `--json`; `result` prints the JSON
 value, and nothing without it. An error is JSON too, `{"error": {…}}`, unless the result is printed already: then the
 error is on standard error alone.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -20,7 +20,6 @@ from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from resources.errors import BatchmergeError
 
@@ -61,10 +60,25 @@ def say(text: str) -> None:
         click.echo(text)
 
 
-def show(table: Table) -> None:
-    """A table for people."""
-    if not _AS_JSON.get():
-        console().print(table)
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """A table for people: None is an empty cell; numbers are at the right and have separators."""
+    if _AS_JSON.get():
+        return
+    from rich.table import Table
+
+    rows, shown = list(rows), Table(title=title, title_justify="left")
+    for n, name in enumerate(columns):
+        has_numbers = any(isinstance(row[n], int | float) for row in rows)
+        shown.add_column(name, justify="right" if has_numbers else "left")
+    for row in rows:
+        shown.add_row(*map(_cell, row))
+    console().print(shown)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def result(found: object, *, is_one_of_many: bool = False) -> None:

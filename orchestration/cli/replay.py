@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import click
-from rich.table import Table
 
 from jobs.batch import LandedBatch
 from jobs.connections_file import load_connections
@@ -181,13 +180,10 @@ class _Replayed:
 
 
 def _show(done: Sequence[_Replayed], problems: Sequence[BatchmergeError]) -> None:
-    shown = Table("table", "changes", "inserted", "updated", "deleted")
     tables = {table: merged for one in done for table, merged in one.tables.items()}
-    for table, merged in tables.items():
-        shown.add_row(table, *_counts(merged))
-    for table in (table for one in done for table in one.failed):
-        shown.add_row(table, "failed")
-    output.show(shown)
+    failed = [(table, "failed", None, None, None) for one in done for table in one.failed]
+    rows = [*((table, *_counts(merged)) for table, merged in tables.items()), *failed]
+    output.table(("table", "changes", "inserted", "updated", "deleted"), rows)
     if not problems:
         output.result({"tables": {table: merged.counts if merged else None for table, merged in tables.items()}})
     raise_most_terminal(problems)
@@ -203,11 +199,11 @@ def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
     return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
 
 
-def _counts(merged: Merged | None) -> list[str]:
+def _counts(merged: Merged | None) -> tuple[object, ...]:
     if merged is None:
-        return ["nothing to replay"]
+        return "nothing to replay", None, None, None
     counts = merged.counts
-    return [f"{n:,}" for n in (counts.changes, counts.inserted, counts.updated, counts.deleted)]
+    return counts.changes, counts.inserted, counts.updated, counts.deleted
 
 
 def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:

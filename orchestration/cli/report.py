@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
 from jobs.destinations.refused_rows import list_command, retry_command
 from orchestration.cli import output
@@ -15,12 +14,8 @@ _MERGED = ("changes", "inserted", "updated", "deleted", "refused", "skipped", "o
 
 def show_run(result: RunResult, pipeline: str) -> None:
     """A table of the run's steps, and what failed."""
-    table = Table(title=f"run {result.run_id}", title_justify="left")
-    for column in ("asset", "batches", "what", "seconds", "lag"):
-        table.add_column(column, justify="right" if column in ("seconds", "lag") else "left")
-    for step in result.steps:
-        table.add_row(step.asset, batches(step), outcome(step), _number(step, "seconds"), _number(step, "lag"))
-    output.show(table)
+    rows = [(s.asset, batches(s), outcome(s), s.metadata.get("seconds"), s.metadata.get("lag")) for s in result.steps]
+    output.table(("asset", "batches", "what", "seconds", "lag"), rows, f"run {result.run_id}")
     for step in result.steps:
         if step.problem:
             click.echo(f"{step.asset}: {step.problem}", err=True)
@@ -46,8 +41,3 @@ def outcome(step: StepResult) -> str:
         return "nothing new"
     names = _MERGED if "changes" in step.metadata else _LANDED
     return ", ".join(f"{step.metadata[name]:,} {name}" for name in names if name in step.metadata)
-
-
-def _number(step: StepResult, name: str) -> str:
-    value = step.metadata.get(name)
-    return "" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

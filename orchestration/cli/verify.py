@@ -6,7 +6,6 @@ import sys
 
 import click
 from dagster import AssetCheckEvaluation, DagsterEvent, ExecuteInProcessResult
-from rich.table import Table
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
@@ -42,14 +41,12 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         pools = {table_pool(name, spec, table) for table in spec.tables}
         result = execute(instance, job, {}, config, not no_wait, pools=pools)
-    shown, checks = Table("asset", "check", "result", "what was found"), result.get_asset_check_evaluations()
+    lines, checks = list[tuple[str, ...]](), result.get_asset_check_evaluations()
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
-        parts = [check.description or "", facts]
-        shown.add_row(
-            "/".join(check.asset_key.path), check.check_name, _word(check.passed), "; ".join(filter(None, parts))
-        )
-    output.show(shown)
+        found = "; ".join(filter(None, [check.description, facts]))
+        lines.append(("/".join(check.asset_key.path), check.check_name, _word(check.passed), found))
+    output.table(("asset", "check", "result", "what was found"), lines)
     output.result([_plain(check) for check in checks])
     for event in _failures(result):
         click.echo(failure_text(event), err=True)
