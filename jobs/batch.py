@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
 
 from jobs import offsets
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
@@ -213,6 +214,11 @@ class CommittedState:
 
     def to_properties(self) -> dict[str, str]:
         """Flat strings for a snapshot summary, a state row or labels."""
+        return dict(self._properties)
+
+    @cached_property
+    def _properties(self) -> Mapping[str, str]:
+        # A commit writes them twice; compressing offsets of thousands of topic-partitions takes a while.
         return {
             PREFIX + "pipeline": self.pipeline,
             PREFIX + "batch": str(self.batch_number),
@@ -264,11 +270,15 @@ class MergeCounts:
         return MergeCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-def landed_to_properties(landed: LandedBatch) -> dict[str, str]:
-    """A landed batch as properties for its snapshot: the committed state, and what is needed to check the lineage."""
+def landed_to_properties(landed: LandedBatch, after: CommittedState | None = None) -> dict[str, str]:
+    """A landed batch as properties for its snapshot: the committed state, and what is needed to check the lineage.
+
+    Args:
+        after: the state after it, if it is at hand.
+    """
     batch, counts = landed.batch, landed.counts
     return {
-        **CommittedState.after(landed).to_properties(),
+        **(after or CommittedState.after(landed)).to_properties(),
         PREFIX + "previous-commit-id": batch.previous_commit_id or "",
         LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
         **_continues_to_property(batch.continues),

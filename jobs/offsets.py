@@ -122,7 +122,8 @@ def from_arrays(arrays: Mapping[str, Iterable[int | None]]) -> dict[TopicPartiti
 def encode(values: Mapping[TopicPartition, int]) -> str:
     """The compact form: ``{"orders":[120,null,7]}`` for partitions 0 and 2 of orders; ``zlib:…`` if it is long."""
     text = json.dumps(to_arrays(values), separators=(",", ":"))
-    return text if len(text) <= _READABLE else _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    # Level 9 takes five times as long, and saves 2 %.
+    return text if len(text) <= _READABLE else _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 def decode(text: str) -> dict[TopicPartition, int]:

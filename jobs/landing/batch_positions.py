@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from jobs.landing.places import POSITION
-from jobs.offsets import Ranges, TopicPartition
+from jobs.offsets import Ranges, TopicPartition, from_arrays, to_arrays
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class BatchPositions:
             position += len(ranges[tp])
         return cls(shifts)
 
+    def __reduce__(self) -> tuple[Callable[..., BatchPositions], tuple[dict[str, list[int | None]]]]:
+        """Pickles arrays: thousands of topic-partitions as objects take longer than a small batch's records."""
+        return _unpacked, (to_arrays(self.shifts),)
+
     def spread(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The records, each once, with their positions (`POSITION`)."""
         topics = batch.column("topic").cast(pa.string()).dictionary_encode()
@@ -43,3 +47,7 @@ class BatchPositions:
         found = [TopicPartition(names[number >> 32], number & 0xFFFFFFFF) for number in present.tolist()]
         shifts = np.array([self.shifts[tp] for tp in found], np.int64)
         return batch.append_column(POSITION, pa.array(batch.column("offset").to_numpy() + shifts[rows]))
+
+
+def _unpacked(shifts: Mapping[str, list[int | None]]) -> BatchPositions:
+    return BatchPositions(from_arrays(shifts))

@@ -68,7 +68,8 @@ def publish_batch(
     Args:
         mirrored: further table properties.
     """
-    state = {**state_properties(CommittedState.after(landed), append.target), **(mirrored or {})}
-    snapshot = append.publish_append({**landed_to_properties(landed), **summary}, state)
+    after = CommittedState.after(landed)
+    state = {**state_properties(after, append.target), **(mirrored or {})}
+    snapshot = append.publish_append({**landed_to_properties(landed, after), **summary}, state)
     failpoint("land.published")
     return replace(landed, snapshot_id=snapshot)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import Batch
-from jobs.landing.read_task import ReadTask
+from jobs.landing.read_task import ReadTask, Share
 from jobs.landing.splits import plan_shares
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
@@ -89,7 +89,9 @@ def _task_reports(
     shares = plan_shares(ranges, lambda: parallelism(spark), sum(one.size for one in wanted))
     if not shares:
         return []
-    return task_reports(numbered(spark, len(shares)), ReadTask(wanted[0].kafka, shares, headers, task))
+    return task_reports(
+        numbered(spark, len(shares)), ReadTask(wanted[0].kafka, list(map(Share.of, shares)), headers, task)
+    )
 
 
 @dataclass(frozen=True)
@@ -128,5 +130,5 @@ def kafka_records(
     from resources.spark import parallelism
 
     shares = plan_shares(ranges, lambda: parallelism(spark), size)
-    read = in_tasks(ReadTask(kafka, shares, headers))
+    read = in_tasks(ReadTask(kafka, list(map(Share.of, shares)), headers))
     return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import TypeVar
 
 import pyarrow as pa
@@ -127,12 +130,14 @@ def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskRep
     Raises:
         InvariantBroken: two tasks have read the same offsets, or one has read offsets outside the ranges.
     """
-    reports = list(reports)
-    whole = sum(reports, TaskReport())
-    for tp in whole.read:
-        parts = [report.read[tp].offsets for report in reports if tp in report.read]
-        _check_once(tp, parts, ranges.get(tp, OffsetRange(0, 0)), where)
-    return whole
+    reports, parts = list(reports), defaultdict[TopicPartition, list[RecordsRead]](list)
+    for report in reports:
+        for tp, one in report.read.items():
+            parts[tp].append(one)
+    for tp, read in parts.items():
+        _check_once(tp, [one.offsets for one in read], ranges.get(tp, OffsetRange(0, 0)), where)
+    whole = sum((replace(report, read={}) for report in reports), TaskReport())
+    return replace(whole, read={tp: reduce(add, read) for tp, read in parts.items()})
 
 
 def _check_once(tp: TopicPartition, read: list[OffsetRange], wanted: OffsetRange, where: str) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+from unittest.mock import patch
 
 import pytest
 
+from jobs import offsets
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.iceberg.history import state_properties
+from jobs.landing.batch_positions import BatchPositions
+from jobs.landing.read_task import ReadTask, Share
 from jobs.lineage import next_batches
 from jobs.offsets import Offsets, TopicPartition, total
 from jobs.plan import TopicState, plan_batch
 from jobs.watermark import Watermark
+from resources.connections import KafkaConnection
+from resources.kafka import KafkaCluster
 
 HOUR = 3_600_000
 
@@ -53,3 +61,25 @@ def test_batch_and_its_summary(topics: int, partitions: int) -> None:
     assert next_batches("t", committed, [made], False) == [made]
     longest = max(len(value) for name, value in summary.items() if name != "batchmerge.topic-ids")
     assert longest < (36_000 if topics < 5000 else 60_000)
+
+
+def test_state_is_compressed_once_for_a_commit() -> None:
+    made = landed(*log(1, 5000))
+    after = CommittedState.after(made)
+    with patch.object(offsets, "encode", wraps=offsets.encode) as encoded:
+        summary, mirrored = landed_to_properties(made, after), state_properties(after, "main")
+    assert encoded.call_count == 3, "offsets, record times, lengths"
+    assert summary["batchmerge.offsets"] in mirrored.values()
+    assert summary == landed_to_properties(made)
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 5000), (5000, 1)])
+def test_what_travels_to_each_task(topics: int, partitions: int) -> None:
+    ranges = landed(*log(topics, partitions)).batch.ranges
+    kafka = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1"))
+    task = ReadTask(kafka, [Share.of(ranges)], False)
+    positions = BatchPositions.of(ranges)
+    assert pickle.loads(pickle.dumps(positions)) == positions
+    assert pickle.loads(pickle.dumps(task)).shares[0].ranges() == {tp: (r.start, r.end) for tp, r in ranges.items()}
+    for travels in (task, positions):
+        assert pickle.dumps(travels).count(b"TopicPartition") == 0, "arrays, no objects"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +25,13 @@ def test_decode_is_the_inverse_of_encode(values: dict[TopicPartition, int]) -> N
 
 def test_compact_form_is_one_array_a_topic_with_null_for_holes() -> None:
     assert offsets.encode({A2: 7, A0: 120, B1: 1}) == '{"a":[120,null,7],"b":[null,1]}'
+
+
+def test_states_of_earlier_versions_were_compressed_otherwise() -> None:
+    values = {TopicPartition("a", p): p * 7919 % 5000 for p in range(5000)}
+    text = json.dumps(offsets.to_arrays(values)).encode()
+    assert offsets.decode("zlib:" + base64.b64encode(zlib.compress(text, 9)).decode()) == values
+    assert len(offsets.encode(values)) < 25_000
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 0), (5, 4), (-2, -1)])
