@@ -9,6 +9,7 @@ import dagster as dg
 from jobs import protocol
 from jobs.batch import LandedBatch
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
@@ -31,10 +32,11 @@ def land_continuously(step: ContinuousStep) -> None:
         for _ in ticks:
             pipeline = pipeline or step.open()
             # At the first tick also without changes: a dead run may have left commit events unpublished.
-            if first or _has_changes(pipeline):
+            topics = None if first else _changed(pipeline)
+            if first or topics:
                 try:
                     with step.turn():
-                        _land(step, pipeline, done)
+                        _land(step, pipeline, done, topics)
                     refused = 0
                 except CommitFailed:
                     refused += 1
@@ -47,8 +49,10 @@ def land_continuously(step: ContinuousStep) -> None:
             _materialize(step, pipeline, done)
 
 
-def _has_changes(pipeline: Pipeline) -> bool:
-    return pipeline.land_in_time(lambda: protocol.plan(pipeline)).batch is not None
+def _changed(pipeline: Pipeline) -> TopicState | None:
+    """What Kafka has for the pipeline's topics; None if that is nothing new."""
+    planned = pipeline.land_in_time(lambda: protocol.plan(pipeline))
+    return planned.topics if planned.batch else None
 
 
 class _LandingPeriod:
@@ -63,11 +67,11 @@ class _LandingPeriod:
         self.before, self.batches, self.seconds = self.batches[-1:] or self.before, [], 0.0
 
 
-def _land(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:
+def _land(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod, topics: TopicState | None) -> None:
     tables = [table_key(table) for table in continuous_tables(step.launch.spec)]
 
     def work() -> None:
-        for batch in protocol.land(pipeline, 0):
+        for batch in protocol.land(pipeline, 0, topics):
             done.batches.append(batch)
             newest = checks.with_others(
                 [*done.before, *done.batches][-2:], lambda: pipeline.intermediate.landed().batches
