@@ -5,7 +5,7 @@ into the same chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.batch import LandedBatch
@@ -37,18 +37,20 @@ class Landed:
         return cls(sum(total(b.batch.ranges) for b in batches), sum(int(size or 0) for size in added))
 
 
-def chunk_rows(landed: Landed, most: int, cores: int, most_chunks: int) -> int:
+def chunk_rows(landed: Landed, most: int, cores: Callable[[], int], most_chunks: int) -> int:
     """The number of offsets of a chunk.
 
     Args:
         most: the pipeline file's limit.
+        cores: the number of tasks that the cluster runs at a time; called only if it matters.
         most_chunks: the chunks for which the table's deduplication window has room; only `most` may lead to more.
     """
     largest = max(landed.offsets // _LEAST_ROWS, 1)
     count = max(_parts(landed.offsets, most), min(most_chunks, _parts(landed.bytes, _MOST_BYTES)))
-    # A multiple of the cores, so that all of them have work until the end.
-    even = _parts(count, cores) * cores
-    count = max(count, min(even, most_chunks, largest))
+    if count < min(most_chunks, largest):
+        # A multiple of the cores, so that all of them have work until the end.
+        even = _parts(count, there := cores()) * there
+        count = max(count, min(even, most_chunks, largest))
     return max(1, _parts(landed.offsets, count))
 
 

@@ -86,7 +86,7 @@ class LandedSlices:
             Interrupted, Unavailable, TerminalError: the worst error of the tasks.
         """
         count = len(insertion.chunks)
-        rows = numbered(self.spark, count, min(count, parallelism(self.spark)))
+        rows = numbered(self.spark, count, min(count, parallelism(self.spark)) if count > 1 else 1)
         return run_tasks(rows, self._task(insertion), where)
 
     def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -84,7 +84,7 @@ def _steps(
     steps = [begun] if begun else []
     if rest:
         most, landed = min(w.chunks for w in found), Landed.of(rest, context.intermediate)
-        rows = chunk_rows(landed, shard.table.chunk_rows, parallelism(context.spark), most)
+        rows = chunk_rows(landed, shard.table.chunk_rows, lambda: parallelism(context.spark), most)
         steps += cut(rest, rows, most)
     for each in found:
         each.check(max(len(step.chunks) for step in steps))
