@@ -103,6 +103,7 @@ def test_partition_rows_move_together_and_only_for_the_newest_owner(store: Keepe
     store.write(new, after, tps)
     with pytest.raises(Interrupted):
         store.write(old, before, tps)
+    store.write(old, replace(before, phase=Phase.AFTER, confirms=True), tps)
     assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
 
 

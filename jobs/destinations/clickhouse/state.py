@@ -153,5 +153,5 @@ class StateStore(Protocol):
         """Writes rows of topic-partitions under a lease; `known` are those that have a row.
 
         Raises:
-            Interrupted: a newer owner has written some of them.
+            Interrupted: a newer owner has written some of them; not if they only confirm, which writes nothing then.
         """

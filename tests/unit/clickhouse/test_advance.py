@@ -168,6 +168,23 @@ def test_run_that_was_taken_over_is_interrupted() -> None:
     assert sorted(table.rows) == expected(landed)
 
 
+def test_run_that_is_taken_over_before_it_confirms_commits_nothing() -> None:
+    shared, table, landed = MemoryStore(), FakeTable(), batches(2)
+    (step,) = cut(landed[:1], 10, 99)
+    sleeper = advance(shared, table)
+
+    def insert_and_sleep(held: Lease, step: Step, only: Only) -> Inserted:
+        done = sleeper.insert(held, step, only)
+        run(shared, table, landed)
+        return done
+
+    with pytest.raises(Interrupted):
+        replace(sleeper, insert=insert_and_sleep).run(None, [step])
+    assert sorted(table.rows) == expected(landed)
+    assert state(shared) == (2, 0, "")
+    assert {row.batch for row in shared.partitions([P0, P1]).values()} == {1, 2}, "as the newer run has left them"
+
+
 def test_stale_view_of_the_lease_is_refused() -> None:
     shared, table, landed = MemoryStore(), FakeTable(), batches(2)
     seen = shared.lease()

@@ -68,6 +68,8 @@ class MemoryStore:
         last = self.fuse.burn()
         for tp in rows.spans:
             epoch = self._there.rows[tp][0] if tp in self._there.rows else 0
+            if epoch > held.epoch and rows.confirms:
+                continue
             if epoch > held.epoch:
                 raise Interrupted("taken over")
             self._there.rows[tp] = (held.epoch, rows.row(tp))
