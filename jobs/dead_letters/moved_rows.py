@@ -130,7 +130,8 @@ def _ask(destination: Destination, search: EarlierValues, ends: Sequence[int], l
     """
     least: int | None = least_batch(landed)
     while ends and least is not None:
-        found = destination.read(search.spark).rows_of(search.spark, search.keys(ends), search.columns, ends, least)
+        reader = destination.read(lambda: search.spark)
+        found = reader.rows_of(search.spark, search.keys(ends), search.columns, ends, least)
         if found is None:
             return
         rows, held_at = found

@@ -208,11 +208,11 @@ class Destination(ABC):
         """Drops the table and what belongs to it, but not a state outside the table; False: there was no table."""
 
     @abstractmethod
-    def read(self, spark: SparkSession) -> TableReader:
+    def read(self, session: Callable[[], SparkSession]) -> TableReader:
         """The table's rows, for `verify` and checks.
 
         Args:
-            spark: a session with `spark_settings`; most kinds use their system's own client instead.
+            session: opens a session with `spark_settings`; most kinds use their system's own client instead.
         """
 
     # Features that a system may lack.
@@ -267,13 +267,13 @@ class Destination(ABC):
         """The number of landed rows that the system refused, by batch: those of `dead_letters`."""
         return sum((Counter(side.by_batch()) for side in self.side_tables()), Counter[int]())
 
-    def refused_places(self, spark: SparkSession) -> DataFrame | None:
+    def refused_places(self, session: Callable[[], SparkSession]) -> DataFrame | None:
         """``topic, partition, offset, batch`` of the refused rows; None if there are none."""
         from jobs.destinations.shares import rows_of
         from jobs.destinations.side_table import PLACES
 
         sides = [side for side in self.side_tables() if side.by_batch()]
-        return rows_of(spark, [side.places for side in sides], PLACES) if sides else None
+        return rows_of(session(), [side.places for side in sides], PLACES) if sides else None
 
     def leases(self) -> list[LeaseState]:
         """The run that holds the table and its batch, for each endpoint that a run has written (`Capabilities.leases`).

@@ -86,11 +86,11 @@ class _Comparison:
         # A session of its own: another process may be using the one of the merges.
         self._spark = pipeline.spark(f"verify {destination.name}", pipeline.intermediate.catalog, destination)
         self._pipeline, self._destination, self._state = pipeline, destination, state
-        self._reader = destination.read(self._spark)
+        self._reader = destination.read(lambda: self._spark)
         self._columns = list(self._reader.values.columns)
         # Columns that some changes omit.
         self._unchanged: tuple[RowColumn, ...] = ()
-        self._refused = destination.refused_places(self._spark)
+        self._refused = destination.refused_places(lambda: self._spark)
         self._recreated = pipeline.intermediate.recreated()
         self._batch = next((c.name for c in self._columns if c.path == ("batchNumber",)), None)
         self._keys = _keys(self._columns, destination.table)

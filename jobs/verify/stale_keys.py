@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -22,7 +22,7 @@ def stale_keys(
     destination: Destination,
     state: CommittedState | None,
     known: Sequence[LandedBatch],
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
 ) -> int:
     """The number of stale keys of a table of upserts at its committed state; 0 for other tables.
 
@@ -31,13 +31,15 @@ def stale_keys(
 
     Args:
         known: the landed batches.
+        session: opens the table's session, if keys are counted.
     """
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
     landed = of_one_meaning([b for b in known if b.number <= state.batch_number])
-    places = destination.refused_places(spark)
+    places = destination.refused_places(session)
     if not landed or not (places or any(b.counts.quarantined for b in landed)):
         return 0
+    spark = session()
     with spark_errors(destination.name), own_views(spark, "refused") as refused:
         if places is not None:
             places.createOrReplaceTempView(*refused)

@@ -12,7 +12,7 @@ from resources.local.flights.columns import KEY, TABLE_COLUMNS
 def held(pipeline: Pipeline, destination: Destination) -> pa.Table:
     """All rows of a table, in its declared columns."""
     spark = pipeline.merge_context(destination).spark
-    with destination.read(spark).rows(spark, 0) as found:
+    with destination.read(lambda: spark).rows(spark, 0) as found:
         return found.toArrow()
 
 

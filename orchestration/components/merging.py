@@ -176,8 +176,8 @@ def settled(
         duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
     after = destination.committed()
     landed = pipeline.intermediate.landed().batches
-    stale = stale_keys(pipeline, destination, after, landed, work.spark)
-    drift, rows = schema_drift(destination, work.spark), destination.read(work.spark).known_count()
+    stale = stale_keys(pipeline, destination, after, landed, work.session)
+    drift, rows = schema_drift(destination, work.session), destination.read(work.session).known_count()
     return TableResult(batches, before, merged, after, landed, duplicates, stale, drift, rows)
 
 

@@ -125,7 +125,7 @@ def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
     destination = one.pipeline.destinations()[0]
     spark = one.pipeline.spark("scan", destination)
     name = f"{one.pipeline.intermediate.catalog.name}.{destination.table.table}"
-    rows = destination.read(spark).known_count()
+    rows = destination.read(lambda: spark).known_count()
     assert spark.table(name).count() == rows
     by_spark = {"count": "count(*)", "sum": "sum(delay)", "full": "bit_xor(hash(*))"}
     found = {

@@ -85,7 +85,7 @@ def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target
         with pytest.raises(SchemaRefused, match="extra"):
             strict.destination.prepare(dry_run)
     assert (table.rows(), table.destination.committed()) == (before, state)
-    assert "extra" not in table.destination.read(table.engine.spark).present()
+    assert "extra" not in table.destination.read(lambda: table.engine.spark).present()
 
 
 @pytest.fixture(scope="module")

@@ -209,8 +209,8 @@ class TableUnderTest:
     def stale(self) -> int:
         pipeline = self.engine.pipeline
         (destination,) = pipeline.destinations()
-        landed, spark = pipeline.intermediate.landed().batches, pipeline.merge_context(destination).spark
-        return stale_keys(pipeline, destination, destination.committed(), landed, spark)
+        landed, session = pipeline.intermediate.landed().batches, pipeline.merge_context(destination).session
+        return stale_keys(pipeline, destination, destination.committed(), landed, session)
 
     def select(self, *columns: str) -> list[dict[str, Any]]:
         return self.target.kind.rows(self.engine.connections, self.name, columns)

@@ -140,8 +140,8 @@ class BigQueryDestination(Destination):
         self.side_table.drop()
         return found
 
-    def read(self, spark: SparkSession) -> BigQueryReader:
-        del spark
+    def read(self, session: Callable[[], SparkSession]) -> BigQueryReader:
+        del session
         held = held_columns(self.spec, self.table, self.columns)
         options = self.table.column_types, held, self.table.out_of_range
         values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)

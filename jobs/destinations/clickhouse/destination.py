@@ -99,8 +99,8 @@ class ClickHouseDestination(Destination):
                 shard.server.execute(render("clickhouse", "table_drop", table=table))
         return found
 
-    def read(self, spark: SparkSession) -> ClickHouseReader:
-        del spark
+    def read(self, session: Callable[[], SparkSession]) -> ClickHouseReader:
+        del session
         values = ClickHouseValues(
             self.row_columns,
             self.table.column_types,

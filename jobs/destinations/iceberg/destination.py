@@ -242,10 +242,10 @@ class IcebergDestination(ReducedDestination):
     def _summary(self, step: Step) -> dict[str, str]:
         return {**step.after.to_properties(), PREFIX + "run-id": step.context.run_id}
 
-    def read(self, spark: SparkSession) -> IcebergReader:
+    def read(self, session: Callable[[], SparkSession]) -> IcebergReader:
         from jobs.destinations.iceberg.read import IcebergReader
 
-        return IcebergReader(self.pipeline, RowValues(self.row_columns), self.catalog, self.table, spark)
+        return IcebergReader(self.pipeline, RowValues(self.row_columns), self.catalog, self.table, session)
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
         from jobs.destinations.iceberg.read import branch_path

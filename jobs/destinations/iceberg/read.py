@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -31,14 +31,19 @@ class IcebergReader(TableReader):
     """Asks Spark for rows and the table's metadata for numbers."""
 
     def __init__(
-        self, pipeline: str, values: RowValues, catalog: IcebergCatalog, table: IcebergTable, spark: SparkSession
+        self,
+        pipeline: str,
+        values: RowValues,
+        catalog: IcebergCatalog,
+        table: IcebergTable,
+        session: Callable[[], SparkSession],
     ) -> None:
         super().__init__(values, SPARK, branch_path(catalog, table))
-        self._pipeline, self._catalog, self._table, self._spark = pipeline, catalog, table, spark
+        self._pipeline, self._catalog, self._table, self._session = pipeline, catalog, table, session
 
     def answers(self, text: str) -> list[pa.Table]:
         with spark_errors(self._table.table):
-            return [self._spark.sql(text).toArrow()]
+            return [self._session().sql(text).toArrow()]
 
     def present(self) -> list[str]:
         return list(self._catalog.require(self._table.table).schema().as_arrow().names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,6 @@ class DuckDbDestination(ReducedDestination):
                 run(db, "drop", table)
         return present
 
-    def read(self, spark: SparkSession) -> DuckDbReader:
-        del spark
+    def read(self, session: Callable[[], SparkSession]) -> DuckDbReader:
+        del session
         return DuckDbReader(self)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -17,10 +18,12 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
+from jobs.verify.drift import schema_drift
+from jobs.verify.stale_keys import stale_keys
 from resources.errors import CommitFailed, ConfigurationError
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
-from tests.kit.batches import committed
+from tests.kit.batches import batch, committed, landed_without_rows
 
 VALUE = {"id": "long", "at": "timestamp", "op": "string", "version": "long"}
 
@@ -52,6 +55,17 @@ def test_table_is_made_with_key_layout_and_properties(lake: IcebergCatalog) -> N
     assert table.properties["write.parquet.compression-codec"] == "snappy"
     assert destination(lake, **options).prepare() == [], "nothing is left to do"
     assert destination(lake, **options).committed() is None
+
+
+def test_checks_of_a_table_without_dead_letters_open_no_session(lake: IcebergCatalog) -> None:
+    def session() -> NoReturn:
+        raise AssertionError("opened")
+
+    made = destination(lake)
+    made.prepare()
+    assert schema_drift(made, session) == []
+    made.read(session).known_count()
+    assert stale_keys(Mock(), made, committed(1), [landed_without_rows(batch(1))], session) == 0
 
 
 @pytest.mark.parametrize(
