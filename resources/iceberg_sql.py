@@ -15,7 +15,8 @@ from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot, SnapshotLogEntry
+from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Executable, bindparam, select
 
@@ -26,11 +27,11 @@ _SNAPSHOTS = 20_000
 
 
 def _itself(entry: object, _memo: object = None) -> object:
-    """For `copy.deepcopy`: a commit of pyiceberg's copies what is known of all snapshots, which never change."""
+    """For `copy.deepcopy`: a commit of pyiceberg's copies what is known of snapshots and files, which never change."""
     return entry
 
 
-for _kind in (Snapshot, SnapshotLogEntry):
+for _kind in (Snapshot, SnapshotLogEntry, MetadataLogEntry, StatisticsFile):
     setattr(_kind, "__deepcopy__", _itself)  # noqa: B010
 
 

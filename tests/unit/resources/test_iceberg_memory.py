@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from jobs.iceberg.schema import iceberg_schema
+from jobs.iceberg.state_file import StateFile
 from resources.iceberg import IcebergCatalog
 from tests.kit.lake import files_in, lake, lake_connection
 
@@ -101,6 +102,25 @@ def test_metadata_of_hundreds_of_tables_is_read_once(tmp_path: Path, monkeypatch
         for number in range(60):
             assert catalog.require(f"n.t{number}").name() == ("n", f"t{number}")
     assert len(reads) == 60
+
+
+def test_a_commit_copies_nothing_of_earlier_snapshots(tmp_path: Path) -> None:
+    """Which would take the longer, the more batches there are."""
+    catalog = lake(tmp_path)
+    make(catalog, "n.t").append(ROWS)
+    before = catalog.require("n.t")
+    (snapshot,) = before.metadata.snapshots
+    state = StateFile(f"{before.location()}/metadata/state.puffin", 10, 4)
+    catalog.commit(before, [], [state.registered(snapshot.snapshot_id)])
+    one = catalog.require("n.t").metadata
+    catalog.commit(catalog.require("n.t"), [], [SetPropertiesUpdate(updates={"turn": "1"})])
+    other = catalog.require("n.t").metadata
+    assert one is not other
+    for kept in ("snapshots", "snapshot_log", "metadata_log", "statistics"):
+        ours, theirs = getattr(one, kept), getattr(other, kept)
+        assert ours
+        assert ours is not theirs
+        assert all(mine is same for mine, same in zip(ours, theirs, strict=False)), kept
 
 
 @pytest.mark.parametrize(("deletes", "left"), [("true", 3), ("false", 7)])
