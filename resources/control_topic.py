@@ -57,6 +57,7 @@ class ControlWriter:
     def __init__(self, cluster: KafkaCluster, topic: str, transactional_id: str, timeout: float) -> None:
         self._cluster, self._topic, self._id, self._timeout = cluster, topic, transactional_id, timeout
         self._producer: Producer | None = None
+        self._groups = dict[str, object]()
 
     @property
     def is_open(self) -> bool:
@@ -158,8 +159,11 @@ class ControlWriter:
         }
         if not wanted:
             return
-        with group_member(self._cluster, group, timeout) as member:
-            producer.send_offsets_to_transaction([*wanted.values()], member.consumer_group_metadata(), timeout)
+        if group not in self._groups:
+            # Only the group's name, since its member never joins: it stays the same.
+            with group_member(self._cluster, group, timeout) as member:
+                self._groups[group] = member.consumer_group_metadata()
+        producer.send_offsets_to_transaction([*wanted.values()], self._groups[group], timeout)
 
     def _ensure(self, create: bool) -> None:
         try:

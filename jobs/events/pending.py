@@ -37,6 +37,7 @@ class Due:
         state: the newest state to publish.
         find: returns the unpublished states up to `state`, from what is published and `state`.
         payloads: returns the events of a state.
+        alone: no other role publishes this group's events.
     """
 
     point: str
@@ -44,6 +45,7 @@ class Due:
     state: CommittedState
     find: Callable[[PublishedThrough | None, CommittedState], list[CommittedState]]
     payloads: Callable[[CommittedState], list[Payload]]
+    alone: bool = True
 
 
 def published_through(metadata: Iterable[str]) -> PublishedThrough | None:

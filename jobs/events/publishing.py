@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 
@@ -84,7 +84,7 @@ def publish_table_events(
 
     def publish() -> None:
         if pipeline.spec.control.enabled:
-            _taken_over(pipeline, name, lambda: role.publish(lambda: _states(pipeline)))
+            _taken_over(pipeline, name, lambda: role.publish(lambda known: _states(pipeline, known)))
         else:
             _move_group(pipeline)
 
@@ -120,7 +120,7 @@ def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None
 
 def _move_group(pipeline: Pipeline) -> None:
     """Sets the consumer group to the minimum over all tables, so that lag exporters show what the tables have."""
-    states = _states(pipeline)
+    states = _states(pipeline, {})
     least = offsets.minimum(s.offsets for s in states) if states else {}
     if pipeline.events:
         pipeline.events.move_group(least)
@@ -129,10 +129,13 @@ def _move_group(pipeline: Pipeline) -> None:
     failpoint(GROUP)
 
 
-def _states(pipeline: Pipeline) -> list[CommittedState] | None:
+def _states(pipeline: Pipeline, known: Mapping[str, CommittedState | None]) -> list[CommittedState] | None:
     """The states of all tables; None if one has no batch yet, or cannot be read now: the next run tries again.
 
     A table that does not respond delays the others only briefly, and is not read again for a while.
+
+    Args:
+        known: states that were just read, by the table's name.
     """
     states, silent = [], pipeline.silent_until
     for destination in pipeline.destinations():
@@ -140,7 +143,7 @@ def _states(pipeline: Pipeline) -> list[CommittedState] | None:
         try:
             if now < silent.get(name, 0.0):
                 raise Unavailable("it did not answer a short while ago", where=name)
-            state = with_timeout(_PATIENCE, name, destination.committed)
+            state = known[name] if name in known else with_timeout(_PATIENCE, name, destination.committed)
         except BatchmergeError as problem:
             if now >= silent.get(name, 0.0):
                 silent[name] = time.monotonic() + _AGAIN

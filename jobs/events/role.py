@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from threading import Lock
 
-from jobs.batch import CommittedState
 from jobs.events.messages import Payload, encode, make_event
 from jobs.events.pending import Due, PublishedThrough, published_through
 from jobs.failpoints import failpoint
@@ -28,17 +27,17 @@ class Role:
     def __init__(self, pipeline: str, control: Control, kafka: KafkaCluster, run_id: str, group: str) -> None:
         self.group = group
         self._pipeline, self._control, self._kafka, self._run_id = pipeline, control, kafka, run_id
-        self._published: PublishedThrough | None = None
+        self._published = dict[str, PublishedThrough]()
         self._opening = Lock()
         self.is_used = False
         self._writer = ControlWriter(kafka, control.topic, group, float(control.time_limit_seconds))
 
-    def published_through(self, group: str, state: CommittedState) -> PublishedThrough | None:
-        """The newest batch in this group's metadata, which is stored with one of the state's offsets."""
-        if self._published and group == self.group:
-            return self._published  # no other run can have moved it
+    def published_through(self, due: Due) -> PublishedThrough | None:
+        """The newest batch in the group's metadata, which is stored with one of the state's offsets."""
+        if due.alone and (known := self._published.get(due.group)):
+            return known  # a newer run would have fenced this one, and its next transaction fails
         limit = self._control.time_limit_seconds
-        return published_through(group_metadata(self._kafka, group, state.offsets, limit).values())
+        return published_through(group_metadata(self._kafka, due.group, due.state.offsets, limit).values())
 
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
@@ -53,14 +52,13 @@ class Role:
             # Also if nothing is pending: a dead run's open transaction blocks all readers until it times out, and older
             # runs of this role may move the metadata until they are fenced.
             self.open()
-            states = due.find(self.published_through(due.group, due.state), due.state)
+            states = due.find(self.published_through(due), due.state)
             for first in range(0, len(states), _AT_ONCE):
                 some = states[first : first + _AT_ONCE]
                 newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)
                 payloads = [payload for state in some for payload in due.payloads(state)]
                 self.publish(due.point, payloads, [GroupProgress(due.group, some[-1].offsets, newest.to_metadata())])
-                if due.group == self.group:
-                    self._published = newest
+                self._published[due.group] = newest
             self.is_used = True
 
     def open(self) -> None:

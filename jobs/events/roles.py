@@ -21,7 +21,7 @@ With `source.for_each` all topics share one landing role, and the tables of an e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -47,6 +47,7 @@ from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 
 LANDING = "landing"
+AllStates = Callable[[Mapping[str, CommittedState | None]], list[CommittedState] | None]
 # The most files in an event; more would make a message that Kafka refuses (1 MB by default).
 _MOST_FILES = 10_000
 
@@ -135,16 +136,17 @@ class TableRole:
     merged: Sequence[LandedBatch]
     reference: str | None
 
-    def publish(self, all_states: Callable[[], list[CommittedState] | None]) -> None:
+    def publish(self, all_states: AllStates) -> None:
         """Publishes the events of the table's batches, and of those that all tables have.
 
         Args:
-            all_states: reads the states of all tables; returns None if one has no state or cannot be read.
+            all_states: reads the states of all tables, but of those that it gets; returns None if one has no state or
+                cannot be read.
         """
         role = role_of(self.pipeline, table_role(self.pipeline, self.destination.table))
         role.publish_due(self._due(role.group, all_states))
 
-    def _due(self, group: str, all_states: Callable[[], list[CommittedState] | None]) -> Iterator[Due]:
+    def _due(self, group: str, all_states: AllStates) -> Iterator[Due]:
         """The pending events. Other tables are read after the table's own events, so that slow ones do not delay
         these."""
 
@@ -153,10 +155,11 @@ class TableRole:
 
         if committed := self.destination.committed():
             yield Due("table", group, committed, find, lambda state: [self._commit_table(state)])
-        if states := all_states():
+        if states := all_states({self.destination.name: committed}):
             lowest = min(states, key=lambda state: state.batch_number)
             lowest = replace(lowest, offsets=offsets.minimum(state.offsets for state in states))
-            yield Due("complete", self.pipeline.group, lowest, find, lambda state: [_complete(state)])
+            alone = len(states) == 1 and not self.pipeline.part_of
+            yield Due("complete", self.pipeline.group, lowest, find, lambda state: [_complete(state)], alone)
 
     def _commit_table(self, state: CommittedState) -> CommitTable:
         here = any(b.number == state.batch_number for b in self.merged)
