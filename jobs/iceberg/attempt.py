@@ -20,6 +20,7 @@ from pyiceberg.table.update import (
 
 from jobs.batch import PREFIX
 from jobs.iceberg.branches import alive_for, attempt_branch, begun_before
+from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
 from jobs.spec.tables import LONGEST
 from resources.errors import CommitFailed, InvariantBroken
@@ -137,6 +138,6 @@ def added_files(table: Table, snapshot_id: int) -> Iterable[DataFile]:
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id != snapshot_id or manifest.content != ManifestContent.DATA:
             continue
-        for entry in manifest.fetch_manifest_entry(table.io):
+        for entry in live_entries(manifest, table.io):
             if entry.status == ManifestEntryStatus.ADDED:
                 yield entry.data_file

@@ -28,6 +28,7 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import EMPTY_DICT
 
+from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.partitioning import Partitioning
 from jobs.iceberg.position_deletes import DeleteManifestWriter
 
@@ -113,14 +114,14 @@ class _Producer(_FastAppendFiles):
         wanted = self._transaction.table_metadata.properties.get("commit.manifest-merge.enabled", "true")
         return wanted.lower() == "true"
 
-    def _to_rewrite(self, manifest: ManifestFile, crowded: bool) -> list[ManifestEntry]:
+    def _to_rewrite(self, manifest: ManifestFile, crowded: bool) -> Sequence[ManifestEntry]:
         """The manifest's entries, if it has to be rewritten: it names a removed file, is merged with others of its
         size (`crowded`), or is a small one of deletes."""
         removed = self._removed_paths[manifest.content]
         of_deletes = manifest.content == ManifestContent.DELETES and bool(self.deletes or self.removed)
         if not (removed or of_deletes or crowded):
             return []
-        entries = manifest.fetch_manifest_entry(self._io)
+        entries = live_entries(manifest, self._io)
         small = of_deletes and len(entries) <= _MANIFEST_ENTRIES
         return entries if small or crowded or any(e.data_file.file_path in removed for e in entries) else []
 
@@ -168,4 +169,4 @@ def live_files(table: Table, snapshot_id: int, content: ManifestContent) -> Iter
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
     manifests = snapshot.manifests(table.io) if snapshot else []
     io: FileIO = table.io
-    return (entry.data_file for m in manifests if m.content == content for entry in m.fetch_manifest_entry(io))
+    return (entry.data_file for m in manifests if m.content == content for entry in live_entries(m, io))

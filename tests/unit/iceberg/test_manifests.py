@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from pyiceberg.manifest import ManifestFile
+import pytest
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
+from jobs.iceberg import manifest_entries
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import added_files
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.history import landed_batches, read_history, state_properties
+from jobs.iceberg.staging import live_files
 from jobs.offsets import OffsetRange
 from jobs.watermark import Watermark
 from resources.iceberg import IcebergCatalog
@@ -73,6 +77,30 @@ def test_number_of_manifests_does_not_grow_with_each_batch(tmp_path: Path) -> No
     assert [(b.number, b.snapshot_id) for b in known.batches] == list(enumerate(snapshots, 1))
     entries = [e for m in manifests(table) for e in m.fetch_manifest_entry(table.io)]
     assert {e.snapshot_id: e.sequence_number for e in entries} == {s: n for n, s in enumerate(snapshots, 1)}
+
+
+def test_a_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table that grows by a file a batch, each merge reads what is new."""
+    catalog, read = lake(tmp_path), list[str]()
+    catalog.create(NAME, SCHEMA)
+    fetch = ManifestFile.fetch_manifest_entry
+
+    def counted(manifest: ManifestFile, *arguments: Any, **named: Any) -> list[ManifestEntry]:
+        read.append(manifest.manifest_path)
+        return fetch(manifest, *arguments, **named)
+
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
+    for number in range(1, 41):
+        snapshot, table = append(catalog, number), catalog.require(NAME)
+        found = [file.record_count for file in live_files(table, snapshot, ManifestContent.DATA)]
+        assert found == [1] * number
+        assert [file.record_count for file in added_files(table, snapshot)] == [1]
+    assert len(read) == len(set(read)), "none twice"
+    monkeypatch.setattr(manifest_entries, "_MOST", 10)
+    assert len(list(live_files(table, snapshot, ManifestContent.DATA))) == 40
+    append(catalog, 41)
+    list(live_files(table := catalog.require(NAME), table.metadata.current_snapshot_id or 0, ManifestContent.DATA))
+    assert sum(map(len, manifest_entries._KNOWN.values())) < 10, "no more are kept"
 
 
 def test_a_metadata_file_is_read_once_and_by_its_writer_never(tmp_path: Path) -> None:
