@@ -1,12 +1,13 @@
 """What a deployment needs, predicted from what was measured: the tables of `docs/scale.md`. Pure.
 
-The model is linear: records cost cores by the CPU measured per million, each batch of a table costs what a small merge
-costs, and metadata grows with topic-partitions and batches. How well that holds is shown beside what was measured.
+The model: records cost what landing a million costs without the start of a run, each commit of a table what a merge of
+so many changes costs (`_costs`), and metadata grows with topic-partitions and batches. How well that holds is shown
+beside what was measured.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
 from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
+from tests.benchmarks._costs import APPEND, CLICKHOUSE, UPSERT, Compared, Costs
 from tests.benchmarks._report import Results, shown
 
 # Cores that are busy all the time leave nothing to catch up with, nor for maintenance.
@@ -27,9 +29,8 @@ _BUSY = 0.6
 _DAY = 86_400
 # Of Google's page "Quotas and limits": load jobs a day, of a table and of a project.
 _LOADS_OF_TABLE, _LOADS_OF_PROJECT = 1_500, 100_000
-_FORMAT = "1,000,000 records, {}, "
-_MERGE = "10,000 random keys into 1,000,000 rows, CPU"
-_MEMORY = "most memory (PSS)"
+# What Iceberg itself writes of a snapshot: its ids, counts and times, and its manifest list's path.
+_SNAPSHOT = 500
 _LOCATION = f"s3://warehouse/{'n' * 20}/{'t' * 20}/metadata/batchmerge-{'0' * 36}.puffin"
 
 
@@ -39,6 +40,7 @@ class Deployment:
 
     Attributes:
         format: as `make bench` names it.
+        into: the tables; each record goes into one of them.
         interval: seconds between two commits of a table.
     """
 
@@ -47,14 +49,17 @@ class Deployment:
     topics: int
     partitions: int
     tables: int
+    into: str
     interval: int
 
 
 DEPLOYMENTS = (
-    Deployment(10_000, "JSON", 10, 60, 10, 60),
-    Deployment(100_000, "Avro, registry", 50, 500, 50, 60),
-    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, 60),
-    Deployment(1_000_000, "Debezium, Avro, registry", 500, 5_000, 500, 300),
+    Deployment(10_000, "JSON", 10, 60, 10, UPSERT, 60),
+    Deployment(100_000, "Avro, registry", 50, 500, 50, UPSERT, 60),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, UPSERT, 60),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, APPEND, 60),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, CLICKHOUSE, 60),
+    Deployment(1_000_000, "Debezium, Avro, registry", 500, 5_000, 500, UPSERT, 300),
 )
 
 
@@ -77,13 +82,14 @@ class Need:
 
 def need(wanted: Deployment, results: Results) -> Need:
     """The model."""
-    of_records = wanted.records / 1e6 * _figure(results, _FORMAT.format(wanted.format) + "CPU")
-    of_tables = wanted.tables / wanted.interval * _figure(results, _MERGE)
+    costs = Costs(results)
+    of_records = wanted.records / 1e6 * costs.formats[wanted.format]
+    changes = wanted.records * wanted.interval / wanted.tables
+    of_tables = wanted.tables / wanted.interval * costs.merge(wanted.into, changes)
     cores = (of_records + of_tables) / _BUSY
-    per_core = _figure(results, _MEMORY) / 1000 / _cores(results)
     snapshot, _ = batch_bytes(1, wanted.partitions // wanted.topics)
     batches = _DAY / wanted.interval * wanted.topics
-    return Need(cores, cores * per_core, (wanted.topics + wanted.tables) / wanted.interval, batches * snapshot)
+    return Need(cores, cores * costs.memory, (wanted.topics + wanted.tables) / wanted.interval, batches * snapshot)
 
 
 def batch_bytes(topics: int, partitions: int) -> tuple[int, int]:
@@ -110,15 +116,17 @@ def batch_bytes(topics: int, partitions: int) -> tuple[int, int]:
 
 
 def _size(summary: Mapping[str, str]) -> int:
-    return sum(len(name) + len(value) for name, value in summary.items())
+    return len(json.dumps(dict(summary), separators=(",", ":"))) + _SNAPSHOT
 
 
 def tables(results: Results) -> str:
     """All tables of the page."""
     return "\n\n".join(
         [
+            "### Costs",
+            _lines("what | measured", _costs(Costs(results))),
             "### Predicted and measured",
-            _lines("records of a million | CPU s | predicted, all cores busy | measured", _measured(results)),
+            _lines("what | predicted | measured | predicted / measured", map(_compared, Costs(results).compared())),
             "### What deployments take",
             _lines(
                 "records/s | format | topics, partitions | tables | interval | cores | memory | commits/s | "
@@ -145,20 +153,28 @@ def tables(results: Results) -> str:
     )
 
 
-def _measured(results: Results) -> Iterator[str]:
-    """The model's rate on the cores that were measured on, beside the rate that was measured there."""
-    for one in results.parts["formats"].measures:
-        if found := re.fullmatch(r"1,000,000 records, (.*), while it works", one.what):
-            cpu = _figure(results, _FORMAT.format(found[1]) + "CPU")
-            rate = _cores(results) / cpu * 1e6
-            yield f"{found[1]} | {cpu:.1f} | {shown((rate,), 'records/s')} | {shown(one.turns, 'records/s')}"
+def _costs(costs: Costs) -> Iterator[str]:
+    yield f"start of a run | {costs.start:.1f} CPU s"
+    for name, cpu in costs.formats.items():
+        yield f"1,000,000 records, {name}, landed and appended | {cpu:.1f} CPU s"
+    yield f"a few records: their landing, and their merge into a table | {costs.few:.2f} CPU s"
+    for into in (UPSERT, CLICKHOUSE):
+        for changes, cpu in costs.merges(into).items():
+            if changes:
+                yield f"merge of {changes:,} changes into a table ({into}) | {cpu:.1f} CPU s"
+    yield f"memory for each core | {costs.memory:.2f} GB"
+
+
+def _compared(one: Compared) -> str:
+    ratio = one.predicted / one.measured
+    return f"{one.what} | {one.predicted:.1f} CPU s | {one.measured:.1f} CPU s | {ratio:.2f}"
 
 
 def _row(wanted: Deployment, found: Need) -> str:
     return (
-        f"{wanted.records:,} | {wanted.format} | {wanted.topics:,}, {wanted.partitions:,} | {wanted.tables:,} | "
-        f"{wanted.interval} s | {found.cores:.1f} | {found.memory:.1f} GB | {found.commits:.1f} | "
-        f"{found.metadata / 1e6:,.0f} MB"
+        f"{wanted.records:,} | {wanted.format} | {wanted.topics:,}, {wanted.partitions:,} | "
+        f"{wanted.tables:,}, {wanted.into} | {wanted.interval} s | {found.cores:.1f} | {found.memory:.1f} GB | "
+        f"{found.commits:.1f} | {found.metadata / 1e6:,.0f} MB"
     )
 
 
@@ -178,9 +194,7 @@ def _usable(records: int) -> str:
 
 
 def _scaling(results: Results) -> str:
-    """What the benchmark `scaling` says, where it is among the results."""
-    if "scaling" not in results.parts:
-        return "Not measured yet (`python -m tests.benchmarks scaling`, on an idle machine)."
+    """What the benchmark `scaling` says."""
     return _lines(
         "what | measured | by Amdahl's law",
         (
@@ -193,18 +207,6 @@ def _scaling(results: Results) -> str:
 
 def _loads(count: int) -> str:
     return f"{count:,} | {max(_DAY / _LOADS_OF_TABLE, _DAY * count / _LOADS_OF_PROJECT):,.0f} s"
-
-
-def _figure(results: Results, what: str) -> float:
-    """The median of the measure that is called so, or ends so."""
-    found = [one for part in results.parts.values() for one in part.measures if one.what.endswith(what)]
-    turns = sorted(found[0].turns)
-    return turns[len(turns) // 2]
-
-
-def _cores(results: Results) -> int:
-    """That were measured on."""
-    return int(results.parts["formats"].machine.split()[0])
 
 
 def _lines(head: str, rows: Iterable[str]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlparse
@@ -19,11 +21,14 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
+from tests.benchmarks.sizing import batch_bytes
 from tests.kit.batches import batch
 
 NAME = "n.t"
 TOPICS, PARTITIONS = 50, 100
 EVERY = [TopicPartition(f"shop.{t}", p) for t in range(TOPICS) for p in range(PARTITIONS)]
+# Parts of the metadata that grow with each snapshot.
+OF_SNAPSHOTS = ("snapshots", "statistics", "snapshot-log")
 IDS = {f"shop.{t}": f"{t:022d}" for t in range(TOPICS)}
 
 
@@ -34,15 +39,15 @@ def catalog(lake: IcebergCatalog) -> IcebergCatalog:
     return lake
 
 
-def landed(count: int) -> list[LandedBatch]:
+def landed(count: int, every: Sequence[TopicPartition] = EVERY) -> list[LandedBatch]:
     """Batches that have read some of every partition, one after the other."""
-    dice, found = random.Random(7), list[LandedBatch]()
-    reached = {tp: dice.randrange(10**9) for tp in EVERY}
+    dice, found, ids = random.Random(7), list[LandedBatch](), {tp.topic: IDS[tp.topic] for tp in every}
+    reached = {tp: dice.randrange(10**9) for tp in every}
     for number in range(1, count + 1):
         ranges = {tp: OffsetRange(at, at + dice.randrange(1000)) for tp, at in reached.items()}
         reached = {tp: r.end for tp, r in ranges.items()}
-        times = Watermark({tp: 1_700_000_000_000 + dice.randrange(10**6) for tp in EVERY}, 1)
-        found.append(LandedBatch(batch(number, ranges, topic_ids=IDS), Counts(), times, 0))
+        times = Watermark({tp: 1_700_000_000_000 + dice.randrange(10**6) for tp in every}, 1)
+        found.append(LandedBatch(batch(number, ranges, topic_ids=ids), Counts(), times, 0))
     return found
 
 
@@ -51,8 +56,12 @@ def publish(catalog: IcebergCatalog, before: LandedBatch | None, one: LandedBatc
     append.publish_append(landed_to_properties(one), state_properties(CommittedState.after(one), "main"))
 
 
+def metadata_file(catalog: IcebergCatalog) -> Path:
+    return Path(urlparse(catalog.require(NAME).metadata_location).path)
+
+
 def metadata_size(catalog: IcebergCatalog) -> int:
-    return Path(urlparse(catalog.require(NAME).metadata_location).path).stat().st_size
+    return metadata_file(catalog).stat().st_size
 
 
 @pytest.fixture
@@ -69,6 +78,18 @@ def test_metadata_does_not_grow_with_the_partitions(catalog: IcebergCatalog, bat
     (more,) = landed(6)[5:]
     publish(catalog, batches[-1], more)
     assert metadata_size(catalog) - before < 3000, "a snapshot with its summary and its statistics"
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 12), (TOPICS, PARTITIONS)])
+def test_a_batch_takes_what_docs_scale_says(catalog: IcebergCatalog, topics: int, partitions: int) -> None:
+    every = [TopicPartition(f"shop.{t}", p) for t in range(topics) for p in range(partitions)]
+    sizes = list[int]()
+    made = landed(3, every)
+    for before, one in zip([None, *made], made, strict=False):
+        publish(catalog, before, one)
+        metadata = json.loads(metadata_file(catalog).read_text())
+        sizes.append(sum(len(json.dumps(metadata.get(name), separators=(",", ":"))) for name in OF_SNAPSHOTS))
+    assert sizes[-1] - sizes[-2] == pytest.approx(batch_bytes(topics, partitions)[0], rel=0.2)
 
 
 def test_states_and_batches_are_what_they_were(catalog: IcebergCatalog, batches: list[LandedBatch]) -> None:
