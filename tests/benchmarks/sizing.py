@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -141,9 +142,9 @@ def tables(results: Results) -> str:
             ),
             "### Cores that a batch can use",
             _lines(
-                "records | landing | upsert into Iceberg, at most | into ClickHouse, `chunk_rows` as it is | "
+                "records | cores | landing | upsert into Iceberg, at most | into ClickHouse, `chunk_rows` as it is | "
                 "rows sent to BigQuery",
-                map(_usable, (100_000, 1_000_000, 10_000_000)),
+                (_usable(*one) for one in product((100_000, 1_000_000, 10_000_000), (8, 100))),
             ),
             "### More workers",
             _scaling(results),
@@ -183,14 +184,14 @@ def _offsets(topics: int, partitions: int) -> str:
     return f"{topics:,} | {partitions:,} | {size:,} | {size * 20_000 / 1e6:,.0f} | {file:,}"
 
 
-def _usable(records: int) -> str:
-    """Tasks of one batch, in one table: that many cores at most work on it."""
-    landing = -(-records // splits._WORTH_A_TASK)
+def _usable(records: int, cores: int) -> str:
+    """Tasks of one batch, in one table, on so many cores: that many of them at most work on it."""
+    landing = min(-(-records // splits._WORTH_A_TASK), splits._PIECES * cores)
     chunks = -(-records // int(ClickHouseTable.model_fields["chunk_rows"].default))
-    sent = min(landing, 1 + records // sent_rows._WORTH_A_TASK)
+    sent = min(cores, landing, 1 + records // sent_rows._WORTH_A_TASK)
     shares = -(-records // few_changes._SHARE_CHANGES)
-    merging = shares if shares <= few_changes._MOST_SHARES else cached_changes._WRITERS
-    return f"{records:,} | {landing} | {merging} | {chunks} | {sent}"
+    merging = cached_changes.writers(cores) if few_changes.are_too_many(shares, lambda: cores) else shares
+    return f"{records:,} | {cores} | {landing} | {merging} | {chunks} | {sent}"
 
 
 def _scaling(results: Results) -> str:

@@ -136,7 +136,7 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     one = engine("upsert_delete")
     one.tell(put(1), put(2), put(3))
     one.advance()
-    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes.are_too_many", lambda *_: True)
     monkeypatch.setattr("jobs.destinations.iceberg.cached_changes._SCANNED_KEYS", most)
     one.tell(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
@@ -150,7 +150,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
     one = engine("upsert_delete")
     one.tell(put(1), put(2))
     one.advance()
-    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._MOST_SHARES", 0)
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes.are_too_many", lambda *_: True)
     asleep: list[object] = []
 
     def keep_deletes(self: CachedChanges) -> None:

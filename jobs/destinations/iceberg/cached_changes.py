@@ -36,8 +36,8 @@ _SCANNED_KEYS = 200_000
 _SENT_KEYS = 4_000_000
 # Up to this many changes Spark broadcasts them for the join.
 _BROADCAST_CHANGES = 1_000_000
-# New rows are spread over at most this many tasks.
-_WRITERS = 64
+# New rows are spread over at most this many tasks, or so many per core if that is more.
+_LEAST_WRITERS, _WRITERS_PER_CORE = 64, 2
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class CachedChanges:
         self._keep_deletes()
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.reduced.keys)
-        place = F.coalesce("__file", F.pmod(F.xxhash64(*keys), F.lit(_WRITERS)).cast("string"))
+        some = F.pmod(F.xxhash64(*keys), F.lit(writers(parallelism(self.spark))))
+        place = F.coalesce("__file", some.cast("string"))
         report = sum(task_reports(rows.repartition(place), writing_task(delta)), RowDeltaReport())
         if report.effect.changes != changes:
             raise InvariantBroken(
@@ -192,6 +193,11 @@ class CachedChanges:
             truncated_below=self.truncated_below,
             **{"bounded": {}, **more},
         )
+
+
+def writers(cores: int) -> int:
+    """Over how many tasks new rows are spread, on a cluster of so many cores."""
+    return max(_LEAST_WRITERS, _WRITERS_PER_CORE * cores)
 
 
 def writing_task(delta: RowDelta) -> RowDeltaTask:

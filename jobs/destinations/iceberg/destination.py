@@ -152,9 +152,14 @@ class IcebergDestination(ReducedDestination):
     def _changes(self, step: Step, kept_deletes: KeptDeletes | None) -> WantedChanges:
         from jobs.destinations.iceberg.few_changes import few_changes
         from jobs.destinations.iceberg.merge import WantedChanges
+        from resources.spark import parallelism
 
         key, landed = self.spec.changes.key, step.context.intermediate
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
+
+        def cores() -> int:
+            return parallelism(step.context.session())
+
         return WantedChanges(
             session=step.context.session,
             one_task=step.context.one_task,
@@ -163,7 +168,7 @@ class IcebergDestination(ReducedDestination):
             null_safe=bool(key and key.nulls == "match"),
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,
-            few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged),
+            few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged, cores),
         )
 
     def _append(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from jobs.batch import LandedBatch
@@ -18,22 +18,30 @@ _SHARE_CHANGES = 250_000
 # The most bytes of landed files of a share, and the most in memory: an array of texts has room for 2 GB.
 _SHARE_BYTES = 32 << 20
 _SHARE_MEMORY = 1 << 30
-# The most shares: few, since each may read all landed files.
-_MOST_SHARES = 8
+# The most shares, or so many per core if that is more.
+_MOST_SHARES, _SHARES_PER_CORE = 8, 2
 
-# Up to this many files each share reads all of them, which costs less than sending rows. Above it, separate readers
-# read each file once and send its rows to the shares.
+# Up to this many files, and up to `_MOST_SHARES`, each share reads all files, which costs less than sending rows. Above
+# it, separate readers read each file once and send its rows to the shares.
 _OPENED_BY_EACH = 100
 
 
 def few_changes(
-    landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch], leaves_unchanged: bool
+    landed: LandedRows,
+    wanted: Reduction,
+    batches: Sequence[LandedBatch],
+    leaves_unchanged: bool,
+    cores: Callable[[], int],
 ) -> LastChanges | None:
-    """The changes of these batches for tasks to read; None if they are too many, or need other landed rows too."""
+    """The changes of these batches for tasks to read; None if they are too many, or need other landed rows too.
+
+    Args:
+        cores: how many tasks the cluster runs at a time; called only for more than `_MOST_SHARES`.
+    """
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
     again = wanted.revised or wanted.touched
     count = sum(b.counts.landed for b in batches)
-    if not plain or again or count > _MOST_SHARES * _SHARE_CHANGES:
+    if not plain or again or are_too_many(ceil(count / _SHARE_CHANGES), cores):
         return None
     operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
     taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
@@ -45,7 +53,13 @@ def few_changes(
     shares = max(1, *map(ceil, sizes))
     # Only reading shows whether changes omit columns. Then this path has to give up, which only a single task can: it
     # has written nothing yet.
-    if shares > (1 if leaves_unchanged else _MOST_SHARES):
+    if (leaves_unchanged and shares > 1) or are_too_many(shares, cores):
         return None
-    readers = files.most_shares if len(files.files or ()) > _OPENED_BY_EACH else 0
+    is_sent = len(files.files or ()) > _OPENED_BY_EACH or shares > _MOST_SHARES
+    readers = files.most_shares if is_sent else 0
     return LastChanges(files, wanted.first, wanted.last, wanted.columns, leaves_unchanged, shares, readers)
+
+
+def are_too_many(shares: int, cores: Callable[[], int]) -> bool:
+    """Whether these are more shares than the cluster should merge without Spark SQL."""
+    return shares > _MOST_SHARES and shares > _SHARES_PER_CORE * cores()

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from jobs.changes.key_shares import share_of_each
 from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
 from jobs.changes.last_changes import last_of_each
 from jobs.changes.reduction import Reduction
+from jobs.destinations.iceberg.cached_changes import writers
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
 from jobs.destinations.iceberg.spec import IcebergTable
@@ -32,6 +34,7 @@ from resources.iceberg import IcebergCatalog
 from tests.kit import batches, specs
 from tests.kit.arrow import copied
 
+TWO_CORES = partial(int, 2)
 KEY = pa.schema([("a", pa.int64()), ("b", pa.string())])
 FOUND = pa.schema([*KEY, (FILE, pa.string()), (POSITION, pa.int64())])
 
@@ -145,7 +148,7 @@ def task_of(
 ) -> FewChangesTask:
     some = landing.known[first - 1 :]
     wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, first, some[-1])
-    changes, search = few_changes(landing, wanted, some, leaves_unchanged), delta.search_by(wanted.keys)
+    changes, search = few_changes(landing, wanted, some, leaves_unchanged, TWO_CORES), delta.search_by(wanted.keys)
     assert changes
     assert search
     write = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
@@ -258,8 +261,34 @@ def test_changes_in_shares_cannot_keep_columns(lake: IcebergCatalog, monkeypatch
     wanted = Reduction.of_table(
         destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
     )
-    assert few_changes(landing, wanted, landing.known, leaves_unchanged=True) is None
-    assert few_changes(landing, wanted, landing.known, leaves_unchanged=False)
+    assert few_changes(landing, wanted, landing.known, True, TWO_CORES) is None
+    assert few_changes(landing, wanted, landing.known, False, TWO_CORES)
+
+
+@pytest.mark.parametrize(("cores", "shares"), [(2, None), (7, None), (8, 16), (100, 16)])
+def test_a_larger_cluster_merges_more_changes_in_shares(lake: IcebergCatalog, cores: int, shares: int | None) -> None:
+    landing, destination, schema = flow(lake)
+    landing.land([(1, "a")], schema)
+    many = [replace(one, counts=Counts(4_000_000, 4_000_000, 0, 0, 0)) for one in landing.known]
+    wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, 1, many[-1])
+    found = few_changes(landing, wanted, many, False, lambda: cores)
+    assert (found and found.shares) == shares
+    assert found is None or found.readers, "so many shares do not read all files each"
+
+
+def test_no_cores_are_asked_for_where_few_shares_are_enough(lake: IcebergCatalog) -> None:
+    """A merge in one task has no session."""
+    landing, destination, schema = flow(lake)
+    landing.land([(1, "a")], schema)
+    wanted = Reduction.of_table(
+        destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
+    )
+    assert few_changes(landing, wanted, landing.known, False, lambda: pytest.fail("asked"))
+
+
+@pytest.mark.parametrize(("cores", "places"), [(2, 64), (32, 64), (100, 200)])
+def test_new_rows_are_spread_over_all_cores(cores: int, places: int) -> None:
+    assert writers(cores) == places
 
 
 KEY_TYPES = [
