@@ -38,7 +38,7 @@ _ORDER = (
     "scaling",
     "ui",
 )
-PARTS = tuple(name for name in _ORDER if "import Measure, report" in (HERE / f"{name}.py").read_text())
+PARTS = tuple(name for name in _ORDER if "import Measure, Sizes, report" in (HERE / f"{name}.py").read_text())
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:

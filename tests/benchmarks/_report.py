@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 Unit = Literal["records/s", "rows/s", "s", "CPU s", "CPU s per million", "MB", "commits/s", "times"]
 # Of an option: in full, and with --quick.
 Size = tuple[int, int] | tuple[Sequence[int], Sequence[int]] | tuple[Sequence[str], Sequence[str]]
+Sizes = dict[str, Size]
 ROOT = Path(__file__).parents[2]
 _PACKAGES = ("dagster", "pyspark", "pyarrow", "pyiceberg", "confluent-kafka", "clickhouse-connect")
 _DIGITS = {"s": 2, "times": 2, "CPU s": 1, "CPU s per million": 1}
@@ -50,6 +51,7 @@ class Part(BaseModel):
     Attributes:
         load: of the machine when it began, by its own account (runnable processes, mean of a minute).
         seconds: that all of it took.
+        about: what was done, in the benchmark's own words of then; empty in parts that were kept before there was this.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,6 +64,7 @@ class Part(BaseModel):
     machine: str
     versions: dict[str, str]
     measures: tuple[Measure, ...]
+    about: str = ""
 
 
 class Results(BaseModel):
@@ -71,14 +74,14 @@ class Results(BaseModel):
     parts: dict[str, Part] = {}
 
 
-def report(about: str | None, measure: Callable[[argparse.Namespace], Iterable[Measure]], **sizes: Size) -> None:
+def report(about: str | None, measure: Callable[[argparse.Namespace], Iterable[Measure]], sizes: Sizes) -> None:
     """The whole `main` of a benchmark: reads its options, measures, prints each line as soon as it is there.
 
     Args:
         about: the module's docstring.
         measure: gets the options: `home` (data folder of a running stack, or None: start services of its own), `quick`,
             and one for each size.
-        sizes: what can be said by an option of that name: `rows=(1_000_000, 10_000)`, `table_rows=([…], […])`.
+        sizes: what can be said by an option of that name: `{"rows": (1_000_000, 10_000), "table_rows": ([…], […])}`.
     """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work?")
@@ -113,6 +116,7 @@ def report(about: str | None, measure: Callable[[argparse.Namespace], Iterable[M
             machine=_machine(),
             versions={"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             measures=tuple(rounded(one) for one in measures),
+            about=(about or "").strip(),
         )
         results = read(options.results)
         write(options.results, Results(parts={**results.parts, name: part}))
@@ -134,10 +138,11 @@ def line(one: Measure) -> str:
 
 
 def shown(turns: Sequence[float], unit: Unit) -> str:
-    """``1.24 s (1.20 to 1.31)``; the spread is left out of a single turn."""
+    """``1.24 s (1.20 to 1.31)``; the spread is left out of a single turn; two turns have no median, which is said."""
     if not turns:
         return "not measured: too short"
-    spread = f" ({_figure(min(turns), unit)} to {_figure(max(turns), unit)})" if len(turns) > 1 else ""
+    two = ", of 2" if len(turns) == 2 else ""
+    spread = f" ({_figure(min(turns), unit)} to {_figure(max(turns), unit)}{two})" if len(turns) > 1 else ""
     return f"{_figure(statistics.median(turns), unit)} {unit}{spread}"
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from tests.benchmarks._iceberg_sink import VERSION, SinkRun, run_sink
 from tests.benchmarks._project import Project, Run
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import fill, services
 
 _TABLES = [{"kind": "iceberg", "mode": "append"}]
@@ -74,5 +74,7 @@ def _sink(seconds: int) -> str:
     return f"Apache Iceberg sink {VERSION}, commits every {seconds} s"
 
 
+SIZES: Sizes = {"rows": (5_000_000, 100_000), "turns": (2, 1), "commits": ([1, 5], [1])}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(5_000_000, 100_000), turns=(2, 1), commits=([1, 5], [1]))
+    report(__doc__, measure, SIZES)

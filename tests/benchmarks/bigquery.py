@@ -24,7 +24,7 @@ from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.tables import destination_table, new_staging_table
 from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import fill, pipeline, services
 from tests.kit.network import with_connection
 
@@ -117,5 +117,7 @@ def _seconds(work: Callable[[], None]) -> float:
     return time.monotonic() - began
 
 
+SIZES: Sizes = {"rows": (1_000_000, 10_000), "turns": (3, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000_000, 10_000), turns=(3, 1))
+    report(__doc__, measure, SIZES)

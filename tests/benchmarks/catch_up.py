@@ -12,7 +12,7 @@ from jobs import protocol
 from jobs.connections_file import load_connections
 from resources.connections import Connections
 from tests.benchmarks._landed import land_directly
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import pipeline, services
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable, with_others
@@ -60,6 +60,12 @@ def seconds(connections: Connections, kind: KindUnderTest, mode: str, count: int
     return taken
 
 
+SIZES: Sizes = {
+    "kinds": (["clickhouse", "iceberg", "bigquery", "duckdb"],) * 2,
+    "batches": (1000, 20),
+    "rows": (1000, 100),
+    "turns": (1, 1),
+}
+
 if __name__ == "__main__":
-    sizes = {"batches": (1000, 20), "rows": (1000, 100), "turns": (1, 1)}
-    report(__doc__, measure, kinds=(["clickhouse", "iceberg", "bigquery", "duckdb"],) * 2, **sizes)
+    report(__doc__, measure, SIZES)

@@ -21,7 +21,7 @@ from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.state import Lease
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._spent import Spent, service, spent
 from tests.benchmarks._workload import fill, pipeline, services
 
@@ -106,5 +106,7 @@ def state_writes(connections: Connections, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
+SIZES: Sizes = {"rows": (1_000_000, 10_000), "few": (1000, 100), "turns": (3, 1), "writes": (200, 20)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000_000, 10_000), few=(1000, 100), turns=(3, 1), writes=(200, 20))
+    report(__doc__, measure, SIZES)

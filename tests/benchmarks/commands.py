@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from tests.benchmarks._project import Project
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._spent import Spent
 from tests.benchmarks._workload import fill, services
 
@@ -38,5 +38,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
         yield Measure(what=f"{what}, CPU", unit="CPU s", turns=tuple(one.cpu for one in turns))
 
 
+SIZES: Sizes = {"rows": (1_000, 100), "turns": (5, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000, 100), turns=(5, 1))
+    report(__doc__, measure, SIZES)

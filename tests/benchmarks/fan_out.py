@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from tests.benchmarks._project import Project, Run
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import fill, services
 
 _MODES = ("append", "upsert", "upsert_delete")
@@ -42,5 +42,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
     )
 
 
+SIZES: Sizes = {"rows": (1_000_000, 20_000), "turns": (2, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000_000, 20_000), turns=(2, 1))
+    report(__doc__, measure, SIZES)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tests.benchmarks._formats import FORMATS, Encoded
 from tests.benchmarks._project import Project, Run
 from tests.benchmarks._records import rows
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import fill, services
 from tests.kit.registry import register, running_registry
 
@@ -62,5 +62,7 @@ def _decoded(one: Encoded, turns: int) -> tuple[float, ...]:
     return tuple(found)
 
 
+SIZES: Sizes = {"rows": (1_000_000, 20_000), "turns": (2, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000_000, 20_000), turns=(2, 1))
+    report(__doc__, measure, SIZES)

@@ -27,7 +27,7 @@ from resources.local.ports import free_port
 from tests.benchmarks import _flink_sink as flink_sink
 from tests.benchmarks import _iceberg_sink as iceberg_sink
 from tests.benchmarks._project import Project, event_times
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._visible import rows_of, seconds_until_visible
 from tests.benchmarks._workload import document, fill, services
 from tests.kit.dagster_dev import ask, running
@@ -158,5 +158,7 @@ def _produce_to_visible(took: dict[str, list[float]], options: Namespace) -> Ite
         )
 
 
+SIZES: Sizes = {"rows": (10_000, 100), "runs": (20, 1), "rate": (1_000, 1_000), "seconds": (40, 5)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(10_000, 100), runs=(20, 1), rate=(1_000, 1_000), seconds=(40, 5))
+    report(__doc__, measure, SIZES)

@@ -22,7 +22,7 @@ from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from resources.connections import Connections, KafkaConnection
 from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import PARTITIONS, pipeline, services
 from tests.benchmarks.small_batches import advance
 from tests.kit.kinds import KINDS, runnable, with_others
@@ -113,6 +113,12 @@ def _name() -> str:
     return f"partitions-{uuid.uuid4().hex[:8]}"
 
 
+SIZES: Sizes = {
+    "kinds": (["iceberg", "clickhouse", "bigquery"], ["iceberg", "clickhouse", "bigquery"]),
+    "partitions": (5_000, 40),
+    "topics": (500, 4),
+    "turns": (5, 1),
+}
+
 if __name__ == "__main__":
-    kinds = (["iceberg", "clickhouse", "bigquery"], ["iceberg", "clickhouse", "bigquery"])
-    report(__doc__, measure, kinds=kinds, partitions=(5_000, 40), topics=(500, 4), turns=(5, 1))
+    report(__doc__, measure, SIZES)

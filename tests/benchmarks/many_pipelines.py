@@ -15,7 +15,7 @@ import dagster as dg
 
 from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import document, fill, new_name, services
 from tests.kit import specs
 
@@ -66,5 +66,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
+SIZES: Sizes = {"pipelines": (50, 3), "turns": (3, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, pipelines=(50, 3), turns=(3, 1))
+    report(__doc__, measure, SIZES)

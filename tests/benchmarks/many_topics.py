@@ -18,7 +18,7 @@ from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
 from resources.connections import Connections, KafkaConnection
 from tests.benchmarks._project import Project
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import new_name, services
 from tests.kit import many_topics, specs
 
@@ -73,13 +73,13 @@ def load(project: Project) -> float:
     return time.monotonic() - began
 
 
+SIZES: Sizes = {
+    "topics": (many_topics.MANY, 4),
+    "records": (5, 1),
+    "few": (3, 1),
+    "turns": (3, 1),
+    "kinds": (["iceberg"], ["iceberg"]),
+}
+
 if __name__ == "__main__":
-    report(
-        __doc__,
-        measure,
-        topics=(many_topics.MANY, 4),
-        records=(5, 1),
-        few=(3, 1),
-        turns=(3, 1),
-        kinds=(["iceberg"], ["iceberg"]),
-    )
+    report(__doc__, measure, SIZES)

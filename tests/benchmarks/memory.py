@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from jobs import protocol
 from tests.benchmarks._project import Project
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._spent import memory, spark_server
 from tests.benchmarks._workload import fill, pipeline, services
 
@@ -46,5 +46,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
     )
 
 
+SIZES: Sizes = {"rows": (2_000_000, 50_000), "sessions": (100, 6)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(2_000_000, 50_000), sessions=(100, 6))
+    report(__doc__, measure, SIZES)

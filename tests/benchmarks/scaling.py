@@ -25,7 +25,7 @@ from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
 from jobs.pipeline import Pipeline
 from resources.connections import Connections
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import fill, new_name, pipeline, services
 from tests.kit.spark_cluster import spark_cluster
 from tests.kit.throttle import throttled
@@ -169,5 +169,7 @@ def covered(spans: Sequence[tuple[float, float]]) -> float:
     return seconds
 
 
+SIZES: Sizes = {"rows": (1_000_000, 20_000), "workers": ([1, 2, 4], [1, 2]), "share": (10, 50), "turns": (2, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000_000, 20_000), workers=([1, 2, 4], [1, 2]), share=(10, 50), turns=(2, 1))
+    report(__doc__, measure, SIZES)

@@ -14,7 +14,7 @@ from jobs import protocol
 from jobs.pipeline import Pipeline
 from resources.connections import Connections
 from tests.benchmarks._landed import land_directly
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 
 _TABLES = [{"kind": "iceberg", "mode": "append"}]
@@ -73,5 +73,7 @@ def advance(p: Pipeline, rows: int) -> None:
     assert landed == [rows], landed
 
 
+SIZES: Sizes = {"rows": (1_000, 100), "behind": (5_000, 20), "turns": (9, 1)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, rows=(1_000, 100), behind=(5_000, 20), turns=(9, 1))
+    report(__doc__, measure, SIZES)

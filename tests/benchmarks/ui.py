@@ -39,7 +39,7 @@ from orchestration.continuous.step import ContinuousStep
 from orchestration.names import continuous_job, landing_key, table_key, topic_keys
 from orchestration.sensors.waiting import Waiting
 from resources.local.ports import free_port
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.kit import specs
 from tests.kit.batches import P0, committed, landed
 from tests.kit.dagster_dev import ask, running
@@ -238,5 +238,7 @@ class Clock:
         return self.began
 
 
+SIZES: Sizes = {"hours": (24, 1), "turns": (20, 3)}
+
 if __name__ == "__main__":
-    report(__doc__, measure, hours=(24, 1), turns=(20, 3))
+    report(__doc__, measure, SIZES)

@@ -28,7 +28,7 @@ from jobs.maintenance.run import maintain_table
 from jobs.pipeline import Pipeline
 from orchestration.components.merging import advance_or_replay
 from resources.connections import Connections, KafkaConnection
-from tests.benchmarks._report import Measure, report
+from tests.benchmarks._report import Measure, Sizes, report
 from tests.benchmarks._spent import cpu_of, spark_server
 from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 
@@ -192,12 +192,12 @@ def against(fresh: Mapping[str, float], found: Mapping[str, float], what: str) -
         yield Measure(what=f"{name}, {what}, against freshly written", unit="times", turns=(seconds / fresh[name],))
 
 
+SIZES: Sizes = {
+    "table_rows": ([100_000, 1_000_000, 10_000_000], [100_000]),
+    "keys": (KEYS, ["random"]),
+    "copied_up_to": (1_000_000, 0),
+    "turns": (5, 1),
+}
+
 if __name__ == "__main__":
-    report(
-        __doc__,
-        main,
-        table_rows=([100_000, 1_000_000, 10_000_000], [100_000]),
-        keys=(KEYS, ["random"]),
-        copied_up_to=(1_000_000, 0),
-        turns=(5, 1),
-    )
+    report(__doc__, main, SIZES)
