@@ -318,7 +318,7 @@ def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monk
     monkeypatch.setattr(BatchRecords, "write", again)
     one.tell(put(1), put(2), Record(0, 3, "{"))
     one.advance()
-    first, second = ({file["path"] for report in found for file in report.files} for found in tries)
+    first, second = ({file.path for report in found for file in report.files} for found in tries)
     assert first
     assert not first & second
     assert all(Path(path.removeprefix("file://")).exists() for path in first | second)

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from jobs.batch import LandedBatch
 from jobs.plan import TopicState
 from orchestration import pauses
 from orchestration.components import KafkaPipeline
@@ -53,9 +54,14 @@ def test_a_tick_asks_kafka_once(monkeypatch: pytest.MonkeyPatch) -> None:
     step.open.return_value.land_in_time = lambda work, *_: work()
     step.is_over.return_value = step.is_due.return_value = False
     planned = iter([MagicMock(batch=None), MagicMock(topics=seen)])
-    taken: list[TopicState | None] = []
+    taken = list[object]()
+
+    def land(*asked: object) -> list[LandedBatch]:
+        taken.append(asked[-1])
+        return []
+
     monkeypatch.setattr("jobs.protocol.plan", lambda _: next(planned))
-    monkeypatch.setattr("jobs.protocol.land", lambda _, most, topics: [taken.append(topics)][most:0])
+    monkeypatch.setattr("jobs.protocol.land", land)
     monkeypatch.setattr("orchestration.continuous.landing.continuous_tables", lambda _: [])
     land_continuously(step)
     assert taken == [None, seen], "at the first tick it looks for what a dead run left, at the second nothing is new"

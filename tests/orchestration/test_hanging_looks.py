@@ -105,7 +105,7 @@ def test_each_batch_of_a_continuous_landing_has_the_time_for_itself(
     step: Any = Step(hangs)
     done = landing_step._LandingPeriod()
     with pytest.raises(TimeLimitReached, match="landing of p: no answer within the time limit of 2 s"):
-        landing_step._land(step, pipeline, done)
+        landing_step._land(step, pipeline, done, None)
     assert [batch.number for batch in done.batches] == [*range(1, 9)]
     assert stopped == ["all sessions"]
 
