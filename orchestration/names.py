@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jobs.spec.source import Source
     from jobs.spec.tables import Table
 
+# Begins the key, and so the pool, of each landing.
+LANDING = "landing"
 PIPELINE_TAG = "batchmerge/pipeline"
 # When the run was requested; it may start in a later hour.
 ASKED_AT_TAG = "batchmerge/asked_at"
@@ -42,6 +44,8 @@ CONTINUOUS_TAG = "batchmerge/continuous"
 MAINTENANCE_TAG = "batchmerge/maintenance"
 # While it is `WORK_BEGUN`, the run counts for the limit of runs that work side by side (dagster.yaml).
 WORK_TAG, WORK_BEGUN, WORK_ASIDE = "batchmerge/work", "begun", "aside"
+# The run of a command on several tables: it waits until it has the pools of all of them.
+COMMAND_TAG, COMMAND_WAITS, COMMAND_WORKS = "batchmerge/command", "waits", "works"
 # Metadata of a table's materialization: keys of which it has an older row than was sent.
 STALE_KEYS = "stale keys"
 
@@ -54,7 +58,7 @@ def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
 
 
 def landing_key(pipeline: str) -> dg.AssetKey:
-    return _key(["landing", pipeline])
+    return _key([LANDING, pipeline])
 
 
 def table_key(table: Table) -> dg.AssetKey:

@@ -14,6 +14,7 @@ import dagster as dg
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
 from jobs.time_limit import raise_if_to_end
+from orchestration.names import LANDING
 
 # Seconds between two looks whether the step that waits is over.
 _LOOK = 5.0
@@ -35,8 +36,10 @@ def turn(
     """
     claims = InstanceConcurrencyContext(context.instance, context.run)
     key = context.get_step_execution_context().step.key
-    # One claim for each pool, in sorted order, so that no two steps wait for each other.
-    claimed = {pool: f"{key} at {pool}" for pool in sorted(pools)}
+    # One claim for each pool, in one order, so that no two steps wait for each other. The landing comes last: it goes
+    # on while the step waits for a table.
+    order = sorted(pools, key=lambda pool: (pool.startswith(f"{LANDING}/"), pool))
+    claimed = {pool: f"{key} at {pool}" for pool in order}
     with claims:
         try:
             for pool, claim in claimed.items():

@@ -19,7 +19,15 @@ from orchestration.cli.job_runs import execute
 from orchestration.cli.progress import engine_log
 from orchestration.components.failures import as_failures
 from orchestration.files import each_pipeline, most_terminal, pipeline_spec, split_name
-from orchestration.names import PIPELINE_TAG, landing_key, pool, table_pool
+from orchestration.names import (
+    COMMAND_TAG,
+    COMMAND_WAITS,
+    COMMAND_WORKS,
+    PIPELINE_TAG,
+    landing_key,
+    pool,
+    table_pool,
+)
 from orchestration.step_failures import failure_text
 from orchestration.turns import turn
 from resources.errors import BatchmergeError, TerminalError
@@ -80,6 +88,7 @@ def _run(
         with as_failures():
             try:
                 with turn(context, pools):
+                    instance.add_run_tags(context.run_id, {COMMAND_TAG: COMMAND_WORKS})
                     found.append(work())
             except Exception as problem:
                 raised.append(problem)
@@ -91,7 +100,8 @@ def _run(
     def job() -> None:
         step()
 
-    result = execute(instance, job, {PIPELINE_TAG: pipeline}, {}, wait, pools=pools)
+    tags = {PIPELINE_TAG: pipeline, COMMAND_TAG: COMMAND_WAITS}
+    result = execute(instance, job, tags, {}, wait, pools=pools)
     if raised:
         raise raised[0]
     if not found:

@@ -19,6 +19,8 @@ from jobs.spec.pipeline import PipelineSpec
 from orchestration.files import paused_in_file
 from orchestration.names import (
     BACKFILL_TAG,
+    COMMAND_TAG,
+    COMMAND_WAITS,
     CONTINUOUS_TAG,
     LEFT_OUT_TAG,
     MAINTENANCE_TAG,
@@ -69,7 +71,8 @@ def paused_reason(pauses: Pauses, spec: PipelineSpec) -> str | None:
 def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> Free:
     """What a schedule or a sensor may advance now.
 
-    A backfill, which may take hours, is no obstacle: pools keep the two apart, table by table.
+    A backfill, which may take hours, is no obstacle, nor is a command that waits for a table: pools keep the two apart,
+    table by table.
     """
     pauses = read_pauses(instance, name, spec)
     if paused := paused_reason(pauses, spec):
@@ -108,11 +111,12 @@ def still_to_do(
     """The assets that runs under way still have to process, each with its run.
 
     Args:
-        replays: backfills count too.
+        replays: backfills count too, and commands that wait for their turn.
     """
     keys, found = _keys(name, spec), dict[dg.AssetKey, str]()
     for run in _runs(instance):
-        selected = set() if BACKFILL_TAG in run.tags and not replays else _selected(run, name, keys)
+        beside = BACKFILL_TAG in run.tags or run.tags.get(COMMAND_TAG) == COMMAND_WAITS
+        selected = set() if beside and not replays else _selected(run, name, keys)
         if selected and run.status == dg.DagsterRunStatus.STARTED:
             entries = instance.all_logs(run.run_id, of_type=_ENDS)
             ended = {entry.dagster_event.step_key for entry in entries if entry.dagster_event}

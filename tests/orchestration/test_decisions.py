@@ -27,7 +27,15 @@ from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.window import Window, replays
-from orchestration.names import FILE_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
+from orchestration.names import (
+    COMMAND_TAG,
+    COMMAND_WAITS,
+    COMMAND_WORKS,
+    FILE_TAG,
+    LEFT_OUT_TAG,
+    PIPELINE_TAG,
+    landing_key,
+)
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.idle import file_hash, settles
 from orchestration.sensors.waiting import (
@@ -408,6 +416,17 @@ def test_the_pipeline_goes_on_beside_a_backfill_but_nothing_else_replays_or_reco
     assert free_to_advance(instance, "p", flow.spec) == Free()
     assert "of p is started" in str(busy_reason(instance, "p", flow.spec))
     assert list(still_to_do(instance, "p", flow.spec)) == [table]
+
+
+@pytest.mark.parametrize("state", [COMMAND_WAITS, COMMAND_WORKS])
+def test_the_pipeline_goes_on_beside_a_command_until_that_has_its_turn(
+    instance: dg.DagsterInstance, state: str
+) -> None:
+    flow, tags = Flow("t", ["append"], name="p"), {PIPELINE_TAG: "p", COMMAND_TAG: state}
+    run = create_run_for_test(instance, job_name="p_replay", status=dg.DagsterRunStatus.STARTED, tags=tags)
+    under_way = f"run {run.run_id[:8]} of p is started"
+    assert free_to_advance(instance, "p", flow.spec) == Free(hold=None if state == COMMAND_WAITS else under_way)
+    assert busy_reason(instance, "p", flow.spec) == under_way
 
 
 _FLOW = Flow("t", ["append"])
