@@ -106,14 +106,14 @@ def _sampled(
     """The newest keys or values (`part`) of each topic that has any, with the fields that have no column."""
     columns: Format = getattr(spec.source, part)
     for topic in sorted(topics)[:_TOPICS]:
-        raws = [raw for r in newest_records(kafka, topic, _RECORDS) if (raw := getattr(r, part)) is not None]
-        if raws:
+        raws = newest_records(kafka, topic, _RECORDS)[part].drop_null().combine_chunks()
+        if len(raws):
             own = spec.source.per_topic.get(topic)
             encoding: Encoding = (getattr(own, part) if own else None) or columns
             name = encoding.registry
-            schemas = {name: registries.of_ids(name, {i for raw in raws if (i := _schema_id(raw))})} if name else {}
-            decoder = reporting_decoder(spec, columns, encoding, schemas)
-            yield topic, decoder.decode(pa.array(raws, pa.binary()))
+            ids = {i for raw in raws.to_pylist() if (i := _schema_id(raw))}
+            schemas = {name: registries.of_ids(name, ids)} if name else {}
+            yield topic, reporting_decoder(spec, columns, encoding, schemas).decode(raws)
 
 
 def _schema_id(value: bytes) -> int | None:

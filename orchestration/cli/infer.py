@@ -59,9 +59,9 @@ def _show(
     output.say(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
     output.say(f"  topics: [{topic}]")
     found: dict[str, str | int | dict[str, object] | None] = {"topic": topic, "records": len(sample)}
-    for name, raw in (("key", [r.key for r in sample]), ("value", [r.value for r in sample])):
+    for name, raw in (("key", sample["key"]), ("value", sample["value"])):
         try:
-            proposal = propose([one for one in raw if one is not None], registry)
+            proposal = propose(raw.drop_null().to_pylist(), registry)
         except ConfigurationError as problem:
             if name == "value":
                 raise

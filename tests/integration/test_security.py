@@ -218,8 +218,8 @@ def written_by(flow: Flow, way: str, secure: SecureKafka, known: Connections) ->
         for name in (pipeline.intermediate.identifier, flow.table("append"))
     }
     plain = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers=secure.plain))
-    events = read_to_end(plain, flow.spec.control.topic, 60)
-    found[f"{way}: control events"] = "\n".join(e.value.decode("latin-1") for e in events)
+    events = read_to_end(plain, flow.spec.control.topic)
+    found[f"{way}: control events"] = "\n".join(value.decode("latin-1") for value in events["value"].to_pylist())
     connection = known.get("clickhouse", ClickHouseConnection)
     server = ClickHouseServer("clickhouse", connection, connection.endpoints[0])
     rows = server.rows(f"SELECT * FROM tests.`{flow.name}_upsert`")

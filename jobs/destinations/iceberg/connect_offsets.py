@@ -24,7 +24,6 @@ from resources.topic_reading import read_to_end
 _MAGIC = b"aVR\x01"
 # Event types of the control topic: https://github.com/apache/iceberg kafka-connect-events, PayloadType.
 _DATA_WRITTEN = 1
-_READING_LIMIT = 300.0
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,10 @@ def check_all_in_tables(
         SourceError: something is not; a pipeline that starts at the group's offsets would lose it.
     """
     try:
-        events = read_to_end(cluster, topic, _READING_LIMIT)
+        events = read_to_end(cluster, topic).to_pylist()
     except TopicMissing:
         events = []
-    written = [w for e in events for w in announced(e.value, e.partition, e.offset, group)]
+    written = [w for e in events for w in announced(e["value"] or b"", e["partition"], e["offset"], group)]
     tables = {w.table for w in written}
     known = {t: snapshot_offsets(catalog, t, branch_of(t), topic, group) for t in tables}
     left = uncommitted(written, known)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -160,14 +160,9 @@ def test_column_that_a_table_requires_makes_dead_letters_of_records_without_it(t
 
 
 def test_plan_says_which_of_the_newest_records_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = [Newest(json.dumps(one).encode()) for one in ({"id": 1, "n": 1.5}, {"id": 2, "n": 2, "new": 1})]
-    monkeypatch.setattr(sample, "newest_records", lambda *_: records)
+    values = [json.dumps(one).encode() for one in ({"id": 1, "n": 1.5}, {"id": 2, "n": 2, "new": 1})]
+    monkeypatch.setattr(sample, "newest_records", lambda *_: pa.table({"value": values}))
     spec = specs.spec(columns={"id": "long", "n": "long"}, value={"unknown_fields": "add"})
     found = sample.sampled_columns(spec, cast(KafkaCluster, None), ["t"], Registries(), takes_nothing)
     assert found.added == {"new": "long"}
     assert found.bad == {"column n: expected long, found a number with a fraction": 1}
-
-
-@dataclass(frozen=True)
-class Newest:
-    value: bytes

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.destinations.takes import takes_nothing
@@ -18,7 +18,7 @@ from tests.kit import specs
     ("keys", "said"), [([b"\\"], "the newest keys cannot be read: no JSON"), ([b"{}"], "have no fields")]
 )
 def test_keys_that_bring_no_columns_say_why(monkeypatch: pytest.MonkeyPatch, keys: list[bytes], said: str) -> None:
-    monkeypatch.setattr(sample, "newest_records", lambda *_: [SimpleNamespace(key=key) for key in keys])
+    monkeypatch.setattr(sample, "newest_records", lambda *_: pa.table({"key": pa.array(keys, pa.binary())}))
     spec = specs.spec(
         specs.table("bigquery", "upsert"), source={"key": {"format": "json"}, "value": {"format": "json"}}
     )

@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from jobs.decode.json_strict import parse_json
@@ -230,8 +231,8 @@ def test_numbers_that_look_like_schema_ids_are_bytes_where_the_registry_knows_no
 def test_a_key_that_cannot_be_proposed_does_not_hide_the_value(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = SimpleNamespace(key=b"\0\0\0\0\1\2", value=b'{"a": 1}')
-    monkeypatch.setattr(infer_command, "newest_records", lambda *_: [record])
+    records = pa.table({"key": [b"\0\0\0\0\1\2"], "value": [b'{"a": 1}']})
+    monkeypatch.setattr(infer_command, "newest_records", lambda *_: records)
     found = infer_command._show(cast(KafkaCluster, SimpleNamespace(name="kafka")), "t", None, 9)
     assert (found["key"], found["value"]) == (None, {"format": "json", "columns": {"a": "long"}})
     assert "# no key is proposed: the records are in Confluent's wire format" in capsys.readouterr().out
