@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,8 @@ Bounds = Sequence[tuple[int, int] | None]
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
 # How many times as large rows usually are in memory as in a file, at most.
 _UNPACKED = 20
+# Files of at most this size in bytes are read by one request, and not by one a column.
+_AT_ONCE = 1 << 20
 # Text columns with few values: read as dictionaries. (pyarrow cannot do so inside a struct over several row groups.)
 _FEW = ("op",)
 
@@ -80,7 +83,7 @@ class LandedFile:
 
         Not of all in one: an array of texts has room for 2 GB.
         """
-        with storage.new_input(self.path).open() as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
+        with self._opened(storage) as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             names = set(file.schema_arrow.names)
             present = [column for column in columns if column.partition(".")[0] in names]
             groups = range(file.num_row_groups) if self.group is None else [self.group]
@@ -88,17 +91,25 @@ class LandedFile:
                 groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
             return [file.read_row_group(n, columns=present, use_threads=False) for n in groups]
 
+    def _opened(self, storage: FileIO) -> Any:
+        source = storage.new_input(self.path).open()
+        if self.group is not None or self.size > _AT_ONCE:
+            return source
+        with source:
+            return pa.BufferReader(source.read(self.size))
+
 
 def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> bool:
-    if not _overlap(bounds[0], first, last):
+    if not overlap(bounds[0], first, last):
         return False
     return part is None or any(
-        _overlap(bounds[1], tp.partition, tp.partition) and _overlap(bounds[2], r.start, r.end - 1)
+        overlap(bounds[1], tp.partition, tp.partition) and overlap(bounds[2], r.start, r.end - 1)
         for tp, r in part.items()
     )
 
 
-def _overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
+def overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
+    """Whether a value from first to last may be within the bounds; None: they are not known."""
     return bounds is None or (bounds[0] <= last and first <= bounds[1])
 
 

@@ -21,9 +21,11 @@ from pyiceberg.table import Table
 from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
-from jobs.changes.landed_file import LandedFile
+from jobs.changes.landed_file import LandedFile, overlap
 from jobs.groups import filled, groups
 from jobs.iceberg.attempt import added_files
+from jobs.iceberg.staging import live_files
+from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import Ranges
 from resources.iceberg_errors import catalog_errors
 
@@ -71,6 +73,7 @@ class PlannedFiles:
             if {schemas.get(b.snapshot_id) for b in batches} != {schemas.get(landed.snapshot)}:
                 return cls(landed, None)
             files = _of_snapshots(landed, table, batches)
+            files = _of_entries(landed, table, batches) if files is None else files
             files = _of_scan(landed, table, batches) if files is None else files
             schema = table.schema()
         if files is None:
@@ -190,6 +193,18 @@ def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBat
     files = [file for batch in batches for file in added_files(table, batch.snapshot_id)]
     whole = sum(file.record_count for file in files) == sum(b.counts.landed + b.counts.quarantined for b in batches)
     return files if whole and all(file.file_format == FileFormat.PARQUET for file in files) else None
+
+
+def _of_entries(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
+    """The files that may hold rows of the batches, by their bounds: a scan looks at other columns too, which costs more
+    than reading the manifests. None if only a scan can tell."""
+    deletes = any(m.content == ManifestContent.DELETES for m in _manifests(table, landed.snapshot))
+    if landed.revision is not None or deletes:
+        return None
+    number, first, last = table.schema().find_field("batchNumber"), batches[0].number, batches[-1].number
+    live = live_files(table, landed.snapshot, ManifestContent.DATA)
+    files = [file for file in live if overlap(bounds_of(file, number), first, last)]
+    return files if all(file.file_format == FileFormat.PARQUET for file in files) else None
 
 
 def _of_scan(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:

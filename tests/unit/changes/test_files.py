@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -200,6 +202,48 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
     for piece in PIECES:
         assert _rows(planned.read(*piece)) == _rows(scanned.read(*piece)), piece
     assert len(planned.read(*PIECES[0])) == (10 if route is None else 7)
+
+
+def test_many_batches_are_planned_without_a_scan(
+    files: LandedFiles, landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the live files' bounds: also rows of later batches, of other readings, and files with several batches."""
+    monkeypatch.setattr(planned_files, "_FEW", 0)
+    snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
+    wanted = [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])]
+    table = landing.catalog.require("landing.flow")
+    table.append(pa.Table.from_pylist([row(3, 0), row(4, 0)], schema=SCHEMA))
+    table.append(pa.Table.from_pylist([row(2, 7), row(3, 1)], schema=SCHEMA))
+    table.append(pa.Table.from_pylist([row(2, 0, revision=5), row(3, 2)], schema=SCHEMA))
+    now = LandedFiles.up_to(BATCH, landing)
+    scanned = PlannedFiles(now, None)
+    expected = _rows(scanned.read(1, 2))
+    monkeypatch.setattr(LandedFiles, "scan", None)
+    planned = PlannedFiles.of(now, wanted)
+    assert len(planned.files or ()) == 5, "not the one of later batches only"
+    assert _rows(planned.read(1, 2)) == expected
+    assert len(expected) == 11
+
+
+def test_a_small_file_is_read_at_once(files: LandedFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by one request a column."""
+    (first, *_) = [s.snapshot_id for s in files.table().metadata.snapshots]
+    (file,) = PlannedFiles.of(files, [landed(1, 6, first)]).files or ()
+    requests = list[int]()
+
+    class Counted(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            requests.append(size or 0)
+            return super().read(size)
+
+    content = Path(file.path.removeprefix("file://")).read_bytes()
+    storage = Mock(new_input=lambda _: Mock(open=lambda: Counted(content)))
+    (at_once,) = file.read(storage, ["i", "op", "batchNumber"], 1, 1, None)
+    assert requests == [len(content)]
+    monkeypatch.setattr(landed_file, "_AT_ONCE", 0)
+    (by_column,) = file.read(storage, ["i", "op", "batchNumber"], 1, 1, None)
+    assert at_once.equals(by_column)
+    assert len(requests) > 2, "the footer, and then columns"
 
 
 def _ids(*pieces: LandedSlice) -> list[tuple[int, int, str | None]]:
