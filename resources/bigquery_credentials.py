@@ -13,9 +13,8 @@ from resources.errors import ConfigurationError
 
 
 def credentials_of(connection: BigQueryConnection, name: str) -> Any:
-    """The credentials of the connection; None: the client takes application default credentials."""
-    if connection.endpoint:
-        return AnonymousCredentials()
+    """The credentials of the connection; None: the client takes application default credentials. An emulator gets none
+    unless the connection has some."""
     scopes = ["https://www.googleapis.com/auth/bigquery"]
     try:
         if connection.credentials_json:
@@ -30,4 +29,4 @@ def credentials_of(connection: BigQueryConnection, name: str) -> Any:
             where=f"connection {name}",
             remedy="give the JSON of a service account key in `credentials_file` or `credentials_json`",
         ) from None
-    return None
+    return AnonymousCredentials() if connection.endpoint else None

@@ -162,7 +162,9 @@ class BigQueryConnection(Connection):
     location: str = Field("US", description="location of datasets and jobs")
     credentials_file: str | None = Field(None, description="JSON file of a service account")
     credentials_json: SecretStr | None = Field(None, description="the text of that JSON file, instead of it")
-    endpoint: str | None = Field(None, description="http://host:port of an emulator")
+    endpoint: str | None = Field(
+        None, description="http://host:port of an emulator; it gets no credentials unless some are given here"
+    )
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
         description="prefixes of the paths of landed files that BigQuery can read itself; empty: it reads none",

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from google.api_core import exceptions as google
+from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery as client
 
 from resources.bigquery import BigQuery
+from resources.bigquery_credentials import credentials_of
 from resources.connections import BigQueryConnection
 from resources.errors import ConfigurationError, TransientError
+from tests.kit.service_account import account
 
 CONNECTION = BigQueryConnection(kind="bigquery", project="p", location="EU")
 
@@ -81,3 +85,11 @@ def test_dataset_in_another_place(service: BigQuery, location: str | None, says:
     else:
         with pytest.raises(ConfigurationError, match=says):
             service.check_location("d")
+
+
+def test_an_endpoint_gets_the_credentials_of_the_connection_if_it_has_some() -> None:
+    emulator = {"kind": "bigquery", "project": "p", "endpoint": "http://127.0.0.1:1"}
+    none = BigQueryConnection.model_validate(emulator)
+    some = BigQueryConnection.model_validate({**emulator, "credentials_json": json.dumps(account("http://t", "k"))})
+    assert isinstance(credentials_of(none, "bq"), AnonymousCredentials)
+    assert credentials_of(some, "bq").service_account_email == "me@p.iam"

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 import sqlalchemy.exc
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from dagster._utils.error import serializable_error_info_from_exc_info
 
 from resources.bigquery import BigQuery
@@ -26,6 +24,7 @@ from resources.iceberg_errors import catalog_errors
 from resources.schema_registry import SchemaRegistry
 from resources.spark import _Patience, open_session
 from resources.spark_address import SparkAddress
+from tests.kit.service_account import account
 from tests.kit.web import Handler, serving
 
 SECRET = "s3cret-77"
@@ -133,19 +132,12 @@ def test_schema_registry(given: dict[str, str], refusing: str, refused: Refused)
 
 
 def test_bigquery(refusing: str, refused: Refused) -> None:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    account = {
-        "type": "service_account", "project_id": "p", "private_key": pem, "private_key_id": SECRET,
-        "client_email": "me@p.iam", "token_uri": f"{refusing}/token",
-    }  # fmt: skip
+    key = account(refusing, SECRET)
     connection = BigQueryConnection.model_validate(
-        {"kind": "bigquery", "project": "p", "credentials_json": json.dumps(account), "retry_seconds": 1}
+        {"kind": "bigquery", "project": "p", "credentials_json": json.dumps(key), "retry_seconds": 1}
     )
     texts = refused(lambda: BigQuery("bq", connection).find_table("d.t"), "BigQuery", "credentials_json")
-    for secret in (SECRET, *pem.splitlines()[1:-1]):
+    for secret in (SECRET, *key["private_key"].splitlines()[1:-1]):
         assert secret not in texts + repr(connection)
 
 
