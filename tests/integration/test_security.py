@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import uuid
@@ -9,35 +10,44 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import dagster as dg
 import pytest
 import yaml
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from cryptography.hazmat.primitives import serialization
 from pyspark.sql import SparkSession
 
 from jobs.connections_file import load_connections
+from jobs.destinations.bigquery.state import STATE_TABLE
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections, IcebergConnection, KafkaConnection
 from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.topic_reading import read_to_end
+from tests.kit import bigquery
+from tests.kit.avro import encoded, record, text
 from tests.kit.certificates import Authority
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.dead_letters import read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
+from tests.kit.kinds import KINDS, runnable
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
 from tests.kit.rest_catalog import rest_catalog
 from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
+from tests.kit.service_account import account, token_server
 from tests.kit.tls_proxy import tls_proxy
+from tests.kit.web import Handler, serving
 from tests.orchestration.launching import advance
 
+ROW = record(("id", "long"), ("name", "string"), ("amount", "double"), ("op", "string"), name="Row")
 NAMES = ["PLAIN", "PLAIN over TLS", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "mTLS"]
 # In every test run one of each kind of client code; `make thorough` has all.
 WAYS = [
@@ -132,7 +142,6 @@ def test_clickhouse_over_tls(
 def test_no_secret_is_anywhere_after_a_full_run(
     way: str,
     secure: SecureKafka,
-    filled: str,
     clickhouse: Path,
     instance: dg.DagsterInstance,
     request: pytest.FixtureRequest,
@@ -140,10 +149,12 @@ def test_no_secret_is_anywhere_after_a_full_run(
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
 ) -> None:
-    """Landing, two tables, commit events, a failing run: then everything that they have written is searched.
+    """Landing, a table of each kind, commit events, a failing run: then everything that they have written is searched.
 
     What wrong credentials of each system become: `tests/unit/resources/test_secrets.py`.
     """
+    if has_bigquery := runnable(KINDS["bigquery"]):
+        request.getfixturevalue("bigquery")
     own = load_connections(clickhouse / "connections.yaml")
     server = own.get("clickhouse", ClickHouseConnection)
     assert server.password is not None
@@ -151,29 +162,49 @@ def test_no_secret_is_anywhere_after_a_full_run(
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
-    lake_secret = f"lake-{uuid.uuid4().hex}"
+    lake_secret, registry_secret, key_id, token = (
+        f"{of}-{uuid.uuid4().hex}" for of in ("lake", "registry", "id", "token")
+    )
+    basic = base64.b64encode(f"me:{registry_secret}".encode()).decode()
+    asked: list[str] = []
+    services = ExitStack()
+    request.addfinalizer(services.close)
+    bigquery_key = account(services.enter_context(token_server(token, asked)), key_id)
     secrets = [PASSWORD, KEY_PASSWORD, server.password.get_secret_value(), pem.splitlines()[3], lake_secret]
+    secrets += [registry_secret, basic, bigquery_key["private_key"].splitlines()[3], key_id, token]
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
     monkeypatch.setenv("LAKE_CREDENTIAL", f"batchmerge:{lake_secret}")
+    monkeypatch.setenv("REGISTRY_PASSWORD", registry_secret)
+    monkeypatch.setenv("BIGQUERY_KEY", json.dumps(bigquery_key))
     lengths = {log: log.stat().st_size for log in (clickhouse / "logs").glob("*.log")}
     texts: dict[str, str] = {}
     caplog.set_level(logging.DEBUG)
-    services = ExitStack()
-    request.addfinalizer(services.close)
     lake = services.enter_context(rest_catalog(tmp_path / "lake"))
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(connections_with(clickhouse, secure, way, lake)))
+    authority = Authority(tmp_path)
+    behind = services.enter_context(serving(OneSchema))
+    front = tls_proxy(urlsplit(behind).netloc, authority.issue("registry"), authorization=f"Basic {basic}")
+    registry = {"kind": "schema_registry", "url": f"https://{services.enter_context(front)}", "username": "me"}
+    others = {
+        "lake": {**lake.model_dump(mode="json", exclude_none=True), "credential": "${env:LAKE_CREDENTIAL}"},
+        "registry": {**registry, "password": "${env:REGISTRY_PASSWORD}", "ca_file": str(authority.file)},
+    }
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(connections_with(clickhouse, secure, way, others)))
     control = f"control-{uuid.uuid4().hex[:8]}"
-    flow = Flow(filled, ["append", "upsert"], overrides={"control": {"topic": control}})
+    flow = Flow(avro_topic(secure), ["append", "upsert"], overrides={"control": {"topic": control}})
+    value = {"format": "avro", "registry": "registry", "columns": COLUMNS}
+    flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
     flow.overrides["tables"] = [
         {"kind": "iceberg", "table": flow.table("append"), "mode": "append"},
         {"kind": "clickhouse", "table": flow.table("upsert"), "mode": "upsert"},
+        *([{"kind": "bigquery", "table": flow.table("bigquery"), "mode": "upsert"}] if has_bigquery else []),
     ]
     done = advance(instance, flow)
-    assert done.success, done
+    assert done.success, [step.problem for step in done.steps]
     broken = Flow("absent", ["append"])
     failed = advance(instance, broken)
     assert not failed.success
+    assert bool(asked) == has_bigquery, "the key was used"
     texts |= written_by(flow, way, secure, load_connections())
     texts |= {f"Dagster run {run.run_id}": dagster_texts(instance, run.run_id) for run in (done, failed)}
     for log, length in lengths.items():
@@ -188,14 +219,35 @@ def test_no_secret_is_anywhere_after_a_full_run(
     assert all(texts[where] for where in texts if not where.startswith("log ")), "nothing was looked at in vain"
 
 
-def connections_with(home: Path, secure: SecureKafka, way: str, lake: IcebergConnection) -> Path:
-    """The stack's connections with this broker and catalog; secrets by reference, as a person writes them."""
+class OneSchema(Handler):
+    """A registry with the schema of the records."""
+
+    def do_GET(self) -> None:
+        body = {"schema": text(ROW), "id": 1, "version": 1, "subject": "all"}
+        self.answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
+def avro_topic(secure: SecureKafka) -> str:
+    """A topic with a record of this schema."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    settings: dict[str, Any] = {"bootstrap.servers": secure.plain}
+    client, producer = AdminClient(settings), Producer(settings)
+    client.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=60)
+    value = encoded(ROW, {"id": 1, "name": "a", "amount": 1.5, "op": "u"}, 1)
+    producer.produce(name, value, json.dumps({"id": 1}).encode())
+    assert producer.flush(60) == 0
+    return name
+
+
+def connections_with(home: Path, secure: SecureKafka, way: str, others: dict[str, dict[str, Any]]) -> Path:
+    """The stack's connections with this broker and others; secrets by reference, as a person writes them."""
     document = yaml.safe_load((home / "connections.yaml").read_text())
+    known = document["connections"]
     kafka = secure.connection(way).model_dump(mode="json", exclude_none=True)
     kafka |= {"password": "${env:KAFKA_PASSWORD}"} if way != "mTLS" else {"key_password": "${env:KEY_PASSWORD}"}
-    document["connections"]["kafka"] = kafka
-    given = lake.model_dump(mode="json", exclude_none=True)
-    document["connections"]["lake"] = {**given, "credential": "${env:LAKE_CREDENTIAL}"}
+    known |= {"kafka": kafka, **others}
+    if "bigquery" in known:
+        known["bigquery"]["credentials_json"] = "${env:BIGQUERY_KEY}"
     path = secure.log.parent / f"{way}.yaml"
     path.write_text(yaml.safe_dump(document))
     return path
@@ -210,7 +262,8 @@ def dagster_texts(instance: dg.DagsterInstance, run_id: str) -> str:
 
 
 def written_by(flow: Flow, way: str, secure: SecureKafka, known: Connections) -> dict[str, str]:
-    """Table properties and snapshot summaries, control events, queries in ClickHouse's log."""
+    """Table properties and snapshot summaries, control events, rows and statements of ClickHouse, BigQuery's jobs and
+    state."""
     lake = IcebergCatalog("lake", known.get("lake", IcebergConnection))
     pipeline = flow.pipeline(known)
     found = {
@@ -225,4 +278,10 @@ def written_by(flow: Flow, way: str, secure: SecureKafka, known: Connections) ->
     rows = server.rows(f"SELECT * FROM tests.`{flow.name}_upsert`")
     created = server.rows("SELECT create_table_query FROM system.tables WHERE database = 'tests'")
     found[f"{way}: ClickHouse"] = json.dumps([rows, created], default=str)
+    if flow.table("bigquery") in [d.table.table for d in pipeline.destinations()]:
+        service = bigquery.service(known)
+        jobs = [job.to_api_repr() for job in service.client.list_jobs(all_users=True)]
+        states = bigquery.select(known, f"SELECT * FROM tests.{STATE_TABLE}")
+        assert bigquery.select(known, f"SELECT id FROM {flow.table('bigquery')}") == [{"id": 1}]
+        found[f"{way}: BigQuery"] = json.dumps([jobs, states], default=str)
     return found
