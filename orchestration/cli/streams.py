@@ -24,7 +24,7 @@ def outlive_readers() -> None:
 
 
 def is_read() -> bool:
-    """Whether standard output has a reader, as far as the last write told."""
+    """Whether standard output has a reader, as far as the last write has shown."""
     return _STANDARD_OUTPUT not in _WITHOUT_READER
 
 

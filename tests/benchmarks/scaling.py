@@ -3,11 +3,11 @@ run but the object store (S3): landing, merges into Iceberg and ClickHouse, and 
 
 A throttle lets each worker run for a tenth of the time only, so that two cores carry four of them with the driver, the
 run and all services beside. Serial is the time in which no task ran. It is not throttled, so it weighs less here than
-beside workers that are whole: what 100 cores could gain is told of the time that whole workers would take.
+beside workers that are whole: what 100 cores could gain is computed from the time that whole workers would take.
 
-The law cuts no task in two, and knows as many tasks as there were: with one worker for "in place of 1" (ClickHouse and
-BigQuery have two then, so more workers gain more than it says), with the most workers for 100 cores. A larger cluster
-cuts a large batch into more.
+Amdahl's prediction assumes that no task can be split, and as many tasks as there were: with one worker for "in place of
+1" (ClickHouse and BigQuery have two then, so more workers gain more than predicted), with the most workers for 100
+cores. A larger cluster cuts a large batch into more.
 """
 
 from __future__ import annotations
