@@ -38,7 +38,9 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
     first, ends = cluster.first_offsets(partitions), cluster.stable_offsets(partitions)
     messages: list[bytes] = []
     for tp in partitions:
-        at = max(first[tp], after.get(tp.partition, 0))
+        known = after.get(tp.partition, 0)
+        # A cursor beyond the end: a new leader has cut the log off, and other messages come in its place.
+        at = first[tp] if known > ends[tp] else max(first[tp], known)
         # Several times, since some offsets have no message (markers, aborted transactions).
         while at < ends[tp] and len(messages) < limit and time.monotonic() < until:
             stop = min(ends[tp], at + limit)

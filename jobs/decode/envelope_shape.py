@@ -160,7 +160,7 @@ def _needed(rules: EnvelopeRules, image: str) -> frozenset[str] | None:
     if [image] in paths:
         return None
     keys = rules.key if rules.of_deletes is None else rules.of_deletes
-    return keys | {path[1] for path in paths if path[0] == image}
+    return keys | {path[0] if image == FLAT else path[1] for path in paths if image in (FLAT, path[0])}
 
 
 def row_type(kind: pa.StructType, rules: EnvelopeRules) -> pa.StructType:

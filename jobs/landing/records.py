@@ -128,11 +128,11 @@ class RecordReader:
         bad = frozenset(verdicts.errors)
         if self.skips_tombstones:
             verdicts.filter_where(pc.is_null(value), but=bad)
-        key = self._key(batch, value, verdicts)
+        key, readable = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
         named = dict[str, int]()
         if self.routes is not None:
-            left = matched_by_none(self.routes, batch.column("topic"), key, value, op)
+            left = matched_by_none(self.routes, batch.column("topic"), readable, value, op)
             if self.new_tables:
                 named = self.new_tables.judge(left, key, value, verdicts)
             elif self.skips_unrouted:
@@ -191,9 +191,12 @@ class RecordReader:
         verdicts.add(decoded, stage)
         return decoded.values
 
-    def _key(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array | None:
+    def _key(
+        self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts
+    ) -> tuple[pa.Array | None, pa.Array | None]:
+        """The key, and what can be read of it for routes, also where a column of it may not be null."""
         if self.key_type is None:
-            return None
+            return None, None
         if self.key_from_value:
             origin = self._with_keys_of_bad(batch, value, verdicts)
             missing = "the value is null (a tombstone), so it has no key columns"
@@ -212,7 +215,8 @@ class RecordReader:
                 verdicts.refuse_where(pc.and_(present, pc.is_null(part)), null)
                 absent = pc.or_(absent, pc.is_null(part))
         fields = [pa.field(n, p.type) for n, p in zip(self.key_columns, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=absent)
+        key, readable = (pa.StructArray.from_arrays(parts, fields=fields, mask=m) for m in (absent, pc.is_null(origin)))
+        return key, readable
 
     def _may_be_routed(self, verdicts: Verdicts, bad: Collection[int]) -> Collection[int]:
         """Records of which nobody knows whether a table takes them: bad ones, and those whose key cannot be read, if a

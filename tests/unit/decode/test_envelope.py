@@ -109,6 +109,14 @@ def test_bad_value_of_a_row_that_dms_deletes() -> None:
         assert decoded.values.to_pylist()[2]["id"] == 2
 
 
+def test_bad_value_of_a_flat_delete_that_a_wider_column_has() -> None:
+    columns = {"id": "long not null", "qty": "int", "_op": "string", "wide": "long"}
+    named = rules("debezium_flat", metadata={"wide": "qty"}, of_deletes=frozenset({"id"}))
+    made = [{"id": n, "qty": qty, "__deleted": "true"} for n, qty in enumerate([2**40, 4])]
+    decoded = decode(made, named, columns)
+    assert (list(decoded.errors), decoded.values.to_pylist()[1]["wide"]) == ([0], 4)
+
+
 def test_bad_old_value_where_a_column_has_the_whole_row_before() -> None:
     columns = {"id": "long not null", "n": "int", "_op": "string", "before": "struct<n: long>"}
     named = rules("debezium", metadata={"before": "before"}, of_deletes=frozenset({"id"}))

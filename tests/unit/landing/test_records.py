@@ -254,6 +254,20 @@ def test_record_whose_key_cannot_be_read_may_be_for_a_table() -> None:
     assert by_value.column("op").to_pylist() == ["filtered"] * 3
 
 
+def test_record_that_a_part_of_its_key_routes_is_bad_without_the_other_part() -> None:
+    two = row_type({"region": "string", "id": "long"})
+    skipping = reader(
+        key_decoder=Json(two),
+        key_type=two,
+        key_columns=("region", "id"),
+        routes=(RouteFilter(path=("key", "region"), pattern="eu"),),
+        skips_unrouted=True,
+    )
+    landed = skipping.read(kafka_records(*(({"region": region}, {"name": "a"}) for region in ("eu", "us"))))
+    assert landed.column("op").to_pylist() == [None, "filtered"]
+    assert problems(landed) == [("key", "NullKey"), None]
+
+
 def test_metadata_that_tables_ask_for() -> None:
     wanted = tuple(map(Metadata.of, ("key", "headers", "header:trace-id", "record as origin")))
     kinds = pa.struct([*KAFKA, *(pa.field(m.path[-1], m.type) for m in wanted), pa.field("asked_before", pa.string())])
