@@ -22,6 +22,8 @@ from resources.iceberg_errors import catalog_errors
 
 # The largest number of the table's rows that one task scans; above it Spark SQL finds the rows.
 _MOST_ROWS = 50_000_000
+# So many scans of such a table cost no more than a join.
+_MOST_SCANS = 8
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class FewChangesTask:
     @property
     def has_too_many_rows(self) -> bool:
         """Whether the table is too large to be scanned by each of several tasks."""
-        return sum(file.rows for file, _ in self.search.files) > _MOST_ROWS
+        rows = sum(file.rows for file, _ in self.search.files)
+        # Each share scans it: many of them would read more than a join, which reads it once.
+        return rows * max(1, self.changes.shares / _MOST_SCANS) > _MOST_ROWS
 
     def placed(self, changes: pa.Table) -> pa.Table | None:
         """The changes with file and position of the rows that they replace; None: Spark SQL has to find these."""

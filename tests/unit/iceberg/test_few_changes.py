@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -317,3 +318,11 @@ def test_equal_keys_are_in_one_share_wherever_they_stand(column: pa.Array) -> No
 @pytest.mark.parametrize("keys", [pa.array(range(10_000)), pa.array(f"order-{n}" for n in range(10_000))], ids=str)
 def test_keys_are_spread_over_all_shares(keys: pa.Array) -> None:
     assert min(np.bincount(share_of_each([keys], 8)).tolist()) > 1000
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares", "too_many"), [(45, 1, False), (45, 8, False), (45, 40, True), (51, 1, True)]
+)
+def test_table_that_many_shares_would_scan_is_joined(rows: int, shares: int, too_many: bool) -> None:
+    search, changes = Mock(files=[(Mock(rows=rows * 1_000_000), [])]), Mock(shares=shares)
+    assert FewChangesTask(changes, ("id",), False, search, Mock()).has_too_many_rows is too_many
