@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from resources.errors import TimeLimitReached, TransientError, Unavailable
 T = TypeVar("T")
 # Seconds that a system has to answer one question, if the caller names no others.
 _LIMIT = 15
+# Seconds after which an error is no answer, but the end of waiting for one. One that comes sooner costs others nothing.
+_SLOW = 1.0
 # Unanswered questions in a row after which a system counts as down. One table alone may have a problem of its own.
 _SEVERAL = 3
 
@@ -43,22 +47,25 @@ class Asking:
             TransientError: no answer in time, or the system counts as down. BatchmergeError: raised by `question`.
             KeyboardInterrupt: nobody waits for answers any more.
         """
-        with self._counting(connection, name, TransientError), ending_with(self._end):
+        with self._counting(connection, name, _SLOW), ending_with(self._end):
             return with_timeout(limit or self._limit, name, question)
 
     def work(self, connection: str, name: str, work: Callable[[], T]) -> T:
         """The result of work that has a time limit of its own: only one that is reached says that a system is down."""
-        with self._counting(connection, name, TimeLimitReached):
+        with self._counting(connection, name, math.inf):
             return work()
 
     @contextmanager
-    def _counting(self, connection: str, name: str, unanswered: type[TransientError]) -> Iterator[None]:
+    def _counting(self, connection: str, name: str, slow: float) -> Iterator[None]:
+        """Counts what ends without an answer: a time limit is reached, or a transient error takes so many seconds."""
         if self._unanswered[connection] >= _SEVERAL:
             raise Unavailable(f"not queried: {connection} has just left {_SEVERAL} queries unanswered", where=name)
+        began = time.monotonic()
         try:
             yield
-        except unanswered:
-            self._unanswered[connection] += 1
+        except TransientError as problem:
+            silent = isinstance(problem, TimeLimitReached) or time.monotonic() - began > slow
+            self._unanswered[connection] = self._unanswered[connection] + 1 if silent else 0
             raise
         self._unanswered[connection] = 0
 

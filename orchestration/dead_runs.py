@@ -13,6 +13,7 @@ import dagster as dg
 
 from orchestration.names import PIPELINE_TAG
 from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
+from orchestration.run_queue import count_again
 from orchestration.signs_of_life import is_silent
 
 # Seconds that a step of a finished run may take to end.
@@ -70,6 +71,7 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
         return None
     if left := end_leftovers(run_id, run.tags):
         reason += f"; ended {left} processes of its steps, which lived on"
+    count_again(instance, run)
     if run.status == dg.DagsterRunStatus.CANCELING:
         instance.report_run_canceled(run, reason)
     else:

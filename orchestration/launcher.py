@@ -30,6 +30,7 @@ from dagster_shared.error import DagsterError
 
 from orchestration.names import LAUNCHER_TAG
 from orchestration.run_process import end_leftovers, interrupt, process_state, process_tags
+from orchestration.run_queue import count_again
 from orchestration.signs_of_life import is_silent
 from orchestration.warm.client import WarmProcesses
 
@@ -85,6 +86,12 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         A code server that does not answer counts as dead: its runs are its children, and end with it. If one lives on,
         the next run beside it is as safe as any two runs at once.
         """
+        health = self._health(run)
+        if health.status == WorkerStatus.NOT_FOUND:
+            count_again(self._instance, run)
+        return health
+
+    def _health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         state = process_state(run.tags, run.run_id)
         if state == "ended":
             end_leftovers(run.run_id, run.tags)

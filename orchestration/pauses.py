@@ -139,9 +139,14 @@ def holds_step(pauses: Pauses, table: dg.AssetKey | None, tags: Mapping[str, str
         Paused: the run was launched by hand after the pause, without the tag that allows it.
     """
     reason = None if tags.get(ALTHOUGH_PAUSED_TAG) == "true" else pauses.reason(table)
-    if reason and pauses.whole and asked_at > pauses.whole.since and not any(tag in tags for tag in _BY_THEMSELVES):
+    if reason and pauses.whole and asked_at > pauses.whole.since and launched_by_hand(tags):
         require_not_paused(pauses)
     return reason
+
+
+def launched_by_hand(tags: Mapping[str, str]) -> bool:
+    """Whether a person has launched the run with these tags: no schedule, sensor or retry."""
+    return not any(tag in tags for tag in _BY_THEMSELVES)
 
 
 def _stored_as(pipeline: str, key: dg.AssetKey | None) -> str:

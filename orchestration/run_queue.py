@@ -12,10 +12,16 @@ from threading import Event, Thread
 
 import dagster as dg
 
-from orchestration.names import WORK_ASIDE, WORK_TAG
+from orchestration.names import WORK_ASIDE, WORK_BEGUN, WORK_TAG
 
 # Seconds that a run counts.
 _YOUNG = 600.0
+
+
+def count_again(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Before a run is reported as dead: the run that retries it gets its tags, and is to wait for its turn."""
+    if run.tags.get(WORK_TAG) == WORK_ASIDE:
+        instance.add_run_tags(run.run_id, {WORK_TAG: WORK_BEGUN})
 
 
 @contextmanager

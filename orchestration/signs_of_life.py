@@ -17,6 +17,8 @@ from orchestration.names import SIGNS_TAG
 
 _LOG = logging.getLogger("batchmerge")
 _SIGN = "This run's process works."
+# Seconds until the next sign is tried where one could not be given.
+_SOON = 1.0
 # Seconds between two signs, and without any event until a run counts as dead.
 _EVERY, _SILENT = 300.0, 1800.0
 
@@ -27,12 +29,15 @@ def signs_of_life(instance: dg.DagsterInstance, run_id: str, every: float = _EVE
     over = Event()
 
     def give() -> None:
-        while not over.wait(every):
+        pause = every
+        while not over.wait(pause):
             try:
+                pause = every
                 if run := instance.get_run_by_id(run_id):
                     instance.report_engine_event(_SIGN, run)
             except Exception as problem:
-                # Dagster's database may be away for a while; the next sign says as much as this one.
+                # Dagster's database may be away for a while. Soon after it is back, others look for a sign.
+                pause = min(every, _SOON)
                 _LOG.debug("no sign of life: %s", type(problem).__name__)
 
     thread = Thread(target=give, name="signs of life", daemon=True)

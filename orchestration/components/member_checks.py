@@ -3,7 +3,7 @@ nothing new in this run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
@@ -61,6 +61,7 @@ def table_results_of_members(
     ends: EndsByTopic,
     seen: Mapping[str, TableSeen],
     asking: Asking,
+    rests: Collection[str] = (),
 ) -> list[dg.AssetCheckResult]:
     """Combines the results of the merged tables. A table that failed is checked again until it passes. With `freshness`
     every table's age is checked: one that gets no records falls behind too.
@@ -70,17 +71,15 @@ def table_results_of_members(
         number: the entry's number in `tables`.
         found: by table, as `table_label` names it.
         seen: by topic the tables that the step has read and not merged; their age is known without another look.
+        rests: topics whose tables hung, and are not asked; what was wrong with them stays so.
     """
     every = replace(members, topics=())
     entry = members.spec.tables[number]
     freshness = members.spec.freshness
     specs = checks.table_checks(key, entry, freshness)
-    before = {
-        name
-        for spec in specs
-        if spec.name in _LASTING
-        for name in wrong_before(instance, dg.AssetCheckKey(key, spec.name))
-    }
+    lasting = [spec.name for spec in specs if spec.name in _LASTING]
+    wrong = {name: wrong_before(instance, dg.AssetCheckKey(key, name)) for name in lasting}
+    before = set[str]().union(*wrong.values())
     if not (freshness or before - found.keys()):
         return checks.combined_results(key, specs, found)
     at_rest = {topic: one for topic, one in seen.items() if one.label not in before | found.keys()}
@@ -96,6 +95,9 @@ def table_results_of_members(
         destination = pipeline.destination_of(table)
         if label in found:
             return None
+        if topic in rests:
+            unknown = [name for name in lasting if name == checks.CAUGHT_UP or label in wrong[name]]
+            return label, [_not_asked(key, name) for name in unknown]
         if label in before:
             done = asking.ask(
                 table.connection,
@@ -132,6 +134,11 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
     return (
         set(map(str, said.value)) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, list) else set()
     )
+
+
+def _not_asked(key: dg.AssetKey, check: str) -> dg.AssetCheckResult:
+    why, severity = "it was not asked, since it hung and rests", dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(passed=False, asset_key=key, check_name=check, severity=severity, description=why)
 
 
 def _caught_up(key: dg.AssetKey, state: CommittedState | None, freshness: Freshness, now: Ends) -> dg.AssetCheckResult:

@@ -45,6 +45,7 @@ from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
 from orchestration.components.resting import failed_topics, rest, resting
 from orchestration.components.window import Window
+from orchestration.pauses import launched_by_hand
 from resources.errors import BatchmergeError, TerminalError, TimeLimitReached, TransientError
 
 # Errors that the error of a step quotes; others are only counted.
@@ -109,12 +110,16 @@ def run_merges_of_members(
         if held:
             context.log.info("nothing is merged: %s", held)
         due, asking = [] if held else members.known(), Asking(_LOOK)
+        rests = resting(context.instance, key)
+        left_out = dict[str, BatchmergeError]()
         if not replayed:
-            rests = {} if config.topics else resting(context.instance, key)
-            left_out = {member.topic: rests[member.topic] for member in due if member.topic in rests}
+            if not launched_by_hand(context.run.tags):
+                left_out = {member.topic: rests[member.topic] for member in due if member.topic in rests}
             looked_at = [member for member in due if member.topic not in left_out]
             due, seen, problems = behind(members, number, looked_at, asking)
             problems |= left_out
+        tried = {*seen, *problems, *(member.topic for member in due)}
+        others = {topic: problem for topic, problem in rests.items() if topic not in tried}
         ends = EndsByTopic.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
@@ -127,8 +132,11 @@ def run_merges_of_members(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in merged}
-        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, asking)
-    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=merged_metadata(merged, problems))
+        results = table_results_of_members(
+            context.instance, members, key, number, found, ends, seen, asking, rests=left_out.keys()
+        )
+    shown = merged_metadata(merged, others | problems, rest_begins=bool(merged or seen))
+    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
     if problems or before:
@@ -243,7 +251,7 @@ def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataVal
 
 
 def merged_metadata(
-    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]
+    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError], rest_begins: bool = True
 ) -> dict[str, dg.MetadataValue]:
     counts = [one.done.merged.counts for one in merged if one.done.merged]
     rows = [
@@ -258,15 +266,15 @@ def merged_metadata(
         "deleted": dg.MetadataValue.int(sum(c.deleted for c in counts)),
         **metadata.stage_seconds([one.done.merged.seconds for one in merged if one.done.merged]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
-        **_failed(problems),
+        **_failed(problems, rest_begins),
     }
 
 
-def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
+def _failed(problems: Mapping[str, BatchmergeError], rest_begins: bool = True) -> dict[str, dg.MetadataValue]:
     if not problems:
         return {}
     texts = {
-        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError), **rest(problem)}
+        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError), **rest(problem, rest_begins)}
         for topic, problem in sorted(problems.items())
     }
     return {metadata.FAILED: dg.MetadataValue.json(texts)}

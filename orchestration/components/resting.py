@@ -13,26 +13,31 @@ from orchestration.components import metadata
 from resources.errors import BatchmergeError, TimeLimitReached
 
 # A topic that has hung, and held up the others, is left out for this many times as long.
-RESTS = 3
-_UNTIL = "rests until"
+_RESTS = 3
+UNTIL = "rests until"
 
 
-def rest(problem: BatchmergeError) -> dict[str, float]:
+def rest(problem: BatchmergeError, begins: bool = True) -> dict[str, float]:
     """What the materialization says of a topic with this problem: the end of its rest, if it has one, in seconds since
-    the epoch."""
+    the epoch.
+
+    Args:
+        begins: it rests from now on, if it does not already. Where all others hang too, it holds up nobody.
+    """
     if not isinstance(problem, TimeLimitReached):
         return {}
-    seconds, until = problem.facts.get("seconds"), problem.facts.get(_UNTIL)
-    if isinstance(until, float):
-        return {_UNTIL: until}
-    return {_UNTIL: time.time() + RESTS * seconds} if isinstance(seconds, int | float) else {}
+    seconds = problem.facts.get("seconds")
+    if begins and UNTIL not in problem.facts and isinstance(seconds, int | float):
+        problem.facts[UNTIL] = time.time() + _RESTS * seconds
+    until = problem.facts.get(UNTIL)
+    return {UNTIL: until} if isinstance(until, float) else {}
 
 
 def resting(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, BatchmergeError]:
     """The topics that rest now, by the newest materialization of this entry."""
     event, now = instance.get_latest_materialization_event(key), time.time()
     failed = failed_topics(event.asset_materialization if event else None)
-    ends = {topic: one.get(_UNTIL) for topic, one in failed.items()}
+    ends = {topic: one.get(UNTIL) for topic, one in failed.items()}
     return {topic: _left_out(topic, until) for topic, until in ends.items() if isinstance(until, float) and until > now}
 
 
@@ -47,5 +52,5 @@ def _left_out(topic: str, until: float) -> TimeLimitReached:
         f"left out until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC: it hung and held up the others",
         where=topic,
         remedy="run `batchmerge run <pipeline>/<topic>` to try it now",
-        **{_UNTIL: until},
+        **{UNTIL: until},
     )

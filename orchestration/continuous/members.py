@@ -42,10 +42,10 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import TableResult, report, settled
-from orchestration.components.resting import RESTS
+from orchestration.components.resting import UNTIL, rest, resting
 from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
-from resources.errors import BatchmergeError, TimeLimitReached
+from resources.errors import BatchmergeError
 
 
 @dataclass
@@ -67,9 +67,12 @@ class Topics:
         _, again = self._failed.get(topic, (0, 0.0))
         return self.settled.get(topic) != state and now >= again
 
-    def took(
-        self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], began: float, ended: float
-    ) -> None:
+    @classmethod
+    def after(cls, rests: Mapping[str, BatchmergeError]) -> Topics:
+        """Those of a run that begins while some topics rest."""
+        return cls(problems=dict(rests), _failed={topic: (1, rest(one)[UNTIL]) for topic, one in rests.items()})
+
+    def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
         """Records the results of a try: the state of each tried topic, and which of them failed."""
         for topic, state in tried.items():
             if topic not in problems:
@@ -77,9 +80,8 @@ class Topics:
                 self._failed.pop(topic, None)
                 self.problems.pop(topic, None)
         for topic, problem in problems.items():
-            hung = ended - began if isinstance(problem, TimeLimitReached) else 0.0
             times = self._failed.get(topic, (0, 0.0))[0] + 1
-            self._failed[topic] = times, max(retry_at(ended, times), ended + RESTS * hung)
+            self._failed[topic] = times, max(retry_at(now, times), rest(problem).get(UNTIL, 0.0))
             self.problems[topic] = problem
 
 
@@ -87,7 +89,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
     with step.at_work() as ticks:
         members = step.members()
-        topics = Topics()
+        topics = Topics.after(resting(step.context.instance, step.key))
         done = _LandedTopics()
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
@@ -98,7 +100,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
                     outcomes = _land(step, members, replace(seen, members=due, failed={}), done)
                 # A topic that has landed a batch may have more to land: it stays due.
                 stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
-                topics.took(stood, _problems(outcomes), now, time.time())
+                topics.took(stood, _problems(outcomes), time.time())
             done.see(seen)
             if step.is_due(bool(done.batches)):
                 _materialize_landed(step, members, topics, done)
@@ -175,16 +177,16 @@ def merge_members_continuously(step: ContinuousStep) -> None:
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
         members = step.members()
-        topics = Topics()
+        topics = Topics.after(resting(step.context.instance, step.key))
         merges = dict[str, MergedBatches]()
         where, limit = f"landed batches of {members.name}", step.table.time_limit_seconds
         for _ in ticks:
-            due, now = with_timeout(limit, where, lambda: _due(members, topics)), time.time()
+            due = with_timeout(limit, where, lambda: _due(members, topics))
             if due:
                 with step.turn():
                     outcomes = _merge(step, members, number, [member for member, _ in due], merges)
                 stood = {member.topic: landed for member, landed in due}
-                topics.took(stood, _problems(outcomes), now, time.time())
+                topics.took(stood, _problems(outcomes), time.time())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
         if merges:

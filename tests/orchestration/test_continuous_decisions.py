@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -70,22 +71,25 @@ def test_a_tick_asks_kafka_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() -> None:
     topics, problem = Topics(), Unavailable("no answer")
     assert topics.is_due("a", 1, NOW)
-    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW, NOW)
+    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW)
     assert [topics.is_due("a", state, NOW) for state in (1, 2)] == [False, True]
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (4, 5)] == [False, True]
-    topics.took({"b": 1}, {"b": problem}, NOW, NOW)
+    topics.took({"b": 1}, {"b": problem}, NOW)
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (9, 10)] == [False, True]
     assert topics.problems == {"b": problem}
-    topics.took({"b": 1}, {}, NOW, NOW)
+    topics.took({"b": 1}, {}, NOW)
     assert (topics.problems, topics.is_due("b", 1, NOW + 99), topics.is_due("b", 2, NOW)) == ({}, False, True)
 
 
-def test_a_topic_that_held_up_the_others_leaves_them_three_times_as_long_for_themselves() -> None:
-    topics, began, ended = Topics(), NOW, NOW + 3600
-    problems = {"hangs": TimeLimitReached("no answer"), "fails": Unavailable("no answer")}
-    topics.took({"hangs": 1, "fails": 1}, problems, began, ended)
-    assert [topics.is_due("fails", 1, ended + seconds) for seconds in (4, 5)] == [False, True]
-    assert [topics.is_due("hangs", 1, ended + seconds) for seconds in (5, 10_799, 10_800)] == [False, False, True]
+def test_a_topic_that_hung_leaves_the_others_three_times_as_long_for_themselves() -> None:
+    """Also where the run is replaced meanwhile."""
+    topics, now = Topics(), time.time()
+    hung = TimeLimitReached("no answer", seconds=3600)
+    topics.took({"hangs": 1, "fails": 1}, {"hangs": hung, "fails": Unavailable("no answer")}, now)
+    assert [topics.is_due("fails", 1, now + seconds) for seconds in (4, 5)] == [False, True]
+    for run in (topics, Topics.after({"hangs": hung})):
+        assert [run.is_due("hangs", 1, now + seconds) for seconds in (5, 10_799, 10_900)] == [False, False, True]
+        assert run.problems["hangs"] is hung
 
 
 @pytest.mark.parametrize(

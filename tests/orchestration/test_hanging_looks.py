@@ -123,6 +123,7 @@ class Step:
 
     def __init__(self, looks: Callable[..., Any]) -> None:
         self._looks = looks
+        self.context = SimpleNamespace(instance=dg.DagsterInstance.ephemeral())
 
     @contextmanager
     def at_work(self) -> Iterator[Iterator[int]]:

@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.storage.tags import SCHEDULE_NAME_TAG
 
 from jobs.members.known_topics import remember
 from jobs.members.members import Members
@@ -19,6 +20,7 @@ from jobs.spec.members import Member
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.components import KafkaPipeline, member_steps, resting
+from orchestration.components.member_checks import TableSeen
 from orchestration.components.metadata import FAILED
 from orchestration.names import landing_key
 from resources.errors import TimeLimitReached, Unavailable
@@ -26,6 +28,7 @@ from tests.kit.many_topics import document
 
 NAME, TOPIC = "many", "many.public.t1"
 SPEC = PipelineSpec.model_validate(document(NAME, ("iceberg",), retry={"max_retries": 1, "delay_seconds": 1}))
+SCHEDULED = {SCHEDULE_NAME_TAG: "many_schedule"}
 CONNECTIONS = {
     "kafka": {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1},
     "lake": {"kind": "iceberg", "type": "sql", "uri": "sqlite://", "warehouse": "/nowhere"},
@@ -82,21 +85,41 @@ def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
     def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
         topics = [member.topic for member in known]
         looked.append(topics)
-        return [], {}, {TOPIC: hung} if TOPIC in topics else {}
+        seen = {topic: TableSeen(topic, None) for topic in topics if topic != TOPIC}
+        return [], seen, {TOPIC: hung} if TOPIC in topics else {}
 
     monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
     monkeypatch.setattr(Members, "landed", lambda _: [])
     monkeypatch.setattr(member_steps, "behind", behind)
-    first, again = _run(instance)
+    first, again = _run(instance, tags=SCHEDULED)
     assert "no answer" in str(first.tables[0].problem)
     assert again == [], "the next run tries what hangs"
-    second, again = _run(instance)
+    one = {"topics": others}
+    run_job(instance, KafkaPipeline(NAME, SPEC).definitions(), NAME, one)
+    second, again = _run(instance, tags=SCHEDULED)
     assert f"{TOPIC}: left out until" in str(second.tables[0].problem)
     assert again == []
-    third, _ = _run(instance)
+    third, _ = _run(instance, tags=SCHEDULED)
     assert "left out until" in str(third.tables[0].problem)
-    run_job(instance, KafkaPipeline(NAME, SPEC).definitions(), NAME, {"topics": [TOPIC]})
-    assert looked == [[TOPIC, *others], others, others, [TOPIC]]
+    _run(instance)
+    assert looked == [[TOPIC, *others], others, others, others, [TOPIC, *others]], "a person's run tries all"
+
+
+def test_where_all_tables_hang_none_rests(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold up nobody, and the next run finds the system back."""
+    looked = list[str]()
+    remember(NAME, [TOPIC])
+
+    def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
+        looked.extend(member.topic for member in known)
+        return [], {}, {member.topic: TimeLimitReached("no answer", seconds=600) for member in known}
+
+    monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
+    monkeypatch.setattr(Members, "landed", lambda _: [])
+    monkeypatch.setattr(member_steps, "behind", behind)
+    for _ in range(2):
+        _run(instance, tags=SCHEDULED)
+    assert looked == [TOPIC] * 2
 
 
 def test_its_rest_has_an_end(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:

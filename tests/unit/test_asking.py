@@ -49,6 +49,14 @@ def test_work_is_not_tried_where_the_work_before_it_hung(problems: list[Batchmer
     assert _is_tried(asking, "bigquery")
 
 
+def test_tables_that_fail_at_once_keep_no_other_from_being_asked() -> None:
+    asking = Asking()
+    for _ in range(9):
+        with pytest.raises(Unavailable, match="no such bucket"):
+            asking.ask("clickhouse", "t", _failing(Unavailable("no such bucket")))
+    assert _is_tried(asking, "clickhouse")
+
+
 def test_questions_end_with_the_work_that_asks_them() -> None:
     end = threading.Event()
 
