@@ -90,6 +90,7 @@ def test_a_run_is_dead_where_its_code_server_does_not_answer(
 ) -> None:
     monkeypatch.setattr("orchestration.launcher._PAUSES", (0.0, 0.0))
     launcher = WatchedRunLauncher()
+    launcher.register_instance(instance)
     assert launcher.supports_check_run_worker_health
     nobody = json.dumps({"host": "127.0.0.1", "port": free_port(())})
     lost = create_run_for_test(instance, job_name="p", tags={GRPC_INFO_TAG: nobody})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, Refusal
 from jobs.offsets import TopicPartition
+from jobs.spark_tasks import reports_in
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
@@ -140,5 +140,4 @@ def test_next_chunk_is_read_while_one_is_sent() -> None:
         return _rows()
 
     insertion = replace(_insertion(Waiting(most=1000)), chunks=tuple(_chunk(name) for name in ("1-1", "2-2")))
-    done = pa.Table.from_batches(insertion.run([(0, _rows), (1, second)]))
-    assert [json.loads(report)["rows"] for report in done["report"].to_pylist()] == [3, 3]
+    assert [report.rows for report in reports_in(insertion.run([(0, _rows), (1, second)]))] == [3, 3]
