@@ -143,8 +143,8 @@ def execute(
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     end_dead(instance)
     pools = {*pools, *(node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool)}
-    if not wait and (found := holders(instance, pools)):
-        raise in_the_way(found)
+    if not wait:
+        require_free(instance, pools)
     run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
     try:
         with executing_side_by_side(at_once), waiting_for_pools(waits), signs_of_life(instance, run_id):
@@ -164,6 +164,12 @@ def execute(
     if waits.refusal:
         raise waits.refusal
     return result
+
+
+def require_free(instance: dg.DagsterInstance, pools: Collection[str]) -> None:
+    """Raises Unavailable: another run holds one of these pools."""
+    if held := holders(instance, pools):
+        raise in_the_way(held)
 
 
 def end_dead(instance: dg.DagsterInstance) -> None:

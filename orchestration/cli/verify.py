@@ -9,12 +9,11 @@ from dagster import AssetCheckEvaluation, DagsterEvent, ExecuteInProcessResult
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import definitions_of, end_dead, execute
+from orchestration.cli.job_runs import definitions_of, end_dead, execute, require_free
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
 from orchestration.names import table_pool
-from orchestration.pool_waits import holders, in_the_way
 from orchestration.step_failures import failure_text, is_transient
 
 
@@ -43,8 +42,7 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
         pools = {table_pool(name, spec, table) for table in spec.tables}
         if no_wait:
             end_dead(instance)
-            if held := holders(instance, pools):
-                raise in_the_way(held)
+            require_free(instance, pools)
         # Between the turns of many tables merges have theirs: for these it waits in any case.
         result = execute(instance, job, {}, config, wait=True)
     lines, checks = list[tuple[str, ...]](), result.get_asset_check_evaluations()

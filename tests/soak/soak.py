@@ -243,12 +243,15 @@ class Soak:
 
     def _kill_and_repeat(self, command: Sequence[str]) -> None:
         """The command dies in the middle; the next one does what it was to do."""
+        self._kill_in_the_middle(command)
+        self._call(self.project, command)
+
+    def _kill_in_the_middle(self, command: Sequence[str]) -> None:
         process = self.project.start(*command)
         if self._pass(process, 0.6 * self.usual):
             self._kill(process)
         else:
             self._finish(process, " ".join(command))
-        self._call(self.project, command)
 
     def _pass(self, process: subprocess.Popen[str], most: float | None = None) -> bool:
         """Waits a random time; whether it still runs then."""
@@ -315,11 +318,7 @@ class Soak:
 
     def kill_command(self) -> str:
         command = self._command()
-        process = self.project.start(*command)
-        if self._pass(process, 0.6 * self.usual):
-            self._kill(process)
-        else:
-            self._finish(process, " ".join(command))
+        self._kill_in_the_middle(command)
         return " ".join(part for part in command if part != self.name)
 
     def kill_reset(self) -> str:
