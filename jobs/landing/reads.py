@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import Batch
-from jobs.landing.read_task import ReadTask, Share
+from jobs.landing.read_task import ReadTask, packed
 from jobs.landing.splits import plan_shares
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
@@ -90,7 +90,7 @@ def _task_reports(
     if not shares:
         return []
     return task_reports(
-        numbered(spark, len(shares)), ReadTask(wanted[0].kafka, list(map(Share.of, shares)), headers, task)
+        numbered(spark, len(shares)), ReadTask(wanted[0].kafka, list(map(packed, shares)), headers, task)
     )
 
 
@@ -130,5 +130,5 @@ def kafka_records(
     from resources.spark import parallelism
 
     shares = plan_shares(ranges, lambda: parallelism(spark), size)
-    read = in_tasks(ReadTask(kafka, list(map(Share.of, shares)), headers))
+    read = in_tasks(ReadTask(kafka, list(map(packed, shares)), headers))
     return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))

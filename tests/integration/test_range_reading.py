@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from jobs.landing.read_task import ReadTask, Share
+from jobs.landing.read_task import ReadTask, packed
 from jobs.offsets import OffsetRange, TopicPartition
 from resources import range_reading
 from resources.carried_errors import CarriedError, carried_by
@@ -31,7 +31,7 @@ def read(
 ) -> pa.Table:
     """What tasks would read, one share after the other."""
     kafka = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
-    task = ReadTask(kafka, list(map(Share.of, ranges)), headers)
+    task = ReadTask(kafka, list(map(packed, ranges)), headers)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(ranges)))})
     try:
         return pa.Table.from_batches(task([numbers]), records_schema(headers))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +13,8 @@ from jobs import offsets
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
 from jobs.iceberg.history import state_properties
 from jobs.landing.batch_positions import BatchPositions
-from jobs.landing.read_task import ReadTask, Share
+from jobs.landing.read_task import ReadTask, packed, unpacked
+from jobs.landing.splits import plan_shares
 from jobs.lineage import next_batches
 from jobs.offsets import Offsets, TopicPartition, total
 from jobs.plan import TopicState, plan_batch
@@ -77,9 +79,18 @@ def test_state_is_compressed_once_for_a_commit() -> None:
 def test_what_travels_to_each_task(topics: int, partitions: int) -> None:
     ranges = landed(*log(topics, partitions)).batch.ranges
     kafka = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1"))
-    task = ReadTask(kafka, [Share.of(ranges)], False)
+    task = ReadTask(kafka, [packed(ranges)], False)
     positions = BatchPositions.of(ranges)
     assert pickle.loads(pickle.dumps(positions)) == positions
-    assert pickle.loads(pickle.dumps(task)).shares[0].ranges() == {tp: (r.start, r.end) for tp, r in ranges.items()}
+    assert unpacked(task.shares[0]) == {tp: (r.start, r.end) for tp, r in ranges.items()}
     for travels in (task, positions):
         assert pickle.dumps(travels).count(b"TopicPartition") == 0, "arrays, no objects"
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 5000), (5000, 1)])
+def test_what_travels_does_not_grow_with_the_number_of_tasks(topics: int, partitions: int) -> None:
+    ranges = landed(*log(topics, partitions)).batch.ranges
+    one, many = ([packed(share) for share in plan_shares(ranges, partial(int, cores), 1 << 40)] for cores in (1, 128))
+    assert len(many) == 256
+    assert len(pickle.dumps(many)) < 3 * len(pickle.dumps(one))
+    assert sum(len(unpacked(share)) for share in many) >= len(ranges)
