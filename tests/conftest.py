@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,9 @@ from resources.local import stack as local_stack
 from resources.local.service import Lake
 from tests.kit.engine import session
 from tests.kit.examples import SEED
+from tests.kit.records import forget_producers
 from tests.kit.rest_catalog import rest_connections
+from tests.kit.waiting import PATIENCE, until
 
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
@@ -45,7 +46,7 @@ _SMALL = {
     "BATCHMERGE_SPARK_MEMORY": "1g",
     "BATCHMERGE_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
     " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-    " -Dspark.sql.adaptive.enabled=false",
+    " -Dspark.sql.adaptive.enabled=false -Dspark.sql.shuffle.partitions=2",
 }
 
 
@@ -74,6 +75,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             local_stack.up(home, ["kafka", "spark"], print, None if existing else lake)
             yield home
         finally:
+            forget_producers()
             if not existing:
                 local_stack.down(home, print)
 
@@ -125,18 +127,15 @@ def _topics(connections: Connections) -> Iterator[Callable[..., str]]:
     def make(prefix: str = "t", partitions: int = 1, config: dict[str, str] | None = None) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
-        client.create_topics([new])[name].result(timeout=30)
+        client.create_topics([new])[name].result(timeout=PATIENCE)
         made.append(name)
         # The controller has made it; the broker hears of it a moment later, on a loaded machine a long one.
-        until = time.monotonic() + 120
-        while name not in client.list_topics(timeout=30).topics:
-            assert time.monotonic() < until, f"the broker does not show {name}"
-            time.sleep(0.02)
+        until(lambda: name in client.list_topics(timeout=PATIENCE).topics, what=f"topic {name} at the broker")
         return name
 
     yield make
     for pending in client.delete_topics(made).values() if made else ():
-        if (problem := pending.exception(timeout=30)) and "UNKNOWN_TOPIC" not in str(problem):
+        if (problem := pending.exception(timeout=PATIENCE)) and "UNKNOWN_TOPIC" not in str(problem):
             raise problem
 
 

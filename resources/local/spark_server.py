@@ -65,6 +65,8 @@ class SparkServer(Service):
         settings.write_text("".join(f"{key} {value}\n" for key, value in self._settings(site).items()))
         options = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         options += ["-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"]
+        # Not in the file, which would override BATCHMERGE_JAVA_OPTIONS.
+        options += [f"-Dspark.sql.shuffle.partitions={2 * (os.cpu_count() or 1)}"]
         argv = jvm(java, folder, _memory(), classpath(pyspark_folder() / "jars", *jars), options)
         argv += ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(settings), str(PROGRAM)]
         return Command(argv, {"SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable})
@@ -81,7 +83,6 @@ class SparkServer(Service):
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             **SHARED_SESSIONS,
-            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
             "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(site.port(self.name, "connect")),

@@ -70,5 +70,5 @@ def _fill(connections: Connections, topic: str) -> None:
         producer.produce(topic, key=b'{"id":%d}' % n, value=value, partition=n % PARTITIONS)
         if n % 10_000 == 0:
             producer.poll(0)
-            producer.flush(60)
-    producer.flush(60)
+            assert producer.flush(60) == 0
+    assert producer.flush(60) == 0

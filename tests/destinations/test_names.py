@@ -25,7 +25,7 @@ def story(new_story: MakeStory) -> Story:
 
 
 @every_kind
-@pytest.mark.parametrize("mode", ["append", "upsert_delete"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.slow), "upsert_delete"])
 def test_tables_may_be_named_after_topics(kind: KindUnderTest, mode: str, story: Story) -> None:
     for name in kind.names:
         table = replace(story.table(Target(kind, mode)), name=f"tests.{name}_{uuid.uuid4().hex[:8]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tests.kit.engine import Engine
 from tests.kit.guides import ROOT
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, KEY, Record, random_changes
+from tests.kit.waiting import until
 
 MODES = ["append", "upsert", "upsert_delete"]
 USER, PASSWORD, POWERLESS = "limited", "only-these-rights-1", "powerless"
@@ -86,15 +86,14 @@ def server(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def _wait_until_up(server: ClickHouseServer, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 120
-    while True:
+    def answers() -> bool:
         assert process.poll() is None, "the server has ended"
         try:
-            server.rows("SELECT 1")
-            return
+            return bool(server.rows("SELECT 1"))
         except Unavailable:
-            assert time.monotonic() < end, "the server does not start"
-            time.sleep(0.1)
+            return False
+
+    until(answers, what="answer of the server")
 
 
 def test_the_documented_grants_suffice(

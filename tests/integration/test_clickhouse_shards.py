@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -35,6 +34,7 @@ from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.network import wire_to, with_connection
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import bootstrap, produce, put, random_changes
+from tests.kit.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +86,13 @@ def sharded(endpoints: list[str], connections: Connections, tmp_path: Path) -> C
 
 
 def _wait_until_up(server: ClickHouseServer) -> None:
-    end = time.monotonic() + 120
-    while True:
+    def answers() -> bool:
         try:
-            server.rows("SELECT 1")
-            return
+            return bool(server.rows("SELECT 1"))
         except Unavailable:
-            assert time.monotonic() < end, "the server does not start"
-            time.sleep(0.1)
+            return False
+
+    until(answers, what="answer of the server")
 
 
 MODES = ["append", "upsert_delete"]

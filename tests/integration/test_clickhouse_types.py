@@ -128,7 +128,7 @@ def _produce(connections: Connections, topic: str, values: list[dict[str, object
     for n, value in enumerate(values):
         raw = None if value is None else json.dumps({"id": n, **value}).encode()
         producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
-    producer.flush(60)
+    assert producer.flush(60) == 0
 
 
 def _advance(connections: Connections, flow: Flow) -> None:
@@ -212,7 +212,7 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for key in keys:
         producer.produce(flow.topic, key=json.dumps(key).encode(), value=b'{"id": 1}')
-    producer.flush(60)
+    assert producer.flush(60) == 0
     _advance(connections, flow)
     (server,) = servers(connections)
     assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1

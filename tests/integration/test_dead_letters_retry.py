@@ -188,7 +188,7 @@ def test_letters_keep_headers_where_the_transform_reads_them(
     def send(key: int, amount: str, headers: list[tuple[str, str | bytes | None]]) -> None:
         value = json.dumps({"id": key, "name": "n", "amount": amount, "op": "u"})
         producer.produce(engine.flow.topic, key=json.dumps({"id": key}), value=value, headers=headers)
-        producer.flush(60)
+        assert producer.flush(60) == 0
 
     plain = transforming(engine, "select id, name, op, cast(amount as int) as amount from records")
     send(1, "early", [("h", b"lost")])

@@ -76,7 +76,7 @@ def test_only_committed_transactions_are_read_and_their_gaps_are_no_loss(
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(name, key=b'{"id": 6}', value=b'{"id": 6, "name": "open", "amount": 1, "op": "u"}', partition=0)
-    producer.flush(60)
+    assert producer.flush(60) == 0
     after = [put(7)]
     produce(servers, name, after)
     assert one.advance() == []

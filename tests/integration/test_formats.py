@@ -68,7 +68,7 @@ def tell(connections: Connections, records: dict[str, list[bytes]], partitions: 
     for topic, values in records.items():
         for n, value in enumerate(values):
             producer.produce(topic, value=value, partition=n % partitions)
-    producer.flush(60)
+    assert producer.flush(60) == 0
 
 
 def flow(encodings: dict[str, dict[str, Any]]) -> Flow:

@@ -53,7 +53,7 @@ class Sink:
         for record in records:
             key, value = (None if part is None else json.dumps(part) for part in record)
             producer.produce(self.topic, value, key)
-        producer.flush(60)
+        assert producer.flush(60) == 0
 
     def has_written(self, records: int) -> None:
         kafka = KafkaCluster("kafka", self.connections.get("kafka", KafkaConnection))

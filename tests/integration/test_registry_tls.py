@@ -119,7 +119,7 @@ def test_records_are_landed_with_all_of_it(
     schema_id = register(secured.plain, f"{name}-value", text(ROW))
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     producer.produce(name, encoded(ROW, {"id": 1, "name": "a", "amount": 1.5, "op": "c"}, schema_id))
-    producer.flush(60)
+    assert producer.flush(60) == 0
     front = tls_proxy(
         urlsplit(secured.plain).netloc, secured.authority.issue("all"), secured.authority.file, f"Bearer {SECRET}"
     )

@@ -23,7 +23,8 @@ print(*(session.conf.get("spark.sql.shuffle.partitions") for session in (one, tw
 
 def test_two_roles_have_sessions_of_their_own() -> None:
     """Also where the process that starts it is a client of Spark."""
-    environment = {**os.environ, "SPARK_CONNECT_MODE_ENABLED": "1"}
+    quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    environment = {**os.environ, **quick, "SPARK_CONNECT_MODE_ENABLED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", _TWO_ROLES], env=environment, capture_output=True, text=True, check=False
     )

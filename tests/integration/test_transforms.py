@@ -40,7 +40,7 @@ def tell(connections: Connections, topic: str, values: list[Any]) -> None:
     for n, value in enumerate(values):
         raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
-    producer.flush(60)
+    assert producer.flush(60) == 0
 
 
 def table(engine: Engine) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def read_all(servers: Connections | str, queue: str, least: int) -> list[Message
     consumer.assign([TopicPartition(queue, 0, 0)])
     found = []
     try:
-        while (message := consumer.poll(30)) is not None:
+        while (message := consumer.poll(120)) is not None:
             error = message.error()
             if error is None:
                 found.append(message)

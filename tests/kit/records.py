@@ -6,12 +6,14 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import Connections, KafkaConnection
+from tests.kit.waiting import PATIENCE, until
 
 COLUMNS = {"id": "long", "name": "string", "amount": "double", "op": "string"}
 KEY = {"id": "long"}
@@ -35,6 +37,29 @@ def bootstrap(connections: Connections) -> str:
     return connections.get("kafka", KafkaConnection).bootstrap_servers
 
 
+_LARGE = {
+    "enable.idempotence": True,
+    "queue.buffering.max.messages": 10_000_000,
+    "queue.buffering.max.kbytes": 1_000_000,
+    "reconnect.backoff.max.ms": 500,
+}
+
+
+def _transactional(servers: str, name: str) -> Producer:
+    return Producer({**_LARGE, "bootstrap.servers": servers, "transactional.id": name})
+
+
+@cache
+def _idempotent(servers: str) -> Producer:
+    """Kept: a new one waits half a second for its id, which it asks for before it is connected."""
+    return Producer({**_LARGE, "bootstrap.servers": servers})
+
+
+def forget_producers() -> None:
+    """After a topic was deleted: sequence numbers of the kept producer are not those of another one of its name."""
+    _idempotent.cache_clear()
+
+
 def produce(
     servers: str,
     topic: str,
@@ -50,13 +75,10 @@ def produce(
         timestamp: of the records, in milliseconds; 0: now.
         headers: of each record, before its own.
     """
-    settings: dict[str, object] = {"bootstrap.servers": servers, "enable.idempotence": True}
-    settings |= {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 1_000_000}
-    if transaction:
-        settings["transactional.id"] = transaction
-    producer = Producer(settings)
-    # An idempotent producer asks for its id at once, then every half second: be connected by then.
-    producer.list_topics(topic, 60)
+    producer = _transactional(servers, transaction) if transaction else _idempotent(servers)
+    # The first one connects: else a producer asks in vain for its id, and again after half a second.
+    for _ in range(2):
+        producer.list_topics(topic, PATIENCE)
     if transaction:
         producer.init_transactions(60)
         producer.begin_transaction()
@@ -67,7 +89,7 @@ def produce(
         told: list[tuple[str, str | bytes | None]] = [*headers, *record.headers]
         producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=told)
         producer.poll(0)
-    producer.flush(60)
+    assert producer.flush(PATIENCE) == 0, "records were not sent"
     if transaction:
         (producer.abort_transaction if abort else producer.commit_transaction)(60)
 
@@ -75,10 +97,10 @@ def produce(
 def recreate(connections: Connections, topic: str, partitions: int = 1) -> None:
     """Deletes the topic and makes another one of its name."""
     client = AdminClient({"bootstrap.servers": bootstrap(connections)})
-    client.delete_topics([topic])[topic].result(timeout=30)
-    while topic in client.list_topics(timeout=30).topics:
-        pass
-    client.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=30)
+    client.delete_topics([topic])[topic].result(timeout=PATIENCE)
+    until(lambda: topic not in client.list_topics(timeout=PATIENCE).topics, what=f"end of {topic}")
+    client.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=PATIENCE)
+    forget_producers()
 
 
 def random_changes(seed: int, count: int, keys: int, partitions: int, bad: float = 0.02) -> list[Record]:

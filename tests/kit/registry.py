@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from resources.local.locks import exclusive
 from resources.local.ports import free_port
 from resources.local.service import cache_folder
 from tests.kit.processes import stop
+from tests.kit.waiting import until
 
 VERSION = "3.3.3"
 _IVY = f"""<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/maven'>
@@ -68,7 +68,14 @@ def running_registry(folder: Path) -> Iterator[str]:
         "QUARKUS_MANAGEMENT_HOST": "127.0.0.1",
         "QUARKUS_MANAGEMENT_PORT": str(management),
     }
-    argv = [str(java.executable), "-Xmx256m", "-jar", str(application / "quarkus-run.jar")]
+    argv = [
+        str(java.executable),
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-jar",
+        str(application / "quarkus-run.jar"),
+    ]
     with (folder / "registry.log").open("w") as log:
         process = subprocess.Popen(
             argv, cwd=folder, env={**os.environ, **settings}, stdout=log, stderr=subprocess.STDOUT
@@ -83,15 +90,14 @@ def running_registry(folder: Path) -> Iterator[str]:
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 120
-    while time.monotonic() < end:
+    def answers() -> bool:
         assert process.poll() is None, "the registry has stopped; see registry.log"
         try:
-            if httpx.get(f"{url}/subjects", timeout=5).status_code == 200:
-                return
+            return httpx.get(f"{url}/subjects", timeout=5).status_code == 200
         except httpx.HTTPError:
-            time.sleep(0.2)
-    raise AssertionError("the registry does not answer")
+            return False
+
+    until(answers, what="answer of the registry")
 
 
 def register(url: str, subject: str, schema: str, kind: str = "AVRO", references: tuple[str, ...] = ()) -> int:

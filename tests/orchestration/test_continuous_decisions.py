@@ -174,15 +174,17 @@ def test_a_bell_wakes_the_step_that_it_is_for(name: str, another: str) -> None:
         assert not other.wait(0)
         assert not bell.wait(0)
         waiting, seen = ticks(600, bell, lambda: len(seen) == 3), list[None]()
+        ended = threading.Event()
 
         def keep_ringing() -> None:
-            while len(seen) < 3:
+            while not ended.wait(0.01):
                 ring("run", [name])
 
         ringing = threading.Thread(target=keep_ringing)
         ringing.start()
         for one in waiting:
             seen.append(one)
+        ended.set()
         ringing.join()
 
 

@@ -74,8 +74,8 @@ def test_the_page_ends_with_all_that_it_has_started(way: str, tmp_path: Path) ->
         (RUN, signal.SIGTERM, "STEP_UP_FOR_RETRY", 1),
         (RUN, signal.SIGINT, "waiting", 1),
         (REPLAY, signal.SIGTERM, "STEP_START", 300),
-        (REPLAY, signal.SIGINT, "waiting", 1),
         # As a run does, by the same code.
+        pytest.param(REPLAY, signal.SIGINT, "waiting", 1, marks=pytest.mark.slow),
         pytest.param(VERIFY, signal.SIGINT, "STEP_START", 300, marks=pytest.mark.slow),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination, rows
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.waiting import until
 from tests.orchestration.launching import definitions
 
 Topic = Callable[..., str]
@@ -64,9 +64,7 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     busy = create_run_for_test(
         instance, job_name=flow.name, status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: flow.name}
     )
-    until = time.monotonic() + 60
-    while "is started" not in str(_tick(instance, flow, early.cursor).skip_reason):
-        assert time.monotonic() < until
+    until(lambda: "is started" in str(_tick(instance, flow, early.cursor).skip_reason))
     instance.delete_run(busy.run_id)
     flow.overrides["paused"] = True
     paused = _tick(instance, flow, early.cursor)

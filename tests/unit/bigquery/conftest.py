@@ -23,6 +23,7 @@ def _quickly_compiled() -> Any:
     config = Config()
     config.cranelift_opt_level = "none"
     config.cranelift_flag_set("regalloc_algorithm", "single_pass")
+    config.cache = True  # compiled once on a machine
     return config
 
 

@@ -237,17 +237,6 @@ def test_reset_that_is_killed_is_applied_again(kill: int, after: bool, to: int) 
 
 def test_lost_state_is_filled_again_without_doubling() -> None:
     """KeeperMap is empty, the table is not: also where the refill itself dies."""
-
-
-def test_sleeper_of_a_forgotten_state_writes_nothing_into_the_new_one() -> None:
-    shared, table, landed = MemoryStore(), FakeTable(), batches(1)
-    sleeper = shared.swap(None, Lease(epoch=57, owner="sleeper"))
-    shared.row = None
-    run(shared, table, landed)
-    late = PartitionWrite(batch(9, 0, 25).batch, Phase.BEFORE, {P0: Span(0, 24)})
-    with pytest.raises(Interrupted):
-        shared.write(sleeper, late, shared.rows)
-
     table, landed = FakeTable(), [batch(1, 0, 30, topic_id="old"), batch(2, 0, 0, topic_id="new", at={P0: 30})]
     landed += [batch(3, 0, 20, topic_id="new"), batch(4, 20, 50, topic_id="new")]
     run(MemoryStore(), table, landed[:3])
@@ -267,6 +256,16 @@ def test_sleeper_of_a_forgotten_state_writes_nothing_into_the_new_one() -> None:
         table.tokens.clear()
     assert sorted(table.rows) == expected(landed)
     assert state(shared) == (4, 0, "")
+
+
+def test_sleeper_of_a_forgotten_state_writes_nothing_into_the_new_one() -> None:
+    shared, table, landed = MemoryStore(), FakeTable(), batches(1)
+    sleeper = shared.swap(None, Lease(epoch=57, owner="sleeper"))
+    shared.row = None
+    run(shared, table, landed)
+    late = PartitionWrite(batch(9, 0, 25).batch, Phase.BEFORE, {P0: Span(0, 24)})
+    with pytest.raises(Interrupted):
+        shared.write(sleeper, late, shared.rows)
 
 
 class TestLostIntermediateTable:
