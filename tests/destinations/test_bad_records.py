@@ -174,7 +174,7 @@ def test_what_is_refused_does_not_hide_the_change_before_it(kind: KindUnderTest,
 
 
 @every_unfit_kind
-@pytest.mark.parametrize("mended", [False, True])
+@pytest.mark.parametrize("mended", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_letters_of_a_run_that_died_are_those_of_the_run_that_commits(
     kind: KindUnderTest, mended: bool, new_story: MakeStory
 ) -> None:

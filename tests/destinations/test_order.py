@@ -135,7 +135,7 @@ def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> dict[str, Ta
     return {name: table.under(right) for name, table in tables.items()}
 
 
-@on_targets("upsert", "upsert_delete", always="iceberg-upsert_delete clickhouse-upsert_delete")
+@on_targets("upsert", "upsert_delete", always="iceberg-upsert_delete")
 def test_order_that_is_read_again_with_a_smaller_value(target: Target, mended: dict[str, TableUnderTest]) -> None:
     """The newest reading counts, also for a row that stays, and for a delete. Later changes in between need a replay
     where a version decides, and after a delete."""

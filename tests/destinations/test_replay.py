@@ -141,7 +141,7 @@ def late(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     return tables
 
 
-@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
+@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete duckdb-append")
 def test_records_from_before_the_start_are_read_from_kafka(target: Target, late: Tables) -> None:
     table = late[str(target)]
     expected = model.expected([*BEFORE, *AFTER], target.mode)

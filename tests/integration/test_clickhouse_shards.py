@@ -266,7 +266,7 @@ def test_record_that_is_read_again_stays_where_it_is(
     assert rows(connections, name) == wanted
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert_delete"])
+@pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.slow), "upsert_delete"])
 def test_endpoint_that_is_ahead_of_a_reading_again_holds_back_no_other(
     mode: str,
     sharded: Callable[..., Connections],

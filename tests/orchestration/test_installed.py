@@ -60,6 +60,7 @@ def test_a_project_of_ours(installed: Environment, project: Path, monkeypatch: p
     assert "the folder exists and is not empty" in again
 
 
+@pytest.mark.slow
 def test_a_project_that_has_modules_of_the_same_names(installed: Environment, tmp_path: Path) -> None:
     shop = tmp_path / "src" / "shop"
     (shop / "defs").mkdir(parents=True)

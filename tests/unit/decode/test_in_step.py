@@ -189,7 +189,7 @@ def changed(records: list[bytes]) -> st.SearchStrategy[bytes | None]:
 
 
 @given(columns(), st.sampled_from([None, "report", "refuse", "rescue"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_avro(
     drawn: tuple[dict[str, Any], list[bytes], list[bytes | None], pa.StructType],
     then: Literal["report", "refuse", "rescue"] | None,
@@ -300,7 +300,7 @@ def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 
 @given(st.data(), st.booleans(), st.booleans(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_protobuf(data: st.DataObject, new: bool, whole: bool, told: bool) -> None:
     descriptors, name = (NEW, "All") if new else (OLD, "Old")
     kind = Messages(descriptors).named(name)
@@ -369,7 +369,7 @@ def payloads(draw: st.DrawFn) -> tuple[pa.StructType, list[bytes | None]]:
 
 
 @given(payloads(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_connect_json(given_payloads: tuple[pa.StructType, list[bytes | None]], told: bool) -> None:
     kind, records = given_payloads
     assert_same(ConnectJson(kind, Watch("report") if told else None), records, times=SMALL + 1)

@@ -179,12 +179,12 @@ def _records(kind: pa.StructType) -> st.SearchStrategy[list[bytes | None]]:
 @pytest.mark.usefixtures("by_arrow")
 class TestSameAsStrict:
     @pytest.mark.parametrize("kind", SCHEMAS, ids=NAMES_OF_SCHEMAS)
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(data=st.data())
     def test_any_records(self, kind: pa.StructType, data: st.DataObject) -> None:
         assert_each_same(kind, data.draw(_records(kind)))
 
-    @settings(max_examples=250, deadline=None)
+    @settings(max_examples=150, deadline=None)
     @given(st.sampled_from(COLUMNS), st.lists(SCALARS, min_size=1, max_size=4))
     @example(("f", "float"), ["16777217.0000000001", "3.4028235677973366e38", "3.4028235677973362e38"])
     @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"])
