@@ -76,27 +76,36 @@ class LandedFile:
         """Whether the file may hold rows of these batches; with `part` only rows of these offsets count."""
         return _may_hold(self.bounds, first, last, part)
 
+    def fetched(self, storage: FileIO) -> bytes | None:
+        """All of a small file; None: it is a large one."""
+        if self.group is not None or self.size > _AT_ONCE:
+            return None
+        with storage.new_input(self.path).open() as source:
+            return source.read(self.size)
+
     def read(
-        self, storage: FileIO, columns: Sequence[str], first: int, last: int, part: Ranges | None
+        self,
+        storage: FileIO,
+        fetched: bytes | None,
+        columns: Sequence[str],
+        first: int,
+        last: int,
+        part: Ranges | None,
     ) -> list[pa.Table]:
         """The rows of each row group, without groups that hold no wanted row.
 
         Not of all in one: an array of texts has room for 2 GB.
+
+        Args:
+            fetched: what `fetched` gave.
+            columns: to read; those that the file lacks are left out.
         """
-        with self._opened(storage) as source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
-            names = set(file.schema_arrow.names)
-            present = [column for column in columns if column.partition(".")[0] in names]
+        source: Any = pa.BufferReader(fetched) if fetched else storage.new_input(self.path).open()
+        with source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             groups = range(file.num_row_groups) if self.group is None else [self.group]
             if len(groups) > 1:
                 groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
-            return [file.read_row_group(n, columns=present, use_threads=False) for n in groups]
-
-    def _opened(self, storage: FileIO) -> Any:
-        source = storage.new_input(self.path).open()
-        if self.group is not None or self.size > _AT_ONCE:
-            return source
-        with source:
-            return pa.BufferReader(source.read(self.size))
+            return [file.read_row_group(n, columns=columns, use_threads=False) for n in groups]
 
 
 def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> bool:

@@ -29,7 +29,7 @@ from jobs.iceberg.statistics import bounds_of
 from jobs.offsets import Ranges
 from resources.iceberg_errors import catalog_errors
 
-# Opening small files one after another would wait for the storage most of the time.
+# Fetching small files one after another would wait for the storage most of the time.
 _THREADS = 8
 # Small files are read together up to this many rows, and about this many bytes in memory: an array of texts has room
 # for 2 GB. Larger files are read by row group.
@@ -144,10 +144,19 @@ class PlannedFiles:
 
     def _read(self, files: Sequence[LandedFile], first: int, last: int, part: Ranges | None) -> list[pa.Table]:
         """The rows of each row group."""
-        columns = self._columns(part)
+        columns, storage = self._columns(part), self.landed.storage
+
+        def rows(file: LandedFile, fetched: bytes | None) -> list[pa.Table]:
+            return file.read(storage, fetched, columns, first, last, part)
+
+        def begun(file: LandedFile) -> bytes | list[pa.Table]:
+            """All of a small file, or the rows of a large one."""
+            return file.fetched(storage) or rows(file, None)
+
         with catalog_errors(self.landed.identifier), ThreadPoolExecutor(_THREADS) as threads:
-            storage = self.landed.storage
-            read = threads.map(lambda file: file.read(storage, columns, first, last, part), files)
+            # Small files are decoded in this thread: several would wait for each other most of the time.
+            done = zip(files, threads.map(begun, files), strict=True)
+            read = (rows(file, one) if isinstance(one, bytes) else one for file, one in done)
             return [table for tables in read for table in tables]
 
     def _chosen(self, read: Sequence[pa.Table], first: int, last: int, part: Ranges | None) -> LandedSlice:

@@ -238,10 +238,10 @@ def test_a_small_file_is_read_at_once(files: LandedFiles, monkeypatch: pytest.Mo
 
     content = Path(file.path.removeprefix("file://")).read_bytes()
     storage = Mock(new_input=lambda _: Mock(open=lambda: Counted(content)))
-    (at_once,) = file.read(storage, ["i", "op", "batchNumber"], 1, 1, None)
+    (at_once,) = file.read(storage, file.fetched(storage), ["i", "op", "batchNumber"], 1, 1, None)
     assert requests == [len(content)]
     monkeypatch.setattr(landed_file, "_AT_ONCE", 0)
-    (by_column,) = file.read(storage, ["i", "op", "batchNumber"], 1, 1, None)
+    (by_column,) = file.read(storage, file.fetched(storage), ["i", "op", "batchNumber"], 1, 1, None)
     assert at_once.equals(by_column)
     assert len(requests) > 2, "the footer, and then columns"
 
