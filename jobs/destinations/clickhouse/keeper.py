@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
@@ -23,11 +25,14 @@ from resources.clickhouse import ClickHouseServer, Row, retried
 from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 
+P = TypeVar("P")
+T = TypeVar("T")
 # The most characters of names in one statement: ClickHouse accepts a parameter of 128 KB, ZooKeeper a request of 1 MB.
 _MOST_NAMES_SIZE = 100_000
 # The least that a name counts, so that a statement has at most a thousand rows: with its values, a row in ZooKeeper is
 # about 400 bytes longer than one and a half times its name.
 _ROW_SIZE = 100
+_PAGES_AT_ONCE = 4
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
 _COLUMNS = {
     "change": "String",
@@ -113,9 +118,12 @@ class KeeperStore:
 
     def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
         old, new = sorted(set(rows.spans) & set(known)), sorted(set(rows.spans) - set(known))
-        for template, wanted in (("partitions_update", old), ("partitions_insert", new)):
-            for page in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE):
-                self._write_rows(template, held, rows, page)
+        pages = [
+            (template, page)
+            for template, wanted in (("partitions_update", old), ("partitions_insert", new))
+            for page in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE)
+        ]
+        _side_by_side(lambda one: self._write_rows(one[0], held, rows, one[1]), pages)
         # What confirms is followed by the lease's swap, which shows a newer owner as well.
         if rows.spans and not rows.confirms:
             require_owner(held, self.lease(), self.server.where)
@@ -199,7 +207,8 @@ class KeeperStore:
         def of(page: list[str]) -> list[Row]:
             return retried(lambda: self.server.rows(sql, {"names": page}))
 
-        return self._found(lambda: [row for page in groups(names, _size, _MOST_NAMES_SIZE) for row in of(page)])
+        pages = list(groups(names, _size, _MOST_NAMES_SIZE))
+        return self._found(lambda: [row for rows in _side_by_side(of, pages) for row in rows])
 
     def _found(self, read: Callable[[], list[Row]]) -> list[Row]:
         """The rows that `read` returns; none if there is no state table yet."""
@@ -212,6 +221,12 @@ class KeeperStore:
 
     def _name(self, tp: TopicPartition) -> str:
         return f"{self.name}/{tp.topic}/{tp.partition}"
+
+
+def _side_by_side(work: Callable[[P], T], pages: Sequence[P]) -> list[T]:
+    """The results for all pages, whose rows are different ones: Keeper is waited for most of the time."""
+    with ThreadPoolExecutor(_PAGES_AT_ONCE) as threads:
+        return list(threads.map(work, pages))
 
 
 def _size(name: str) -> int:
