@@ -46,7 +46,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
     )
 
 
-SIZES: Sizes = {"rows": (2_000_000, 50_000), "sessions": (100, 6)}
+SIZES: Sizes = {"rows": (2_000_000, 50_000), "sessions": (200, 6)}
 
 if __name__ == "__main__":
     report(__doc__, measure, SIZES)
