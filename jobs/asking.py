@@ -18,6 +18,8 @@ T = TypeVar("T")
 _LIMIT = 15
 # Seconds after which an error is no answer, but the end of waiting for one. One that comes sooner costs others nothing.
 _SLOW = 1.0
+# Seconds of work after which a system that is not available has hung.
+_HUNG = 60.0
 # Unanswered questions in a row after which a system counts as down. One table alone may have a problem of its own.
 _SEVERAL = 3
 
@@ -51,9 +53,23 @@ class Asking:
             return with_timeout(limit or self._limit, name, question)
 
     def work(self, connection: str, name: str, work: Callable[[], T]) -> T:
-        """The result of work that has a time limit of its own: only one that is reached says that a system is down."""
+        """The result of work that has a time limit of its own. Clients have shorter ones: what takes minutes until they
+        give up has hung too.
+
+        Raises:
+            TimeLimitReached: it hung. BatchmergeError: raised by `work`; or the system counts as down.
+        """
+        began = time.monotonic()
         with self._counting(connection, name, math.inf):
-            return work()
+            try:
+                return work()
+            except TimeLimitReached:
+                raise
+            except Unavailable as problem:
+                if (seconds := time.monotonic() - began) < _HUNG:
+                    raise
+                facts = {"seconds": seconds, **problem.facts}
+                raise TimeLimitReached(problem.what, where=problem.where, remedy=problem.remedy, **facts) from problem
 
     @contextmanager
     def _counting(self, connection: str, name: str, slow: float) -> Iterator[None]:

@@ -5,7 +5,7 @@
     BatchmergeError                    names what, where and the remedy; carries its facts as attributes
     ├── TransientError                 try again: the same call may succeed
     │   ├── Unavailable                an outside system cannot be reached, or asks to come back later
-    │   │   └── TimeLimitReached       it has not answered within a step's time limit: the next run tries again
+    │   │   └── TimeLimitReached       it hung until it was given up: the next run tries again
     │   ├── CommitFailed               somebody else committed first: refresh, plan again, try again
     │   ├── CommitStateUnknown         the answer was lost: look at the table before trying again
     │   └── Interrupted                a newer run took this pipeline or table over
@@ -67,7 +67,7 @@ class Unavailable(TransientError):
 
 
 class TimeLimitReached(Unavailable):
-    """A step was given up after its whole time limit: the next run tries again, not this one for as long once more."""
+    """It hung, until it was given up: the next run tries again, not this one for as long once more."""
 
 
 class CommitFailed(TransientError):

@@ -3,7 +3,7 @@ nothing new in this run."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
@@ -17,6 +17,7 @@ from jobs.spec.pipeline import Freshness
 from orchestration.components import checks
 from orchestration.components.ends import Ends, EndsByTopic
 from orchestration.components.merging import report, settled
+from resources.errors import BatchmergeError, Unavailable
 
 _ENDED = {Status.SUCCEEDED, Status.FAILED}
 Results = Sequence[dg.AssetCheckResult]
@@ -61,7 +62,7 @@ def table_results_of_members(
     ends: EndsByTopic,
     seen: Mapping[str, TableSeen],
     asking: Asking,
-    rests: Collection[str] = (),
+    problems: Mapping[str, BatchmergeError],
 ) -> list[dg.AssetCheckResult]:
     """Combines the results of the merged tables. A table that failed is checked again until it passes. With `freshness`
     every table's age is checked: one that gets no records falls behind too.
@@ -71,8 +72,10 @@ def table_results_of_members(
         number: the entry's number in `tables`.
         found: by table, as `table_label` names it.
         seen: by topic the tables that the step has read and not merged; their age is known without another look.
-        rests: topics whose tables hung, and are not asked; what was wrong with them stays so.
+        problems: by topic the errors of tables that were not merged. Those that have not answered are not asked here
+            again: what was wrong with them stays so, and their age is unknown.
     """
+    silent = {topic for topic, problem in problems.items() if isinstance(problem, Unavailable)}
     every = replace(members, topics=())
     entry = members.spec.tables[number]
     freshness = members.spec.freshness
@@ -95,7 +98,7 @@ def table_results_of_members(
         destination = pipeline.destination_of(table)
         if label in found:
             return None
-        if topic in rests:
+        if topic in silent:
             unknown = [name for name in lasting if name == checks.CAUGHT_UP or label in wrong[name]]
             return label, [_not_asked(key, name) for name in unknown]
         if label in before:
@@ -137,7 +140,7 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
 
 
 def _not_asked(key: dg.AssetKey, check: str) -> dg.AssetCheckResult:
-    why, severity = "it was not asked, since it hung and rests", dg.AssetCheckSeverity.WARN
+    why, severity = "it has not answered, or rests since it hung", dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(passed=False, asset_key=key, check_name=check, severity=severity, description=why)
 
 

@@ -43,7 +43,7 @@ from orchestration.components.member_checks import (
 from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
-from orchestration.components.resting import failed_topics, rest, resting
+from orchestration.components.resting import Rests
 from orchestration.components.window import Window
 from orchestration.pauses import launched_by_hand
 from resources.errors import BatchmergeError, TerminalError, TimeLimitReached, TransientError
@@ -76,6 +76,7 @@ def run_landing_of_members(
             if not config.topics:
                 newest = sum(state.batch_number for state in members.landed())
                 context.instance.add_run_tags(context.run.run_id, {names.LANDED_TAG: str(newest)})
+        Rests(context.instance, key).note([outcome.topic for outcome in outcomes if outcome.done], {})
         found = dict[str, list[dg.AssetCheckResult]]()
         for outcome in outcomes:
             if outcome.member and outcome.done:
@@ -99,7 +100,7 @@ def run_merges_of_members(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
     merged = list[MergedMember]()
-    problems = dict[str, BatchmergeError]()
+    problems, failed = dict[str, BatchmergeError](), dict[str, BatchmergeError]()
     seen = dict[str, TableSeen]()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
@@ -110,16 +111,14 @@ def run_merges_of_members(
         if held:
             context.log.info("nothing is merged: %s", held)
         due, asking = [] if held else members.known(), Asking(_LOOK)
-        rests = resting(context.instance, key)
-        left_out = dict[str, BatchmergeError]()
+        rests = Rests(context.instance, key)
         if not replayed:
-            if not launched_by_hand(context.run.tags):
-                left_out = {member.topic: rests[member.topic] for member in due if member.topic in rests}
+            left_out = {} if launched_by_hand(context.run.tags) else rests.now()
+            problems |= {member.topic: left_out[member.topic] for member in due if member.topic in left_out}
             looked_at = [member for member in due if member.topic not in left_out]
-            due, seen, problems = behind(members, number, looked_at, asking)
-            problems |= left_out
-        tried = {*seen, *problems, *(member.topic for member in due)}
-        others = {topic: problem for topic, problem in rests.items() if topic not in tried}
+            due, seen, silent = behind(members, number, looked_at, asking)
+            rests.note(seen, silent)
+            problems |= silent
         ends = EndsByTopic.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
@@ -130,12 +129,13 @@ def run_merges_of_members(
                 context.log_event(materialization(outcome.done, hour))
                 merged.append(outcome.done)
             if outcome.problem:
-                problems[outcome.topic] = outcome.problem
+                failed[outcome.topic] = outcome.problem
+        rests.note([one.topic for one in merged], failed)
+        problems |= failed
+        not_done = rests.now() | problems
         found = {table_label(one.topic, one.table.table): one.results for one in merged}
-        results = table_results_of_members(
-            context.instance, members, key, number, found, ends, seen, asking, rests=left_out.keys()
-        )
-    shown = merged_metadata(merged, others | problems, rest_begins=bool(merged or seen))
+        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, asking, not_done)
+    shown = merged_metadata(merged, not_done)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
@@ -251,7 +251,7 @@ def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataVal
 
 
 def merged_metadata(
-    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError], rest_begins: bool = True
+    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]
 ) -> dict[str, dg.MetadataValue]:
     counts = [one.done.merged.counts for one in merged if one.done.merged]
     rows = [
@@ -266,15 +266,15 @@ def merged_metadata(
         "deleted": dg.MetadataValue.int(sum(c.deleted for c in counts)),
         **metadata.stage_seconds([one.done.merged.seconds for one in merged if one.done.merged]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
-        **_failed(problems, rest_begins),
+        **_failed(problems),
     }
 
 
-def _failed(problems: Mapping[str, BatchmergeError], rest_begins: bool = True) -> dict[str, dg.MetadataValue]:
+def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
     if not problems:
         return {}
     texts = {
-        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError), **rest(problem, rest_begins)}
+        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
         for topic, problem in sorted(problems.items())
     }
     return {metadata.FAILED: dg.MetadataValue.json(texts)}
@@ -284,7 +284,8 @@ def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) 
     """The topics that failed in this run's landing step, from its metadata."""
     entries = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     made = [one for entry in entries if (one := entry.asset_materialization) and one.asset_key == landing]
-    return dict(failed_topics(made[-1])) if made else {}
+    said = made[-1].metadata.get(metadata.FAILED) if made else None
+    return dict(said.value) if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
 
 
 def _has_table_steps(context: dg.AssetExecutionContext, launch: Launch) -> bool:

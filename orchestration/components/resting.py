@@ -1,50 +1,72 @@
-"""Tables of many (`for_each`, `new_tables`) that hung: later runs leave them out for a while, so that the others of
-their entry have the step for themselves. The materialization of the entry says until when."""
+"""Tables and topics of many (`for_each`, `new_tables`) that hung rest: later runs leave them out for a while, so that
+the others of their entry have the step for themselves. Kept in Dagster's instance, beside the pauses: it is written as
+soon as a table has hung, and every run sees it at once."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import dagster as dg
 
-from orchestration.components import metadata
 from resources.errors import BatchmergeError, TimeLimitReached
 
-# A topic that has hung, and held up the others, is left out for this many times as long.
+_PREFIX = "batchmerge/rests"
+# One that has hung, and held up the others, is left out for this many times as long.
 _RESTS = 3
-UNTIL = "rests until"
 
 
-def rest(problem: BatchmergeError, begins: bool = True) -> dict[str, float]:
-    """What the materialization says of a topic with this problem: the end of its rest, if it has one, in seconds since
-    the epoch.
+@dataclass(frozen=True)
+class Rests:
+    """The rests of an entry's tables, or of the landing's topics.
 
-    Args:
-        begins: it rests from now on, if it does not already. Where all others hang too, it holds up nobody.
+    Attributes:
+        key: the asset of the step that works on them. Only who holds its pool writes.
     """
-    if not isinstance(problem, TimeLimitReached):
-        return {}
-    seconds = problem.facts.get("seconds")
-    if begins and UNTIL not in problem.facts and isinstance(seconds, int | float):
-        problem.facts[UNTIL] = time.time() + _RESTS * seconds
-    until = problem.facts.get(UNTIL)
-    return {UNTIL: until} if isinstance(until, float) else {}
+
+    instance: dg.DagsterInstance
+    key: dg.AssetKey
+
+    def now(self) -> dict[str, BatchmergeError]:
+        """The topics that rest now, each with the error that says so."""
+        return {topic: _left_out(topic, until) for topic, until in self._stored().items() if until > time.time()}
+
+    def note(
+        self, done: Collection[str], problems: Mapping[str, BatchmergeError], in_the_way: Collection[str] = ()
+    ) -> None:
+        """Notes the results of a try at once. What hung rests from now on if it held up others. Where most hang, it is
+        their system that does, and may be back in a moment.
+
+        Args:
+            done: these rest no longer.
+            problems: by topic.
+            in_the_way: those of them beside which others were done in another try.
+        """
+        before, now = self._stored(), time.time()
+        after = {topic: until for topic, until in before.items() if topic not in done}
+        hung = {topic: seconds for topic, problem in problems.items() if (seconds := _seconds_hung(problem))}
+        for topic, seconds in hung.items():
+            if len(hung) <= len(done) or topic in in_the_way or topic in before:
+                after[topic] = now + _RESTS * seconds
+        if after != before:
+            self.instance.daemon_cursor_storage.set_cursor_values({self._name: json.dumps(after)})
+
+    def _stored(self) -> dict[str, float]:
+        """By topic the end of its last rest, in seconds since the epoch, until a try succeeds."""
+        text = self.instance.daemon_cursor_storage.get_cursor_values({self._name}).get(self._name)
+        return dict(json.loads(text)) if text else {}
+
+    @property
+    def _name(self) -> str:
+        return "/".join([_PREFIX, *self.key.path])
 
 
-def resting(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, BatchmergeError]:
-    """The topics that rest now, by the newest materialization of this entry."""
-    event, now = instance.get_latest_materialization_event(key), time.time()
-    failed = failed_topics(event.asset_materialization if event else None)
-    ends = {topic: one.get(UNTIL) for topic, one in failed.items()}
-    return {topic: _left_out(topic, until) for topic, until in ends.items() if isinstance(until, float) and until > now}
-
-
-def failed_topics(made: dg.AssetMaterialization | None) -> Mapping[str, dict[str, object]]:
-    """The topics that failed, from the metadata of a step's materialization."""
-    said = made.metadata.get(metadata.FAILED) if made else None
-    return said.value if isinstance(said, dg.JsonMetadataValue) and isinstance(said.value, dict) else {}
+def _seconds_hung(problem: BatchmergeError) -> float | None:
+    seconds = problem.facts.get("seconds") if isinstance(problem, TimeLimitReached) else None
+    return seconds if isinstance(seconds, int | float) else None
 
 
 def _left_out(topic: str, until: float) -> TimeLimitReached:
@@ -52,5 +74,4 @@ def _left_out(topic: str, until: float) -> TimeLimitReached:
         f"left out until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC: it hung and held up the others",
         where=topic,
         remedy="run `batchmerge run <pipeline>/<topic>` to try it now",
-        **{UNTIL: until},
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from dagster import AssetCheckResult
 
@@ -42,10 +43,12 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import TableResult, report, settled
-from orchestration.components.resting import UNTIL, rest, resting
+from orchestration.components.resting import Rests
 from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
 from resources.errors import BatchmergeError
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -53,54 +56,60 @@ class Topics:
     """State of each topic between two ticks.
 
     Attributes:
+        rests: those that have hung, in this run or another one.
         settled: the state of each topic when nothing was left to do for it.
         problems: the last error of each topic that failed.
         _failed: how often each has failed in a row, and when it is tried again.
+        _in_the_way: topics that have failed, while others were done.
     """
 
+    rests: Rests
     settled: dict[str, object] = field(default_factory=dict)
     problems: dict[str, BatchmergeError] = field(default_factory=dict)
     _failed: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _in_the_way: set[str] = field(default_factory=set)
 
     def is_due(self, topic: str, state: object, now: float) -> bool:
         """Whether the topic has changed since nothing was left to do, and is in no pause after a failure."""
         _, again = self._failed.get(topic, (0, 0.0))
         return self.settled.get(topic) != state and now >= again
 
-    @classmethod
-    def after(cls, rests: Mapping[str, BatchmergeError]) -> Topics:
-        """Those of a run that begins while some topics rest."""
-        return cls(problems=dict(rests), _failed={topic: (1, rest(one)[UNTIL]) for topic, one in rests.items()})
+    def awake(self, due: Mapping[str, T]) -> dict[str, T]:
+        """Of these topics those that do not rest now. Another run may change that until the step's turn has come."""
+        rests = self.rests.now() if due else {}
+        return {topic: one for topic, one in due.items() if topic not in rests}
 
     def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
-        """Records the results of a try: the state of each tried topic, and which of them failed."""
-        for topic, state in tried.items():
-            if topic not in problems:
-                self.settled[topic] = state
-                self._failed.pop(topic, None)
-                self.problems.pop(topic, None)
+        """Records the results of a try, in the step's turn: the state of each tried topic, and which have failed."""
+        done = tried.keys() - problems.keys()
+        for topic in done:
+            self.settled[topic] = tried[topic]
+            self._failed.pop(topic, None)
+            self.problems.pop(topic, None)
         for topic, problem in problems.items():
             times = self._failed.get(topic, (0, 0.0))[0] + 1
-            self._failed[topic] = times, max(retry_at(now, times), rest(problem).get(UNTIL, 0.0))
+            self._failed[topic] = times, retry_at(now, times)
             self.problems[topic] = problem
+        self.rests.note(done, problems, self._in_the_way)
+        self._in_the_way = {topic for topic in self._failed if done or topic in self._in_the_way}
 
 
 def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
     with step.at_work() as ticks:
-        members = step.members()
-        topics = Topics.after(resting(step.context.instance, step.key))
+        members, topics = step.members(), Topics(Rests(step.context.instance, step.key))
         done = _LandedTopics()
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
             seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.time()
-            due = [m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)]
-            if due:
+            due = {m.topic: m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)}
+            if topics.awake(due):
                 with step.turn():
-                    outcomes = _land(step, members, replace(seen, members=due, failed={}), done)
-                # A topic that has landed a batch may have more to land: it stays due.
-                stood = {m.topic: None if m.topic in outcomes else seen.states[m.topic] for m in due}
-                topics.took(stood, _problems(outcomes), time.time())
+                    due = topics.awake(due)
+                    outcomes = _land(step, members, replace(seen, members=[*due.values()], failed={}), done)
+                    # A topic that has landed a batch may have more to land: it stays due.
+                    stood = {topic: None if topic in outcomes else seen.states[topic] for topic in due}
+                    topics.took(stood, _problems(outcomes), time.time())
             done.see(seen)
             if step.is_due(bool(done.batches)):
                 _materialize_landed(step, members, topics, done)
@@ -153,7 +162,8 @@ def _land(
 def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, done: _LandedTopics) -> None:
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
-    problems = [Outcome[list[LandedBatch]](t, problem=p) for t, p in {**refused, **topics.problems}.items()]
+    failed = {**refused, **topics.problems, **topics.rests.now()}
+    problems = [Outcome[list[LandedBatch]](topic, problem=problem) for topic, problem in failed.items()]
     found = dict[str, list[AssetCheckResult]]()
     for member in members.known():
         if landed := done.batches.get(member.topic):
@@ -176,25 +186,25 @@ def merge_members_continuously(step: ContinuousStep) -> None:
     assert step.table
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
-        members = step.members()
-        topics = Topics.after(resting(step.context.instance, step.key))
+        members, topics = step.members(), Topics(Rests(step.context.instance, step.key))
         merges = dict[str, MergedBatches]()
         where, limit = f"landed batches of {members.name}", step.table.time_limit_seconds
         for _ in ticks:
             due = with_timeout(limit, where, lambda: _due(members, topics))
-            if due:
+            if topics.awake(due):
                 with step.turn():
-                    outcomes = _merge(step, members, number, [member for member, _ in due], merges)
-                stood = {member.topic: landed for member, landed in due}
-                topics.took(stood, _problems(outcomes), time.time())
+                    due = topics.awake(due)
+                    outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
+                    stood = {topic: landed for topic, (_, landed) in due.items()}
+                    topics.took(stood, _problems(outcomes), time.time())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
         if merges:
             _materialize_merged(step, members, number, topics, merges)
 
 
-def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
-    """Members that have landed a batch since their table was up to date, each with its newest commit id."""
+def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
+    """Members that have landed a batch since their table was up to date, each with its newest commit id; by topic."""
 
     def newest(pipeline: Pipeline) -> str | None:
         landed = pipeline.intermediate.committed()
@@ -202,21 +212,25 @@ def _due(members: Members, topics: Topics) -> list[tuple[Member, str]]:
 
     now = time.time()
     found = [(o.member, o.done) for o in members.each("look", members.known(), newest)]
-    return [
-        (member, landed) for member, landed in found if member and landed and topics.is_due(member.topic, landed, now)
-    ]
+    return {
+        member.topic: (member, landed)
+        for member, landed in found
+        if member and landed and topics.is_due(member.topic, landed, now)
+    }
 
 
 def _merge(
     step: ContinuousStep, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
 ) -> dict[str, Outcome[MergedBatches]]:
     """Merges the tables of these members."""
-    outcomes = dict[str, Outcome[MergedBatches]]()
+    outcomes, asking = dict[str, Outcome[MergedBatches]](), Asking()
 
     def work(pipeline: Pipeline) -> MergedBatches | None:
         destination = pipeline.destination_of(pipeline.table(number))
-        merge, limit = lambda: protocol.merge(pipeline, destination), destination.table.time_limit_seconds
-        return with_timeout(limit, destination.name, merge, lambda: pipeline.interrupt(destination.name))
+        table, merge = destination.table, lambda: protocol.merge(pipeline, destination)
+        stop = lambda: pipeline.interrupt(destination.name)  # noqa: E731
+        limited = partial(with_timeout, table.time_limit_seconds, destination.name, merge, stop)
+        return asking.work(table.connection, destination.name, limited)
 
     for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.topic] = outcome
@@ -260,7 +274,10 @@ def _materialize_merged(
             if outcome.problem:
                 problems[outcome.topic] = outcome.problem
         found = {table_label(one.topic, one.table.table): one.results for one in shown}
-        results = table_results_of_members(step.context.instance, members, step.key, number, found, ends, {}, asking)
+        problems |= topics.rests.now()
+        results = table_results_of_members(
+            step.context.instance, members, step.key, number, found, ends, {}, asking, problems
+        )
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())
     merges.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import threading
-import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from jobs.plan import TopicState
 from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
+from orchestration.components.resting import Rests
 from orchestration.continuous import current_run, job
 from orchestration.continuous.decision import (
     RENEW,
@@ -68,8 +68,8 @@ def test_a_tick_asks_kafka_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken == [None, seen], "at the first tick it looks for what a dead run left, at the second nothing is new"
 
 
-def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() -> None:
-    topics, problem = Topics(), Unavailable("no answer")
+def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure(instance: dg.DagsterInstance) -> None:
+    topics, problem = Topics(Rests(instance, landing_key("p"))), Unavailable("no answer")
     assert topics.is_due("a", 1, NOW)
     topics.took({"a": 1, "b": 1}, {"b": problem}, NOW)
     assert [topics.is_due("a", state, NOW) for state in (1, 2)] == [False, True]
@@ -81,15 +81,30 @@ def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure() 
     assert (topics.problems, topics.is_due("b", 1, NOW + 99), topics.is_due("b", 2, NOW)) == ({}, False, True)
 
 
-def test_a_topic_that_hung_leaves_the_others_three_times_as_long_for_themselves() -> None:
-    """Also where the run is replaced meanwhile."""
-    topics, now = Topics(), time.time()
-    hung = TimeLimitReached("no answer", seconds=3600)
-    topics.took({"hangs": 1, "fails": 1}, {"hangs": hung, "fails": Unavailable("no answer")}, now)
-    assert [topics.is_due("fails", 1, now + seconds) for seconds in (4, 5)] == [False, True]
-    for run in (topics, Topics.after({"hangs": hung})):
-        assert [run.is_due("hangs", 1, now + seconds) for seconds in (5, 10_799, 10_900)] == [False, False, True]
-        assert run.problems["hangs"] is hung
+def test_a_topic_that_hung_rests_in_every_run_until_one_succeeds(instance: dg.DagsterInstance) -> None:
+    rests, hung = Rests(instance, landing_key("p")), TimeLimitReached("no answer", seconds=3600)
+    states = dict.fromkeys(("good", "fails", "hangs"), 1)
+    topics, other_run = Topics(rests), Topics(rests)
+    topics.took(states, {"hangs": hung, "fails": Unavailable("no answer")}, NOW)
+    for run in (topics, other_run):
+        assert run.awake(states).keys() == {"good", "fails"}
+    assert topics.is_due("hangs", 1, NOW + 5), "the rest alone holds it"
+    other_run.took({"hangs": 1}, {}, NOW)
+    assert topics.awake(states) == states
+
+
+def test_topics_rest_only_where_others_were_done(instance: dg.DagsterInstance) -> None:
+    """As many in the same try, or any between two."""
+    topics, hung = Topics(Rests(instance, landing_key("p"))), TimeLimitReached("no answer", seconds=3600)
+    states = {"a": 1, "b": 1}
+    topics.took(states, dict.fromkeys(states, hung), NOW)
+    topics.took(states, dict.fromkeys(states, hung), NOW)
+    topics.took({**states, "small": 1}, dict.fromkeys(states, hung), NOW)
+    assert topics.awake(states) == states
+    topics.took({"small": 2}, {}, NOW)
+    assert topics.awake(states) == states, "their system may be back"
+    topics.took({"a": 1}, {"a": hung}, NOW)
+    assert topics.awake(states) == {"b": 1}
 
 
 @pytest.mark.parametrize(

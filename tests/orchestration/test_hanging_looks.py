@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -19,15 +19,16 @@ from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member, expand
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.components import landing
+from orchestration.components import checks, landing
 from orchestration.components.member_steps import behind
+from orchestration.components.resting import Rests
 from orchestration.components.window import Window
 from orchestration.continuous import landing as landing_step
 from orchestration.continuous import members, merging
 from orchestration.continuous.step import ContinuousStep
 from orchestration.sensors import lag
 from resources.connections import Connections
-from resources.errors import TimeLimitReached
+from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
 from tests.kit.many_topics import document, topics
@@ -162,32 +163,96 @@ def test_a_continuous_step_fails_by_it(
         work(step)
 
 
-def test_tables_of_a_silent_system_are_not_all_waited_for(
-    hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = PipelineSpec.model_validate(document("many", ("clickhouse",)))
-    every, asked = Members("many", spec, Connections({}, "no file")), list[str]()
+MANY = PipelineSpec.model_validate(document("many", ("clickhouse",), freshness={}))
 
-    def opened_member(_: object, member: Member, *__: object) -> Any:
-        def states() -> object:
+
+@pytest.fixture
+def every(monkeypatch: pytest.MonkeyPatch) -> Members:
+    """Members of which `_opening` says what they answer."""
+    monkeypatch.setattr(Members, "published_check", lambda *_: lambda _: True)
+    monkeypatch.setattr(Members, "_events", lambda *_: SimpleNamespace(published=nullcontext))
+    monkeypatch.setattr(Members, "known", lambda _: expand("many", MANY, topics(40)).members)
+    monkeypatch.setattr(Members, "ends", lambda *_: {})
+    return Members("many", MANY, Connections({}, "no file"))
+
+
+def _opening(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) -> list[str]:
+    """The topics whose tables are asked."""
+    asked, table = list[str](), MANY.tables[0].model_copy(update={"time_limit_seconds": 0.2})
+
+    def opened_member(_: object, member: Member, *__: object, **___: object) -> Any:
+        def ask() -> object:
             asked.append(member.topic)
-            return hangs()
+            return answers(member.topic)
 
-        destination = SimpleNamespace(name=member.topic, states=states)
-        place = SimpleNamespace(identifier="many", landed=lambda: SimpleNamespace(batches=[landed(1)]))
+        destination = SimpleNamespace(name=member.topic, states=ask, committed=ask, table=table)
         return Opened(
             name=member.name,
             spec=member.spec,
             only=None,
-            intermediate=place,
-            table=lambda number: member.spec.tables[number],
+            intermediate=SimpleNamespace(identifier="many", landed=lambda: SimpleNamespace(batches=[landed(1)])),
+            table=lambda _: table,
             destination_of=lambda _: destination,
+            interrupt=lambda _: None,
         )
 
     monkeypatch.setattr(Members, "open", opened_member)
-    monkeypatch.setattr(Members, "published_check", lambda *_: lambda _: True)
-    known = expand("many", spec, topics(40)).members
-    due, seen, problems = behind(every, 0, known, Asking(0.2))
+    monkeypatch.setattr(protocol, "merge", lambda _, destination: destination.committed())
+    return asked
+
+
+def test_tables_of_a_silent_system_are_not_all_waited_for(
+    every: Members, hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _opening(monkeypatch, hangs)
+    due, seen, problems = behind(every, 0, every.known(), Asking(0.2))
     assert (due, seen, len(problems)) == ([], {}, 40)
-    assert 3 <= len(asked) < 3 + spec.batch.at_once
+    assert 3 <= len(asked) < 3 + MANY.batch.at_once
     assert sum("just left 3 queries unanswered" in str(problem) for problem in problems.values()) == 40 - len(asked)
+
+
+def test_nor_are_their_merges_in_a_continuous_run(
+    every: Members, hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _opening(monkeypatch, hangs)
+    step: Any = Step(hangs)
+    outcomes = members._merge(step, every, 0, every.known(), {})
+    assert 3 <= len(asked) < 3 + MANY.batch.at_once
+    assert len(outcomes) == 40
+    assert all(outcome.problem for outcome in outcomes.values())
+
+
+def test_reports_of_a_continuous_run_do_not_ask_what_rests(every: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not caught up, as far as is known."""
+    asked, results = _opening(monkeypatch, lambda _: None), list[dg.AssetCheckResult]()
+    (hangs, fails, *others), step = topics(40), cast("Any", Step(lambda: None))
+    step.materialize = lambda _, found, *__, **___: results.extend(found)
+    seen = members.Topics(Rests(step.context.instance, step.key))
+    problems = {hangs: TimeLimitReached("no answer", seconds=60), fails: Unavailable("no answer")}
+    seen.took(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
+    members._materialize_merged(step, every, 0, seen, {})
+    assert sorted(asked) == sorted(others)
+    (caught_up,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
+    assert {label.split()[0] for label in caught_up.metadata[checks.WRONG_OF].value} >= {hangs, fails}  # type: ignore[union-attr]
+
+
+def test_a_run_that_has_waited_for_its_turn_leaves_out_what_hung_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run before it had the turn until then."""
+    merged, step = list[str](), cast("Any", Step(lambda: None))
+    rests, hung = Rests(step.context.instance, step.key), TimeLimitReached("no answer", seconds=3600)
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        rests.note(["good"], {"hangs": hung}, ["hangs"])
+        yield
+
+    def merge(_: object, __: object, ___: int, due: list[Member], ____: object) -> dict[str, Any]:
+        merged.extend(member.topic for member in due)
+        return {}
+
+    step.turn = turn
+    due = {topic: (SimpleNamespace(topic=topic), "1") for topic in ("good", "hangs")}
+    monkeypatch.setattr(members, "_due", lambda *_: due)
+    monkeypatch.setattr(members, "_merge", merge)
+    members.merge_members_continuously(step)
+    assert merged == ["good"] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,19 +15,21 @@ from dagster._core.storage.tags import SCHEDULE_NAME_TAG
 
 from jobs.members.known_topics import remember
 from jobs.members.members import Members
+from jobs.members.side_by_side import Outcome
 from jobs.members.topics import Seen
 from jobs.spec.members import Member
-from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.pipeline import Freshness, PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.components import KafkaPipeline, member_steps, resting
+from orchestration.components import KafkaPipeline, checks, member_checks, member_steps, resting
 from orchestration.components.member_checks import TableSeen
-from orchestration.components.metadata import FAILED
-from orchestration.names import landing_key
-from resources.errors import TimeLimitReached, Unavailable
+from orchestration.components.resting import Rests
+from orchestration.names import landing_key, table_key
+from resources.errors import BatchmergeError, TimeLimitReached, Unavailable
 from tests.kit.many_topics import document
 
 NAME, TOPIC = "many", "many.public.t1"
 SPEC = PipelineSpec.model_validate(document(NAME, ("iceberg",), retry={"max_retries": 1, "delay_seconds": 1}))
+HUNG = TimeLimitReached("no answer", where=TOPIC, seconds=600)
 SCHEDULED = {SCHEDULE_NAME_TAG: "many_schedule"}
 CONNECTIONS = {
     "kafka": {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1},
@@ -75,22 +77,43 @@ def test_a_landing_without_tables_after_it_tells_it_and_is_tried_again(instance:
     assert len(again) == 1
 
 
-def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, others = list[list[str]](), ["many.public.t2"]
-    remember(NAME, [TOPIC, *others])
-    hung = TimeLimitReached("no answer", where=TOPIC, seconds=600)
+def _looking(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) -> list[list[str]]:
+    """The topics whose tables each run looks at.
+
+    Args:
+        answers: an error; False: the table is behind; True: it is not.
+    """
+    looked = list[list[str]]()
 
     def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
-        topics = [member.topic for member in known]
-        looked.append(topics)
-        seen = {topic: TableSeen(topic, None) for topic in topics if topic != TOPIC}
-        return [], seen, {TOPIC: hung} if TOPIC in topics else {}
+        found = {member.topic: answers(member.topic) for member in known}
+        looked.append([*found])
+        seen = {topic: TableSeen(topic, None) for topic, answer in found.items() if answer is True}
+        problems = {topic: answer for topic, answer in found.items() if isinstance(answer, BatchmergeError)}
+        return [member for member in known if found[member.topic] is False], seen, problems
 
     monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
     monkeypatch.setattr(Members, "landed", lambda _: [])
+    monkeypatch.setattr(Members, "ends", lambda *_: {})
     monkeypatch.setattr(member_steps, "behind", behind)
+    return looked
+
+
+def _merging(monkeypatch: pytest.MonkeyPatch, problem: BatchmergeError) -> None:
+    """Every merge fails by it."""
+
+    def each(_: object, __: str, due: Sequence[Member], *___: object) -> Iterator[Outcome[Any]]:
+        yield from (Outcome(member.topic, member, problem=problem) for member in due)
+
+    monkeypatch.setattr(Members, "each_merging", each)
+
+
+def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others, hangs = ["many.public.t2"], [TOPIC]
+    remember(NAME, [TOPIC, *others])
+    looked = _looking(monkeypatch, lambda topic: HUNG if topic in hangs else True)
     first, again = _run(instance, tags=SCHEDULED)
     assert "no answer" in str(first.tables[0].problem)
     assert again == [], "the next run tries what hangs"
@@ -101,35 +124,62 @@ def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
     assert again == []
     third, _ = _run(instance, tags=SCHEDULED)
     assert "left out until" in str(third.tables[0].problem)
+    hangs.clear()
     _run(instance)
-    assert looked == [[TOPIC, *others], others, others, others, [TOPIC, *others]], "a person's run tries all"
+    _run(instance, tags=SCHEDULED)
+    both = [TOPIC, *others]
+    assert looked == [both, others, others, others, both, both], "a person's run tries all, and its success counts"
 
 
-def test_where_all_tables_hang_none_rests(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold up nobody, and the next run finds the system back."""
-    looked = list[str]()
-    remember(NAME, [TOPIC])
-
-    def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
-        looked.extend(member.topic for member in known)
-        return [], {}, {member.topic: TimeLimitReached("no answer", seconds=600) for member in known}
-
-    monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
-    monkeypatch.setattr(Members, "landed", lambda _: [])
-    monkeypatch.setattr(member_steps, "behind", behind)
+@pytest.mark.parametrize("hang", ["looks", "merges"])
+def test_where_all_tables_hang_none_rests(
+    hang: str, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would hold up nobody, also where others have nothing new, and the next run finds the system back."""
+    idle = ["many.public.t2"] if hang == "merges" else []
+    remember(NAME, [TOPIC, *idle])
+    looked = _looking(monkeypatch, lambda topic: True if topic in idle else HUNG if hang == "looks" else False)
+    _merging(monkeypatch, HUNG)
     for _ in range(2):
         _run(instance, tags=SCHEDULED)
-    assert looked == [TOPIC] * 2
+    assert looked == [[TOPIC, *idle]] * 2
+
+
+def test_a_table_that_does_not_answer_is_not_caught_up_and_not_asked_again(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the checks of the run that has waited for it, nor by those of a run that leaves it out."""
+    other, asked = "many.public.t2", list[str]()
+    remember(NAME, [TOPIC, other])
+    spec = SPEC.model_copy(update={"freshness": Freshness()})
+    _looking(monkeypatch, lambda topic: HUNG if topic == TOPIC else True)
+
+    def opened(_: object, member: Member, *__: object) -> Any:
+        def ask() -> None:
+            asked.append(member.topic)
+
+        destination = SimpleNamespace(name=member.topic, committed=ask, states=ask)
+        table = member.spec.tables[0]
+        return SimpleNamespace(only=None, spec=member.spec, table=lambda _: table, destination_of=lambda _: destination)
+
+    monkeypatch.setattr(Members, "open", opened)
+    monkeypatch.setattr(member_checks, "settled", lambda pipeline, *_: asked.append(pipeline.spec.source.topics[0]))
+    for _ in range(2):
+        run_job(instance, KafkaPipeline(NAME, spec).definitions(), NAME, {}, tags=SCHEDULED)
+        check = dg.AssetCheckKey(table_key(spec.tables[0]), checks.CAUGHT_UP)
+        assert [label for label in member_checks.wrong_before(instance, check) if label.startswith(TOPIC)]
+    assert TOPIC not in asked
 
 
 def test_its_rest_has_an_end(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, problem = landing_key(NAME), TimeLimitReached("no answer", seconds=600)
-    shown = {FAILED: dg.MetadataValue.json({TOPIC: {"problem": str(problem), **resting.rest(problem)}})}
-    instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=shown))
-    now, found = time.time(), resting.resting(instance, key)
-    assert found.keys() == {TOPIC}
-    assert resting.rest(found[TOPIC]) == resting.rest(found[TOPIC])
-    assert 1700 < resting.rest(found[TOPIC])["rests until"] - now < 1900
-    monkeypatch.setattr(resting, "time", SimpleNamespace(time=lambda: now + 1801))
-    assert resting.resting(instance, key) == {}
-    assert resting.rest(Unavailable("no answer")) == {}
+    rests, problem, now = Rests(instance, landing_key(NAME)), TimeLimitReached("no answer", seconds=600), time.time()
+    rests.note([], {TOPIC: problem, "fails": Unavailable("no answer")}, [TOPIC, "fails"])
+    assert rests.now().keys() == {TOPIC}
+    for seconds, rests_now in ((1790, {TOPIC}), (1900, set[str]())):
+        monkeypatch.setattr(resting, "time", SimpleNamespace(time=lambda seconds=seconds: now + seconds))
+        assert rests.now().keys() == rests_now
+    rests.note([], {TOPIC: problem})
+    assert rests.now().keys() == {TOPIC}, "it has rested before, so it is not that all hang"
+    rests.note([TOPIC], {})
+    rests.note([], {TOPIC: problem})
+    assert rests.now() == {}

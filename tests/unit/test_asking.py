@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +49,20 @@ def test_work_is_not_tried_where_the_work_before_it_hung(problems: list[Batchmer
             asking.work("clickhouse", "t", _failing(problem))
     assert _is_tried(asking, "clickhouse") is tried
     assert _is_tried(asking, "bigquery")
+
+
+def test_work_that_its_client_gives_up_after_minutes_has_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where that is sooner than the time limit."""
+    asking, clock = Asking(), itertools.count(0.0, 300.0)
+    monkeypatch.setattr("jobs.asking.time", SimpleNamespace(monotonic=clock.__next__))
+    for _ in range(3):
+        with pytest.raises(TimeLimitReached, match="no answer") as hung:
+            asking.work("clickhouse", "t", _failing(Unavailable("no answer", code=210)))
+        assert hung.value.facts["code"] == 210
+        assert hung.value.facts["seconds"] == 600
+        with pytest.raises(CommitFailed):
+            asking.work("bigquery", "t", _failing(CommitFailed("another run commits")))
+    assert (_is_tried(asking, "clickhouse"), _is_tried(asking, "bigquery")) == (False, True)
 
 
 def test_tables_that_fail_at_once_keep_no_other_from_being_asked() -> None:
