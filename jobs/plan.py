@@ -16,18 +16,22 @@ class TopicState:
 
     Attributes:
         leader_epochs: the leader epoch of each topic-partition; empty if the brokers do not report it.
+        asked_at: when Kafka was asked, in milliseconds since the epoch. What came later is not in `stable`.
     """
 
     first: Offsets
     stable: Offsets
     topic_ids: Mapping[str, str]
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    asked_at: int = field(default=0, compare=False)
 
     def by_topic(self) -> dict[str, TopicState]:
         """The state of each topic."""
         first, stable, epochs = (_by_topic(one) for one in (self.first, self.stable, self.leader_epochs))
         return {
-            topic: TopicState(first.get(topic, {}), stable.get(topic, {}), {topic: topic_id}, epochs.get(topic, {}))
+            topic: TopicState(
+                first.get(topic, {}), stable.get(topic, {}), {topic: topic_id}, epochs.get(topic, {}), self.asked_at
+            )
             for topic, topic_id in self.topic_ids.items()
         }
 

@@ -101,7 +101,7 @@ def land(pipeline: Pipeline, max_batches: int, topics: TopicState | None = None)
                 pipeline.kafka,
                 planned.batch,
                 planned.committed,
-                planned.topics.stable,
+                planned.topics,
                 pipeline.run_properties,
             )
         pipeline.resolve()

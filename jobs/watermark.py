@@ -23,8 +23,8 @@ class Watermark:
 
     Attributes:
         record_times: maximum record timestamp so far per topic-partition; None while none was seen.
-        caught_up_through: VTTS, except that a partition read to its end counts as of the plan's time: an idle
-            partition does not look stale. Goes back only as the clock does.
+        caught_up_through: VTTS, except that a partition read to its end counts as of the time when Kafka was asked for
+            it: an idle partition does not look stale. Goes back only as the clock does.
         truncated_below: the largest `changes.order_by` of a truncation (`envelope.truncates: apply`): nothing of a
             smaller value, or of none, is in the table, whenever it comes. Never goes back while `changes` means the
             same.
@@ -40,21 +40,21 @@ class Watermark:
         return _minimum(list(self.record_times.values()))
 
     def advance(
-        self, ranges: Ranges, seen: Mapping[TopicPartition, int], log_ends: Offsets, planned_at: int
+        self, ranges: Ranges, seen: Mapping[TopicPartition, int], log_ends: Offsets, asked_at: int
     ) -> Watermark:
         """The watermark after a batch.
 
         Args:
             seen: maximum credible record timestamp per partition in this batch (`latest_credible`).
-            log_ends: last stable offset per partition when the batch was planned.
-            planned_at: when that was. No record is younger, whatever its producer says.
+            log_ends: last stable offset per partition, from which the batch was planned.
+            asked_at: when Kafka was asked for them. No record is younger, whatever its producer says.
         """
         times = {**self.record_times}
         for tp in ranges:
-            known = [min(time, planned_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
+            known = [min(time, asked_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
             times[tp] = max(known, default=None)
-        reached = [planned_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
-        now = [min(time, planned_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
+        reached = [asked_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
+        now = [min(time, asked_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
         return replace(self, record_times=times, caught_up_through=max(now, default=None))
 
     def truncated(self, below: int | None) -> Watermark:

@@ -33,7 +33,7 @@ from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import record_required, with_required
 from jobs.lineage import recreated_topics
-from jobs.offsets import Offsets
+from jobs.plan import TopicState
 from jobs.spec.new_tables import Named, allowed
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
@@ -223,14 +223,14 @@ class IntermediateTable:
         kafka: KafkaCluster,
         batch: Batch,
         committed: CommittedState | None,
-        log_ends: Offsets,
+        topics: TopicState,
         summary: dict[str, str],
     ) -> LandedBatch:
         """Reads exactly the batch's ranges and publishes them as one snapshot.
 
         Args:
             committed: the state that the batch was planned from.
-            log_ends: last stable offsets at the plan, for `caught_up_through`.
+            topics: what it was planned from, for `caught_up_through`.
             summary: further snapshot properties (run id).
 
         Raises:
@@ -259,7 +259,7 @@ class IntermediateTable:
         with spark_errors(self.identifier):
             _, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
             failpoint("land.written")
-        return publish_landed(append, batch, committed, landed, log_ends, summary)
+        return publish_landed(append, batch, committed, landed, topics, summary)
 
     def _follow(self, spec: PipelineSpec) -> None:
         # Before the columns exist: an existing column without this record counts as optional.

@@ -15,7 +15,7 @@ from jobs.iceberg.history import state_properties
 from jobs.landing.new_tables import new_table_properties
 from jobs.landing.registry_schemas import schema_id_properties
 from jobs.landing.unknown_fields import unknown_field_properties
-from jobs.offsets import Offsets
+from jobs.plan import TopicState
 from jobs.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def publish_landed(
     batch: Batch,
     committed: CommittedState | None,
     written: LandedRanges,
-    log_ends: Offsets,
+    topics: TopicState,
     summary: dict[str, str],
 ) -> LandedBatch:
     """Publishes the written files as this batch, with the state after it."""
     before, counts = committed.watermark if committed else Watermark(), written.counts
-    watermark = before.advance(batch.ranges, written.report.newest, log_ends, batch.planned_at)
+    watermark = before.advance(batch.ranges, written.report.newest, topics.stable, topics.asked_at)
     watermark = watermark.truncated(written.report.truncated_below)
     unknown = written.report.fields.counts
     properties = {

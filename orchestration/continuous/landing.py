@@ -19,8 +19,6 @@ from resources.errors import CommitFailed
 
 # Refused commits in a row after which the step fails. A run by hand may have landed first, but not so often.
 _REFUSALS = 5
-# Seconds for which the ends of the log count as those of now.
-_FRESH = 1.0
 
 
 def land_continuously(step: ContinuousStep) -> None:
@@ -37,11 +35,8 @@ def land_continuously(step: ContinuousStep) -> None:
             topics = None if first else _changed(pipeline)
             if first or topics:
                 try:
-                    asked = time.monotonic()
                     with step.turn():
-                        # What came during a long wait for the turn must not count as landed (`caught_up_through`).
-                        is_new = time.monotonic() - asked < _FRESH
-                        _land(step, pipeline, done, topics if is_new else None)
+                        _land(step, pipeline, done, topics)
                     refused = 0
                 except CommitFailed:
                     refused += 1

@@ -253,7 +253,7 @@ def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(
     pipeline.intermediate.prepare()
     planned = protocol.plan(pipeline)
     assert planned.batch
-    pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics.stable, {})
+    pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics, {})
     table.merge()
     assert (table.stale(), held(table)) == (1, {})
     with monkeypatch.context() as dying:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -15,10 +16,34 @@ from jobs.first_offsets import first_offsets
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.spec.source import FromTimestamp
+from jobs.topic_state import topic_state
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
+from tests.kit.waiting import until
 
 P2, U0 = TopicPartition("t", 2), TopicPartition("u", 0)
+
+
+def test_what_kafka_has_counts_as_of_the_moment_before_it_was_asked() -> None:
+    """Records that come while it answers, or before the batch is planned, must not count as landed."""
+    before, answered = int(time.time() * 1000), list[int]()
+
+    class Kafka:
+        def describe(self, _: object) -> tuple[dict[str, str], list[TopicPartition]]:
+            until(lambda: time.time() * 1000 > before + 1, what="the next millisecond")
+            answered.append(int(time.time() * 1000))
+            return TOPIC_IDS, [P0]
+
+        def stable_ends(self, _: object) -> tuple[Offsets, dict[TopicPartition, int]]:
+            return {P0: 7}, {}
+
+        def first_offsets(self, _: object) -> Offsets:
+            return {P0: 0}
+
+    found = topic_state(Kafka(), ["t"])  # type: ignore[arg-type]
+    assert before <= found.asked_at < answered[0]
+    assert found.by_topic()["t"].asked_at == found.asked_at
+    assert found == replace(found, asked_at=1), "nothing is new"
 
 
 def topics(

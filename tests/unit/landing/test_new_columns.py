@@ -23,6 +23,7 @@ from jobs.landing.reads import WantedRead
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
+from jobs.plan import TopicState
 from jobs.spark_tasks import reports_in
 from jobs.spec.added_columns import with_landed_columns
 from resources.iceberg import IcebergCatalog
@@ -32,6 +33,9 @@ from tests.kit.arrow import kafka_records
 from tests.kit.batches import P0, TOPIC_IDS, batch
 from tests.kit.interrupting import dying_at
 from tests.kit.lake import lake_connection
+
+# Before the batch is planned.
+ASKED_AT = 10
 
 
 class Topics:
@@ -68,7 +72,8 @@ class Place:
             commit_id=str(uuid.uuid4()),
             meaning_hash=self.declared.meaning_hash,
         )
-        landed = table.land(None, Topics(), made, before, {P0: len(values)}, {})  # type: ignore[arg-type]
+        topics = TopicState({}, {P0: len(values)}, {}, asked_at=ASKED_AT)
+        landed = table.land(None, Topics(), made, before, topics, {})  # type: ignore[arg-type]
         self.committed = table.committed()
         return landed
 
@@ -86,7 +91,8 @@ class Place:
 
 def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -> None:
     place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
-    assert place.land({"id": 1}).counts.landed == 1
+    first = place.land({"id": 1})
+    assert (first.counts.landed, first.watermark.caught_up_through) == (1, ASKED_AT)
     second = ({"id": 2, "new": {"deep": 1.5}}, {"id": 3, "note": 7}, {"id": 4, "note": "text"})
     with dying_at(failpoints.NEW_COLUMNS):
         place.land(*second)
