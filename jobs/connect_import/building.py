@@ -22,6 +22,10 @@ from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
 from resources.config_files.models import examine
 
+_LEFT_OUT = (
+    "source.value.unknown_fields: the sink made columns of new fields; here they are left out and counted, since a "
+    "transform that makes other records (Flatten, HoistField, ExtractField) names all columns: declare new ones there"
+)
 _WITHOUT_DELETES = {"upsert_delete": "upsert", "delete": "append"}
 
 
@@ -171,6 +175,8 @@ def _source(
     connector: Connector, chain: Chain, key: dict[str, str] | None, parts: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
     """The `source` part; and what a person has to check."""
+    adds = all(part["evolve"]["add_columns"] for part in parts)
+    chain.open = adds and connect.takes_new_fields(chain)
     source, todo = connect.source(connector.configuration, chain, chain.record_key if key is None else key)
     whole = connector.sink.key_column(connector.configuration)
     if key is not None and whole and whole not in source["key"].get("columns", {}):
@@ -179,7 +185,10 @@ def _source(
         todo += key_steps.rename(chain, source["key"])
     if "key" in source or chain.key:
         todo += chain.key_todo
-    _unknown_fields(source, parts, chain)
+    if source["value"].get("columns") and source["value"]["format"] not in ("string", "bytes"):
+        source["value"]["unknown_fields"] = "add" if chain.open else "ignore"
+        if adds and not chain.open and not chain.closed:
+            todo.append(_LEFT_OUT)
     if connector.placed.each:
         source["for_each"] = "topic"
     return source, todo
@@ -189,15 +198,6 @@ def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:
     if not chain.envelope or source["value"]["format"] != "json":
         return []
     return ["source.value.envelope: say how the source writes times and decimals (timestamps, decimals)"]
-
-
-def _unknown_fields(source: dict[str, Any], parts: list[dict[str, Any]], chain: Chain) -> None:
-    """Sets `unknown_fields` as the sink treated fields without a column."""
-    value = source["value"]
-    if not value.get("columns") or value["format"] in ("string", "bytes"):
-        return
-    adds = all(part["evolve"]["add_columns"] for part in parts) and connect.takes_new_fields(source, chain)
-    value["unknown_fields"] = "add" if adds else "ignore"
 
 
 def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Chain) -> dict[str, Any]:

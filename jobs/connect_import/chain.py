@@ -29,6 +29,8 @@ class Chain:
         conditions: that the kept records fulfil.
         left_out: fields of the records that must not become columns.
         closed: only fields in `made` are kept.
+        reshaped: a transform makes other records, in which fields that it does not know have no place.
+        open: undeclared fields pass, too.
         guessed: undeclared columns, with a guessed type.
         envelope: kind of change data.
         metadata: columns that are parts of the envelope, with their paths.
@@ -49,6 +51,8 @@ class Chain:
     conditions: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     closed: bool = False
+    reshaped: bool = False
+    open: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
     envelope: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
@@ -170,7 +174,7 @@ class Chain:
         new = [f"{text} as {name(c)}" for c, text in self.made.items() if c not in kept]
         if not left_out and not new and not self.conditions:
             return None
-        star = [f"* except ({', '.join(left_out)})" if left_out else "*"] if kept else []
+        star = [f"* except ({', '.join(left_out)})" if left_out else "*"] if kept or self.open else []
         where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
         sql = f"select {', '.join([*star, *new])} from records{where}"
         types = {c: kind for c, kind in self.types.items() if c not in kept}

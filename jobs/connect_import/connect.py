@@ -104,9 +104,9 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     return found, [*todo, *remarks]
 
 
-def takes_new_fields(source: dict[str, Any], chain: Chain) -> bool:
+def takes_new_fields(chain: Chain) -> bool:
     """Whether fields without a column of the table pass the chain."""
-    return "transform" not in source and not chain.closed
+    return not chain.closed and not (chain.reshaped and chain.statement())
 
 
 def has_fields(configuration: Configuration, side: str) -> bool:

@@ -45,9 +45,9 @@ class EachTopic:
     def _override(self, table: GoingOn) -> dict[str, Any]:
         chain = table.follow().chain
         chain.drop(TARGET)
+        chain.open = self.part["evolve"]["add_columns"] and connect.takes_new_fields(chain)
         own, _ = connect.source(self.configuration, chain, None)
-        adds = self.part["evolve"]["add_columns"] and connect.takes_new_fields(own, chain)
-        value = {"columns": own["value"].get("columns", {}), "unknown_fields": "add" if adds else "ignore"}
+        value = {"columns": own["value"].get("columns", {}), "unknown_fields": "add" if chain.open else "ignore"}
         if own["value"].get("exclude") != self.source["value"].get("exclude"):
             value["exclude"] = own["value"].get("exclude", [])
         if own["value"].get("envelope") != self.source["value"].get("envelope"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.connect_import.chain import Chain
+from jobs.connect_import.connect import takes_new_fields
 from jobs.connect_import.placing import Placing
 from jobs.decode.envelope_shape import OPERATION
 from jobs.iceberg.partition_text import TIMES, parse_partition
@@ -33,12 +34,12 @@ def open_columns(named_columns: Sequence[str], parts: list[dict[str, Any]], chai
 
 
 def _takes_columns(parts: list[dict[str, Any]], chain: Chain, placed: Placing) -> bool:
-    """Whether columns are left to the records: the sink did so too, and no transform needs to know them.
+    """Whether columns are left to the records: the sink did so too, and they pass the transforms.
 
     If each topic has its own table, no columns are common to all of them.
     """
     open_ = placed.each or all(p["create"] or p["evolve"]["add_columns"] for p in parts)
-    if chain.statement() is not None or not open_:
+    if not open_ or not takes_new_fields(chain):
         return False
     for column in PLACEHOLDER:
         chain.columns.pop(column, None)

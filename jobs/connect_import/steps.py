@@ -151,7 +151,7 @@ def extract_field(chain: Chain, options: Options) -> str:
     if not inner:
         chain.todo.append(f"ExtractField: {column} is no struct; name the column of its value in source.transform")
         return "see below"
-    chain.made, chain.types = inner, {}
+    chain.made, chain.types, chain.reshaped = inner, {}, True
     chain.conditions.append(f"{struct} is not null")  # else it is a record without a value
     return DONE
 
@@ -159,6 +159,7 @@ def extract_field(chain: Chain, options: Options) -> str:
 def hoist_field(chain: Chain, options: Options) -> str:
     parts = [part for column, made in chain.made.items() for part in (literal(column), made)]
     chain.made, chain.types = {options.get("field", "value"): f"named_struct({', '.join(parts)})"}, {}
+    chain.reshaped = True
     return DONE
 
 
@@ -167,7 +168,7 @@ def flatten(chain: Chain, options: Options) -> str:
     flat: dict[str, str] = {}
     for column, made in chain.made.items():
         flat |= _flat(column, made, _parsed(chain.type_of(column)), mark)
-    chain.made = flat
+    chain.made, chain.reshaped = flat, True
     if not any("struct<" in kind for kind in chain.columns.values()):
         chain.todo.append("Flatten: no column is declared as a struct; source.transform names the parts of one by "
                           f"`struct`.`part` as `struct{mark}part`")  # fmt: skip
@@ -194,6 +195,7 @@ def json_to_map(chain: Chain, options: Options) -> str:
     chain.value_format, chain.columns = "string", {"payload": "string"}
     kind = "map<string,string>"
     chain.made, chain.types = {"payload": f"from_json({name('payload')}, {literal(kind)})"}, {"payload": kind}
+    chain.reshaped = True
     return DONE
 
 

@@ -231,6 +231,7 @@ def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
             return Watch("refuse", excluded=excluded)
         case "add" if refused is not None:
             fields = Renaming(value.rename).fields
+            lost = frozenset((fields.get(name, name),) for (name,) in spec.source.lost)
             reasons = {fields.get(name, name): reason for name, reason in refused.items()}
-            return Watch("refuse", reasons=reasons, excluded=excluded)
+            return Watch("refuse", reasons=reasons, excluded=excluded | lost)
     return _reporting(spec)

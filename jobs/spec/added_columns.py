@@ -7,7 +7,7 @@ ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from jobs.spec.changes import Key
 from jobs.spec.columns import optional
 from jobs.spec.formats import Value, columns_text
 from jobs.spec.rules import mistakes
+from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -101,10 +102,22 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
         spec = with_key(spec, list(key.field(0).type if spec.source.key and spec.source.key.column else key))
     if landed is None or not adds_columns(spec) or "value" not in landed.names:
         return spec
-    declared = list(parse_columns(spec.source.value.columns))
     filled = without_paths(landed.field("value").type, _unfilled(spec.source.value))
     present = [f for f in filled or () if f.name != NO_COLUMN]
-    return _with_columns(spec, _merged(declared, present))
+    nested = _merged_columns(spec, [f for f in present if f.name in spec.source.value.columns])
+    # Only then the others: a transform may give the fields of a struct, new ones too, as columns of its own.
+    return _merged_columns(nested, present)
+
+
+def _merged_columns(spec: PipelineSpec, landed: Sequence[pa.Field]) -> PipelineSpec:
+    """The pipeline with those landed columns that are the records' own, and not made by the transform."""
+    declared, resolved = spec.source.value.columns, spec.source.resolved
+    own = [
+        f
+        for f in landed
+        if resolved is None or f.name in resolved.unchanged or not (f.name in resolved.columns or f.name in declared)
+    ]
+    return _with_columns(spec, _merged(list(parse_columns(declared)), own))
 
 
 def _unfilled(value: Value) -> set[Path]:
@@ -155,6 +168,8 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     refused: dict[str, str] = {}
     known, brought, around = set(mistakes(spec)), spec.source.value.brought, _around_excluded(spec)
     for path, one in sorted(found.by_path.items()):
+        if path[:1] in spec.source.lost and len(path) > 1:
+            continue
         if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
             continue
@@ -173,7 +188,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     while todo:
         part = todo.pop()
         more = _with_planted(spec, part)
-        problems = [mistake.what for mistake in mistakes(more) if mistake not in known] if part else []
+        problems = _problems(more, known) if part else []
         problems += [
             f"{shown(path)} would be text, with a field in it that `exclude` names" for path in _texts(part) & around
         ]
@@ -190,6 +205,14 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
             else:
                 todo.append([_column(path, pa.string(), is_required(path, tables))])
     return Additions(spec, added, refused, columns_text(present))
+
+
+def _problems(spec: PipelineSpec, known: Collection[Mistake]) -> list[str]:
+    """The mistakes of the pipeline besides the known ones, as texts."""
+    try:
+        return [mistake.what for mistake in mistakes(spec) if mistake not in known]
+    except ConfigurationError as problem:  # of the transform
+        return [problem.what]
 
 
 def _is_nested_in(tables: Mapping[str, Mapping[str, Takes]], path: Path) -> bool:

@@ -139,7 +139,7 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                 yield Mistake(
                     ("tables", number, "metadata_columns"),
                     f"{name} is a column of {of} already",
-                    "rename that one in a transform, or leave this one out",
+                    "give that one another name, or leave this one out",
                 )
 
 
@@ -149,9 +149,12 @@ def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.source.value.unknown_fields != "add":
         return
     path = ("source", "value", "unknown_fields")
-    if spec.source.transform:
-        what = "records cannot bring columns where a transform names them itself"
-        yield Mistake(path, what, "declare `columns`, and use `rescue`, `ignore` or `fail`")
+    resolved = spec.source.resolved
+    if resolved and not resolved.passes:
+        what = "the transform has no `*` through which columns that records bring could pass"
+        yield Mistake(
+            path, what, "begin it with `select *`; or declare `columns`, and use `rescue`, `ignore` or `fail`"
+        )
     for number, table in enumerate(spec.tables):
         if not table.evolve.add_columns:
             what = "`source.value.unknown_fields: add` adds columns, and this table takes none"

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from jobs.schema.found_fields import Path as FieldPath
 from jobs.spec.base import Spec
 from jobs.spec.encoding import Encoding
 from jobs.spec.formats import RecordKey, Value
@@ -128,6 +129,12 @@ class Source(Spec):
         return _resolved(
             self.transform.sql, tuple(self.transform.columns.items()), tuple(self.value.columns.items()), key
         )
+
+    @property
+    def lost(self) -> frozenset[FieldPath]:
+        """Columns of the value in which new fields become no columns, since the transform does not pass them on."""
+        resolved = self.resolved
+        return frozenset((name,) for name in self.value.columns if resolved and name not in resolved.unchanged)
 
     @property
     def row(self) -> Mapping[str, str]:

@@ -27,6 +27,14 @@ METADATA = {
     "_headers": HEADERS,
 }
 KEY = "_key"
+# Columns that the evaluation adds to `records` (`jobs.landing.transform`), besides `__raw_…`.
+_EVALUATION = ("__problem", "__filtered", "__unknown", "__usable", "__passes", "__refused")
+
+
+def is_taken(name: str) -> bool:
+    """Whether `records` has a column of this name besides the value's, to Spark, which ignores case."""
+    lower = name.lower()
+    return lower in (*METADATA, KEY, REFUSED, *_EVALUATION) or lower.startswith("__raw_")
 
 
 class Transform(Spec):
@@ -61,9 +69,18 @@ class Resolved:
         condition: the condition of `where`; None: every record is kept.
         columns: from result column to its type string.
         reads: columns of `records` that are used.
+        passes: it has a bare `*`, so that columns which records bring pass through it.
+        unchanged: columns of the value that are result columns as they are.
     """
 
     expressions: Mapping[str, str]
     condition: str | None
     columns: Mapping[str, str]
     reads: frozenset[str]
+    passes: bool
+    unchanged: frozenset[str]
+
+    @property
+    def made(self) -> frozenset[str]:
+        """Result columns that the statement makes."""
+        return frozenset(self.columns) - self.unchanged

@@ -8,6 +8,7 @@ it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -18,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.statement_types import certain_type, path
-from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform
+from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_taken
 from resources.config_files.mistakes import closest, one_of
 from resources.errors import ConfigurationError
 from sql import quote
@@ -62,6 +63,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     known = {**parse_fields(value), **METADATA}
     if key:
         known[KEY] = pa.struct(list(parse_columns(key)))
+    _refuse_ambiguous(list(value))
     select, tokens = _parsed(transform.sql)
     _check(select, tokens)
     pieces, where = _pieces(tokens)
@@ -71,11 +73,12 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         _text(transform.sql, _without_alias(piece, one)) for piece, one in zip(pieces, select.expressions, strict=True)
     ]
     _name_as_declared(select, known)
+    passes = any(star and not star[1] for star in map(_star, select.expressions))
     texts = _expand_stars(select, written, list(value), known)
     _refuse_unknown(select, known)
     names = [one.output_name or f"_col_{n}" for n, one in enumerate(select.expressions)]
-    if len(set(names)) != len(names):
-        raise _wrong("two result columns have the same name")
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise _wrong(f"two result columns have the name {twice[0]}")
     types = {
         name: transform.columns.get(name) or _declared(one.unalias(), value) or _type(name, one.unalias(), known)
         for name, one in zip(names, select.expressions, strict=True)
@@ -85,7 +88,13 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     if unused:
         raise _wrong(f"`columns` names {', '.join(unused)}, which the statement does not give")
     reads = frozenset(path(column)[0] for column in select.find_all(exp.Column))
-    return Resolved(dict(zip(names, texts, strict=True)), _text(transform.sql, where) if where else None, types, reads)
+    unchanged = frozenset(
+        name
+        for name, one in zip(names, select.expressions, strict=True)
+        if name not in transform.columns and _column(one.unalias(), value) == name
+    )
+    condition = _text(transform.sql, where) if where else None
+    return Resolved(dict(zip(names, texts, strict=True)), condition, types, reads, passes, unchanged)
 
 
 def parse_fields(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
@@ -156,6 +165,21 @@ def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) ->
             part.set("this", declared.get(part.name.lower(), part.name))
 
 
+def _refuse_ambiguous(names: Sequence[str]) -> None:
+    """Refuses columns of the value that Spark, which ignores case, could not tell from others of `records`."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if is_taken(name):
+            raise _ambiguous(f"{name} is a column that `records` has besides those of the value")
+        if other := seen.get(name.lower()):
+            raise _ambiguous(f"{other} and {name} are one name to Spark")
+        seen[name.lower()] = name
+
+
+def _ambiguous(what: str) -> ConfigurationError:
+    return ConfigurationError(what, where="transform", remedy="give it another name by `source.value.rename`")
+
+
 def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
     """Refuses names that are not columns of `records`, except parameters of a `lambda`."""
     roots = [[part.name for part in column.parts if part.name != RECORDS] for column in select.find_all(exp.Column)]
@@ -183,12 +207,12 @@ def _expand_stars(
     expanded: list[exp.Expr] = []
     texts: list[str] = []
     for one, text in zip(select.expressions, written, strict=True):
-        star = one.this if isinstance(one, exp.Column) else one
-        if not isinstance(star, exp.Star):
+        found = _star(one)
+        if found is None:
             expanded.append(one)
             texts.append(text)
             continue
-        within = path(one)[:-1] if isinstance(one, exp.Column) else []
+        star, within = found
         names = _fields(within, known) if within else value
         left_out = {name.name.lower() for name in star.args.get("except_") or star.args.get("except") or []}
         unknown = left_out.difference(name.lower() for name in names)
@@ -201,6 +225,14 @@ def _expand_stars(
     return texts
 
 
+def _star(result: exp.Expr) -> tuple[exp.Star, list[str]] | None:
+    """A result's `*`, and the struct whose fields it gives: none for the columns of the value."""
+    star = result.this if isinstance(result, exp.Column) else result
+    if not isinstance(star, exp.Star):
+        return None
+    return star, path(result)[:-1] if isinstance(result, exp.Column) else []
+
+
 def _fields(struct: Sequence[str], known: Mapping[str, pa.DataType]) -> list[str]:
     kind = certain_type(exp.column(*reversed(struct)), known)
     if kind is None or not pa.types.is_struct(kind):
@@ -208,12 +240,18 @@ def _fields(struct: Sequence[str], known: Mapping[str, pa.DataType]) -> list[str
     return [field.name for field in kind]
 
 
+def _column(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
+    """The column of the value that the expression is; None for other expressions."""
+    column = path(expression) if isinstance(expression, exp.Column) else []
+    return column[0] if len(column) == 1 and column[0] in value else None
+
+
 def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
     """The declared type of a plain column of the value, with `not null`; None for other expressions."""
-    column = path(expression) if isinstance(expression, exp.Column) else []
-    if len(column) != 1 or column[0] not in value:
+    column = _column(expression, value)
+    if column is None:
         return None
-    field = parse_columns({column[0]: value[column[0]]}).field(0)
+    field = parse_columns({column: value[column]}).field(0)
     return type_name(field.type) + ("" if field.nullable else " not null")
 
 

@@ -13,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from jobs.dead_letters.retry import retry
 from jobs.landing.transform import analyse
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.connections import Connections
 from resources.errors import BadRecords
 from tests.kit.engine import Engine, catalog
@@ -22,11 +24,18 @@ from tests.kit.records import bootstrap
 VALUE = {"id": "long", "name": "string", "amount": "string", "secret": "string", "_op": "string"}
 
 
-def made(connections: Connections, spark: SparkSession, topic: str, transform: object, **parts: Any) -> Engine:
+def made(
+    connections: Connections,
+    spark: SparkSession,
+    topic: str,
+    transform: object,
+    value: dict[str, Any] | None = None,
+    **parts: Any,
+) -> Engine:
     source = {
         "topics": [topic],
         "key": {"columns": {"id": "long"}},
-        "value": {"columns": VALUE},
+        "value": {"columns": VALUE} if value is None else value,
         "transform": transform,
     }
     changes = {"key": {"columns": ["id"]}, "op": {"field": "_op"}}
@@ -131,3 +140,44 @@ def test_check_has_spark_analyse_it(connections: Connections, spark: SparkSessio
     bad = made(connections, spark, topic(), unknown)
     with pytest.raises(PySparkException, match="UNRESOLVED_ROUTINE"):
         analyse(spark, bad.pipeline.spec.source)
+
+
+OPEN = {"columns": {"amount": "string", "s": "struct<x: long>", "_op": "string"}, "unknown_fields": "add"}
+
+
+def test_new_fields_pass_a_star_and_come_back_in_a_replay(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    statement = "select * except (amount), cast(amount as int) as amount, 'prod' as env from records"
+    engine = made(connections, spark, name, statement, OPEN)
+    tell(connections, name, [{"amount": "1", "s": {"x": 1}, "_op": "c"}])
+    engine.advance()
+    assert table(engine) == [{"id": 0, "s": {"x": 1}, "amount": 1, "env": "prod"}]
+    new = {"amount": "2", "s": {"x": 2, "y": 2}, "city": "Rome", "_op": "c"}
+    tell(connections, name, [new, {**new, "env": "test"}])
+    (landed,) = engine.advance()
+    assert landed.new_columns == {"city": "text", "s.y": "long"}
+    after = [{"id": 0, "s": {"x": 2, "y": 2}, "amount": 2, "env": "prod", "city": "Rome"}]
+    assert table(engine) == after
+    ((_, stage, kind, message),) = dead_letters(engine)
+    assert (stage, kind) == ("value", "unknown")
+    assert "two result columns have the name env" in message
+    assert reread_from_kafka(engine.pipeline, from_offsets({TopicPartition(name, 0): 0}))
+    engine.merge_all()
+    assert table(engine) == after
+    mended = made(connections, spark, name, statement, {**OPEN, "exclude": ["env"]})
+    assert retry(mended.pipeline).recovered == 1
+    assert table(mended) == [*after, {**after[0], "id": 1}]
+
+
+def test_all_columns_behind_a_transform_are_left_to_the_records(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    changes = {"key": {"columns": ["id"]}}
+    engine = made(connections, spark, name, "select *, _topic as origin from records", {}, changes=changes)
+    tell(connections, name, [{"a": 1}, {"b": "x"}, None])
+    engine.advance()
+    rows = [{"id": 0, "a": 1, "b": None, "origin": name}, {"id": 1, "a": None, "b": "x", "origin": name}]
+    assert table(engine) == rows

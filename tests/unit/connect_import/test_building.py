@@ -425,3 +425,39 @@ NAMES = [
 def test_names(name: str, expected: str) -> None:
     assert pipeline_name(name) == expected
     assert is_name(expected)
+
+
+MASK = {
+    "transforms": "mask,env",
+    "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    "transforms.mask.fields": "card",
+    "transforms.env.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.env.static.field": "env",
+    "transforms.env.static.value": "prod",
+}
+FLATTEN = {"transforms": "flat", "transforms.flat.type": "org.apache.kafka.connect.transforms.Flatten$Value"}
+
+
+@pytest.mark.parametrize("columns", [None, {**COLUMNS, "card": "string"}])
+def test_new_fields_pass_transforms_as_in_the_sink(columns: dict[str, str] | None) -> None:
+    imported = build(Configuration("sink", {**BIGQUERY, **MASK}), columns)
+    source = imported.document["source"]
+    assert source["transform"] == (
+        "select * except (`card`), case when `card` is not null then '' end as `card`, 'prod' as `env` from records"
+    )
+    assert (source["value"]["unknown_fields"], "fill_in" in source["value"]["columns"]) == ("add", False)
+    assert not any("new fields" in line for line in imported.todo)
+    PipelineSpec.model_validate(imported.document)
+
+
+def test_columns_of_masked_records_may_all_be_left_to_the_records() -> None:
+    env = {key: text for key, text in MASK.items() if "mask" not in key} | {"transforms": "env"}
+    source = build(Configuration("sink", {**CLICKHOUSE, **env})).document["source"]
+    assert source["transform"] == "select *, 'prod' as `env` from records"
+    assert "columns" not in source["value"]
+
+
+def test_new_fields_that_a_transform_cannot_pass_are_told() -> None:
+    imported = build(Configuration("sink", {**BIGQUERY, **FLATTEN}), {**COLUMNS, "s": "struct<x: long>"})
+    assert imported.document["source"]["value"]["unknown_fields"] == "ignore"
+    assert any("the sink made columns of new fields" in line for line in imported.todo)

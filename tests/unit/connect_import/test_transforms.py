@@ -200,7 +200,7 @@ GUESSED = ["source.value.columns.id", "source.value.columns.name"]
          ([], ["ssn"], "add"), []),
         ([(REPLACE, {"exclude": "a.b"})], {}, ([], ["a.b"], "add"), ["source.value.exclude"]),
         ([WITHOUT, (KAFKA + "MaskField$Value", {"fields": "ssn"})], {"columns": {"id": "long", "ssn": "string"}},
-         (["id"], ["ssn", "card"], "ignore"), ["ssn"]),
+         (["id"], ["ssn", "card"], "add"), ["ssn"]),
         ([ONLY], {}, (["id", "name"], [], "ignore"), GUESSED),
         ([ONLY], KNOWN, (["id", "name"], [], "ignore"), []),
         ([ONLY], {"columns": {"id": "long", "ssn": "string"}}, (["id", "name"], [], "ignore"), GUESSED[1:]),

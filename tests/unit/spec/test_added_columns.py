@@ -206,7 +206,7 @@ def test_columns_may_be_left_to_the_records(value: dict[str, Any], declared: dic
         ({"value": {"columns": "auto", "unknown_fields": "rescue"}}, "write `unknown_fields: add`"),
         ({"value": {"columns": {"a": "struct<b: long>"}, "exclude": ["a.b"]}}, "a.b is declared"),
         ({"value": {"format": "string"}}, "there are no columns"),
-        ({"value": {}, "transform": {"sql": "select 1 as a from records"}}, "cannot bring columns"),
+        ({"value": {}, "transform": "select _offset as a from records"}, "no `\\*` through which"),
     ],
 )
 def test_columns_that_cannot_be_left_out_are_a_mistake(parts: dict[str, Any], text: str) -> None:
@@ -415,3 +415,69 @@ def test_column_whose_field_is_renamed_or_excluded_since_gets_no_values_any_more
     (row,) = record_reader(again, batch(1), landing_schema(again)).value_decoder.decode(raw).values.to_pylist()
     assert (row["price_text"], row["s"], row["o"]) == ("12.5", {"x": 1, "z": "t"}, {"a": 1})
     assert with_landed_columns(later, landing_schema(again)) == again
+
+
+def behind(sql: str, **value: object) -> PipelineSpec:
+    return specs.spec(BIGQUERY, columns=COLUMNS, value={"unknown_fields": "add", **value}, source={"transform": sql})
+
+
+def reopened(opened: PipelineSpec, made: PipelineSpec) -> PipelineSpec:
+    """The pipeline file, opened again after the other one's columns were landed."""
+    return with_landed_columns(opened, landing_schema(made))
+
+
+def test_new_fields_pass_the_star_of_a_transform() -> None:
+    opened = behind("select * except (s), s.x as x, named_struct('x', 1, 'own', 2) as s, 'prod' as env from records")
+    made = additions(opened, found(n="long", l__element__z="long", s__y="long"))
+    assert made.added == {"n": "long", "l.element.z": "long"}, "what is new in `s` is not in the statement's `s`"
+    assert made.spec.source.row == {
+        "id": "long not null",
+        "l": "array<struct<x: long, z: long>>",
+        "m": "map<string,long>",
+        "n": "long",
+        "x": "long",
+        "s": "struct<x: int, own: int>",
+        "env": "string",
+    }
+    again = reopened(opened, made.spec)
+    assert again.source == made.spec.source, "the columns of the statement are no fields of records"
+    wider = additions(again, found(n="double"))
+    assert reopened(opened, wider.spec).source.row["n"] == "double"
+
+
+def test_fields_of_a_struct_whose_parts_the_statement_gives_too() -> None:
+    opened = behind("select *, s.* from records")
+    made = additions(opened, found(s__y="long")).spec
+    assert made.source.row.keys() == {*COLUMNS, "x", "y"}
+    assert reopened(opened, made).source == made.source
+
+
+def test_columns_behind_a_transform_may_all_be_left_to_the_records() -> None:
+    opened = specs.spec(BIGQUERY, source={"value": {}, "transform": "select *, _topic as topic from records"})
+    made = additions(opened, found(id="long")).spec
+    assert made.source.row == {"id": "long", "topic": "string"}
+    assert reopened(opened, made).source == made.source
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ("env", "two result columns have the name env"),
+        ("ENV", "differ in upper and lower case only"),
+        ("_Topic", "_Topic is a column that `records` has besides"),
+        ("__usable", "__usable is a column that `records` has besides"),
+        ("S", "s and S are one name to Spark"),
+    ],
+)
+def test_field_that_the_statement_leaves_no_room_for_is_refused(field: str, reason: str) -> None:
+    opened = behind("select * except (s), 'prod' as env from records")
+    made = additions(opened, found(n="long") + FoundFields({(field,): FoundField(parse_type("long")[0], 1)}))
+    assert made.added == {"n": "long"}
+    assert reason in made.refused[field]
+
+
+def test_fields_in_columns_that_the_statement_changes_are_left_out_as_before() -> None:
+    opened = behind("select * except (s) from records")
+    reader = record_reader(opened, batch(1), landing_schema(opened), refused={"a": "no"})
+    bad = reader.value_decoder.decode(raw_values({"id": 1, "s": {"new": 1}}, {"id": 2, "l": [{"new": 1}]}))
+    assert list(bad.errors) == [1]
