@@ -32,6 +32,7 @@ from jobs.spec import added_columns
 from jobs.spec.columns import key_fields, optional
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from jobs.spec.unchanged_columns import unavailable
 from resources.kafka_records import HEADERS, INSTANT
 
@@ -42,6 +43,17 @@ CHANGES = (*ROWS, "delete")
 # Operation of a record that is filtered out when it is read again; on a first reading such a record is not landed.
 FILTERED = "filtered"
 READINGS = (*CHANGES, FILTERED)
+
+
+def row_operations(table: Table) -> tuple[str, ...]:
+    """Operations that write a row into this table."""
+    return CHANGES if table.deletes_are_rows else ROWS
+
+
+def operations(table: Table) -> tuple[str, ...]:
+    """Operations of the changes that this table takes."""
+    return CHANGES if table.loses_rows else row_operations(table)
+
 
 KAFKA = pa.struct(
     [

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import ROWS
 from jobs.changes.files import LandedFiles
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.planned_files import PlannedFiles
@@ -60,7 +59,7 @@ class CopyTask:
 
 def files_to_copy(landed: LandedRows, wanted: Reduction, batches: Sequence[LandedBatch]) -> PlannedFiles | None:
     """The landed files of these batches; None if their rows have to be read through Iceberg."""
-    files = LandedFiles.up_to(batches[-1], landed).taking(ROWS, wanted.route)
+    files = LandedFiles.up_to(batches[-1], landed).taking(wanted.operations, wanted.route)
     planned = PlannedFiles.of(files, batches, [column.path for column in wanted.columns])
     return planned if planned.files is not None else None
 
@@ -74,7 +73,7 @@ def takes_copies(table: Table) -> bool:
 def copy(
     session: Callable[[], SparkSession], one_task: OneTask, landed: PlannedFiles, wanted: Reduction, append: Append
 ) -> int:
-    """Has Spark's tasks copy every change that is not a delete, as it was landed; returns the number of rows.
+    """Has Spark's tasks copy every change that the table takes, as it was landed; returns the number of rows.
 
     Args:
         one_task: runs work that needs a single task.

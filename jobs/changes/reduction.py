@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.batch import LandedBatch
+from jobs.changes.columns import operations, row_operations
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter, route_filter
 from jobs.changes.unchanged_columns import unchanged_parameters
@@ -33,6 +34,8 @@ class Reduction:
 
     Attributes:
         table, snapshot: of the intermediate table.
+        operations: those of the changes that the table takes.
+        row_operations: those that write a row. A delete among them is an insert in `__op`.
         keys: names of the key columns; without a key every change becomes a row.
         order_by: the column that orders the changes of one key; None: batch and position do.
         route: only rows that are routed to the table; None: all.
@@ -49,6 +52,8 @@ class Reduction:
     first: int
     last: int
     mode: str
+    operations: tuple[str, ...]
+    row_operations: tuple[str, ...]
     columns: tuple[RowColumn, ...]
     keys: tuple[str, ...]
     order_by: str | None
@@ -139,6 +144,8 @@ class Reduction:
             first=first,
             last=newest.number,
             mode=table.mode,
+            operations=operations(table),
+            row_operations=row_operations(table),
             columns=tuple(columns),
             keys=tuple(c.name for c in columns if c.is_key),
             order_by=spec.changes.ordered_by,
@@ -168,6 +175,8 @@ class Reduction:
             table=self.table,
             snapshot=self.snapshot,
             mode=self.mode,
+            operations=self.operations,
+            row_operations=self.row_operations,
             touched=self.touched,
             route=self.route,
             unchanged=self.unchanged,

@@ -16,7 +16,7 @@ from jobs.connect_import.each_topic import EachTopic
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, OptionStatus, find, none
-from jobs.connect_import.unwrapping import TARGET, cdc_todo
+from jobs.connect_import.unwrapping import TARGET, log_deletes
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
@@ -89,8 +89,7 @@ def build(
     reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
-    appends = all(part["mode"] == "append" for part in parts)
-    todo += cdc_todo([one.kind for one in configured.transforms(configuration)], appends, connector.known_columns)
+    todo += log_deletes(configured.transforms(configuration), parts, connector.known_columns)
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)

@@ -15,7 +15,7 @@ from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes, rewrites_deletes
+from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
 _HEADERS = ("DropHeaders", "InsertHeader")
@@ -72,11 +72,6 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
 
 
 def _deletes_of_debezium(found: Followed, transform: Transform) -> Followed:
-    if rewrites_deletes(transform.options):
-        found.chain.todo.append(
-            f"{transform.name}: a deleted row came as a row with __deleted; a table of mode append leaves deletes out, "
-            "one of mode upsert_delete (with changes.key) removes the row"
-        )
     return replace(found, drops_deletes=found.drops_deletes or drops_deletes(transform.options))
 
 

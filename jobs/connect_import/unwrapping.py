@@ -7,9 +7,10 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import Any
 
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configured import Options
+from jobs.connect_import.configured import Options, Transform
 from jobs.connect_import.steps import Step, items
 from sql import literal
 
@@ -47,7 +48,7 @@ def drops_deletes(options: Options) -> bool:
     return options["delete.handling.mode"] in ("drop", "none") and not tombstones
 
 
-def rewrites_deletes(options: Options) -> bool:
+def _rewrites(options: Options) -> bool:
     given = options.get("delete.tombstone.handling.mode", "") + options.get("delete.handling.mode", "")
     return "rewrite" in given
 
@@ -74,23 +75,31 @@ def tabular_mongo(chain: Chain, _options: Options) -> str:
     return "source.value.envelope: mongo"
 
 
-def cdc_todo(kinds: Sequence[str], appends: bool, columns: Container[str]) -> list[str]:
-    """What a person has to check about `_cdc`, which Tabular's transforms add to each change.
+def log_deletes(
+    transforms: Sequence[Transform], tables: Sequence[dict[str, Any]], columns: Container[str]
+) -> list[str]:
+    """Makes deletes rows of tables whose rows they were; returns what a person has to check.
 
     Args:
-        kinds: the transforms.
-        appends: the sink's tables have a row for each change.
+        tables: entries of `tables`.
         columns: of the tables, if known.
     """
-    kind = next((kind for kind in kinds if kind in ("DebeziumTransform", "DmsTransform")), None)
-    if kind is None:
-        return []
-    deletes = (f"{kind}: a deleted row came as a row with _cdc.op D; a table of mode append leaves deletes out, one of "
-               "mode upsert_delete (with changes.key) removes the row; for a log of all changes declare the parts of "
-               "the record without source.value.envelope, and read them in source.transform")  # fmt: skip
-    lost = (f"_cdc: {kind} filled it; make it in source.transform, of parts that source.value.envelope.metadata names, "
-            "or it is null from now on")  # fmt: skip
-    return [*([deletes] if appends else []), *([lost] if "_cdc" in columns else [])]
+    marks = [(t, "__deleted") for t in transforms if t.kind == "ExtractNewRecordState" and _rewrites(t.options)]
+    marks += [(t, "_cdc") for t in transforms if t.kind in ("DebeziumTransform", "DmsTransform")]
+    todo = []
+    for transform, column in marks:
+        appended = [table for table in tables if table["mode"] == "append"]
+        for table in appended:
+            table["deletes"] = "rows"
+            table["metadata_columns"] = [*table.get("metadata_columns", []), "op"]
+        if column == "__deleted" and len(appended) < len(tables):
+            todo.append(f"{transform.name}: a deleted row came as a row with __deleted; a table of mode upsert leaves "
+                        "deletes out, one of mode upsert_delete removes the row")  # fmt: skip
+        if column in columns:
+            todo.append(f"{column}: {transform.kind} filled it, and it is null from now on: `_op` says what a row of "
+                        "mode append is; or make it in source.transform, of parts that "
+                        "source.value.envelope.metadata names")  # fmt: skip
+    return todo
 
 
 UNWRAPPING: dict[str, Step] = {

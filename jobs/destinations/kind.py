@@ -124,7 +124,7 @@ class Kind(ABC, Generic[T]):
         """
         from jobs.spec.columns import row_columns
 
-        return row_columns(spec, table.metadata_columns)
+        return row_columns(spec, table)
 
     def mistakes(self, spec: PipelineSpec, table: T) -> Iterator[Mistake]:
         """What the system cannot do with these columns, for `batchmerge check`; paths begin below the table's entry.

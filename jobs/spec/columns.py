@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.tables import Table
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,14 @@ def key_fields(spec: PipelineSpec) -> list[pa.Field]:
     return [origin.field(name).with_nullable(True) for name in key.columns if name in origin.names]
 
 
-def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
-    """The columns of a destination row: key columns that the value lacks, the value's, then metadata."""
+def row_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
+    """The columns of a table's row: key columns that the value lacks, the value's, then metadata."""
     key = {f.name: f for f in key_fields(spec)}
     op = spec.changes.op
     dropped = op.field if op and not op.keep else None
-    values = [optional(f) if spec.force_optional else f for f in parse_columns(spec.source.row) if f.name != dropped]
+    declared = [f for f in parse_columns(spec.source.row) if f.name != dropped]
+    # A delete has no values, or some of them.
+    values = [optional(f) for f in declared] if spec.force_optional or table.deletes_are_rows else declared
     in_value = {f.name for f in values}
     key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
     from_key = [
@@ -67,7 +69,7 @@ def row_columns(spec: PipelineSpec, metadata: Sequence[str]) -> list[RowColumn]:
         else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
         for f in values
     ]
-    added = [RowColumn(m.column, m.type, True, m.path) for m in metadata_of(metadata)]
+    added = [RowColumn(m.column, m.type, True, m.path) for m in metadata_of(table.metadata_columns)]
     return [*from_key, *from_value, *added]
 
 

@@ -27,11 +27,13 @@ _OF_EVERY_RECORD = {
     "offset": (pa.int64(), ("kafka", "offset")),
     "timestamp": (INSTANT, ("kafka", "timestamp")),
     "batch": (pa.int64(), ("batchNumber",)),
+    "op": (pa.string(), ("op",)),
 }
 _ON_REQUEST = {"key": pa.string(), "headers": pa.string(), "record": RECORD}
 NAMES = (*_OF_EVERY_RECORD, *_ON_REQUEST)
-# Coordinates have fixed names, since they identify rows; other metadata can have another name.
-PATTERN = rf"(?:{'|'.join(_OF_EVERY_RECORD)}|(?:{'|'.join(_ON_REQUEST)}|{HEADER}\S+)(?: as [A-Za-z_]\w*)?)"
+# What tells rows apart has a fixed name; other metadata can have another one.
+_FIXED = "topic|partition|offset|timestamp|batch"
+PATTERN = rf"(?:{_FIXED}|(?:op|{'|'.join(_ON_REQUEST)}|{HEADER}\S+)(?: as [A-Za-z_]\w*)?)"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def _routes(spec: PipelineSpec) -> Iterator[Mistake]:
 def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
     """Columns in options of tables (partitions, orders, types etc.) have to exist."""
     for number, table in enumerate(spec.tables):
-        known = [column.name for column in row_columns(spec, table.metadata_columns)]
+        known = [column.name for column in row_columns(spec, table)]
         for path, name in table.named_columns():
             if table.has_column(name, known):
                 continue
@@ -69,6 +69,12 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
                 ("tables", number, "mode"),
                 f"{kind_of(table).title} does not have the mode {table.mode}",
                 f"use {one_of(sorted(kind_of(table).capabilities.modes))}",
+            )
+        if table.deletes_are_rows and table.mode != "append":
+            yield Mistake(
+                ("tables", number, "deletes"),
+                f"in the mode {table.mode} a delete is no row",
+                "leave it out, or use the mode append",
             )
         if table.needs_key and spec.changes.key is None and not takes_key(spec):
             yield Mistake(
@@ -125,9 +131,7 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"{name} is not a table of the pipeline",
                 did_you_mean(name, names),
             )
-    known = list(
-        dict.fromkeys(column.name for table in spec.tables for column in row_columns(spec, table.metadata_columns))
-    )
+    known = list(dict.fromkeys(column.name for table in spec.tables for column in row_columns(spec, table)))
     for number, name in enumerate(upkeep.compaction.sort_by):
         if name not in known:
             yield unknown_column(("maintenance", "compaction", "sort_by", number), name, known, "the tables")

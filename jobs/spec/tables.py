@@ -58,14 +58,21 @@ class Table(Spec):
         description="append: every change but deletes is a row; upsert: one row a key, deletes ignored; "
         "upsert_delete: one row a key; delete: every change is a row, and a delete removes the rows of its key"
     )
+    deletes: Literal["leave_out", "rows"] = Field(
+        "leave_out",
+        description="mode append: leave_out, or rows: a delete is a row too, with the key, and the values of the row "
+        "that was deleted where the record has them (columns of values are optional then). `op` of metadata_columns "
+        "tells it from other rows",
+    )
     route: Route | None = None
     create: bool = Field(True, description="create the table when it is missing")
     evolve: Evolution = Evolution()
     metadata_columns: list[str] = Field(
         default_factory=list,
         description="adds _topic, _partition (__partition where that is a reserved name: Iceberg, BigQuery), _offset, "
-        "_timestamp, _batch, _key (as text), _headers (JSON), `header:<name>` (one of them), _record (topic, "
-        "partition, offset and insertTime in one struct); the last four may be called otherwise: `key as kafka_key`",
+        "_timestamp, _batch, _op (insert, update, delete; upsert where `changes.op` is left out), _key (as text), "
+        "_headers (JSON), `header:<name>` (one of them), _record (topic, partition, offset and insertTime in one "
+        "struct); the last five may be called otherwise: `key as kafka_key`",
         examples=[["topic", "partition", "offset", "header:trace-id as trace"]],
     )
     time_limit_seconds: int = Field(
@@ -101,6 +108,11 @@ class Table(Spec):
     def loses_rows(self) -> bool:
         """Whether deletes remove rows."""
         return self.mode in ("upsert_delete", "delete")
+
+    @property
+    def deletes_are_rows(self) -> bool:
+        """Whether a delete is a row like any other change."""
+        return self.deletes == "rows"
 
     @property
     def rows_expire(self) -> bool:

@@ -16,12 +16,12 @@ def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[t
     """Tables that should have the same number of rows at the same batch, and do not; with their refused rows, which may
     be the reason. Tables whose rows expire are left out."""
 
-    def what(pair: tuple[Table, Verdict]) -> tuple[str, str, int]:
+    def what(pair: tuple[Table, Verdict]) -> tuple[str, str, str, int]:
         table, verdict = pair
-        return table.mode, repr(route_filter(spec, table)), verdict.batch
+        return table.mode, table.deletes, repr(route_filter(spec, table)), verdict.batch
 
     wrong, lasting = [], [pair for pair in verdicts if not pair[0].rows_expire]
-    for (_, _, batch), group in groupby(sorted(lasting, key=what), key=what):
+    for (*_, batch), group in groupby(sorted(lasting, key=what), key=what):
         found = {table.title: verdict for table, verdict in group}
         if len({verdict.rows for verdict in found.values()}) > 1:
             said = ", ".join(f"{name} has {verdict.rows} rows{_refused(verdict)}" for name, verdict in found.items())

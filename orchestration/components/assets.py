@@ -148,7 +148,8 @@ def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
 
 def _description(spec: PipelineSpec, table: Table) -> str:
     changes = spec.changes
-    lines = [spec.description, f"**{table.mode}**: {_RULES[table.mode]}"]
+    deletes = " Deletes are rows, too." if table.deletes_are_rows else ""
+    lines = [spec.description, f"**{table.mode}**: {_RULES[table.mode]}{deletes}"]
     if table.needs_key and changes.key:
         order = changes.order_by or "batch, then topic, partition and offset"
         lines.append(f"Key: {', '.join(changes.key.columns)}. Order of changes: {order}.")

@@ -111,7 +111,7 @@ def table_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
     try:
         return kind_of(table).columns(spec, table)
     except ConfigurationError:  # reported by the first run, with its remedy
-        return row_columns(spec, table.metadata_columns)
+        return row_columns(spec, table)
 
 
 def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:

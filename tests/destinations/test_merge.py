@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from jobs import protocol
 from jobs.destinations.registry import kinds
 from jobs.merged import MergedBatches
+from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.errors import BatchmergeError, LineageBroken
 from tests.destinations.conftest import MakeStory, every_kind
 from tests.kit import model
 from tests.kit.examples import SEED, few
 from tests.kit.interrupting import at_failpoints, die_at_each
 from tests.kit.kind import KindUnderTest
-from tests.kit.records import Record, put, random_changes
-from tests.kit.story import Story, Target, on_targets
+from tests.kit.records import COLUMNS, Record, put, random_changes
+from tests.kit.story import COORDINATES, Story, Target, on_targets
 
 RECORDS = 150
 Cuts = Sequence[int]
@@ -121,6 +123,43 @@ def test_row_whose_key_changes_moves(target: Target, moved_keys: Story) -> None:
     table.merge_some(1)
     table.merge()
     assert table.rows() == [(1, "two", 1.0), (2, "one", 1.0), (9, "three", 1.0)]
+
+
+@on_targets("append")
+def test_deletes_are_rows_of_a_change_log(target: Target, new_story: MakeStory) -> None:
+    story = new_story().reading({**COLUMNS, "name": "string not null", "amount": "double not null"})
+    changes = [put(1, "aa"), put(1, "last", "d"), Record(0, 2, None)]
+    story.land_each([[put(1, "a", "c"), put(2, "b", "c")], changes, [put(3, "c", "c")]])
+    table = story.table(target, deletes="rows", metadata_columns=[*COORDINATES, "op as what"])
+    table.merge_some(1)
+    table.merge()
+    log = [
+        (1, "a", "insert"),
+        (1, "aa", "update"),
+        (1, "last", "delete"),
+        (2, None, "delete"),
+        (2, "b", "insert"),
+        (3, "c", "insert"),
+    ]
+
+    def rows() -> list[tuple[object, ...]]:
+        return model.sorted_rows((row["id"], row["name"], row["what"]) for row in table.select("id", "name", "what"))
+
+    assert rows() == log
+    assert table.replay(1, 3)
+    assert rows() == log, "a replay changes nothing"
+    table.remove(below=3)
+    assert table.replay(1, 3)
+    assert rows() == log
+    verdict = table.verify()
+    assert (verdict.wrong, verdict.compared) == ([], 6)
+    reread_from_kafka(table.engine.pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
+    assert table.merge()
+    assert rows() == log
+    table.remove(below=2)
+    assert table.replay(1, 4)
+    assert rows() == log
+    assert not table.verify().wrong
 
 
 @on_targets(always="upsert_delete")

@@ -126,7 +126,7 @@ class KeyPart:
 
 def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) -> list[Column]:
     """The columns of the destination table, which `jobs.destinations.bigquery.rules` has checked."""
-    declared = row_columns(spec, table.metadata_columns)
+    declared = row_columns(spec, table)
     # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
     metadata = frozenset(m.column for m in metadata_of(table.metadata_columns))
     names = column_names([c.name for c in declared], table.sanitize_names, where, ours=metadata)
@@ -136,7 +136,7 @@ def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) ->
 def renamed_columns(spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
     """The row's columns under their names in BigQuery."""
     names = {c.source: c.name for c in destination_columns(spec, table, f"bigquery {table.table}")}
-    return [replace(c, name=names[c.path]) for c in row_columns(spec, table.metadata_columns)]
+    return [replace(c, name=names[c.path]) for c in row_columns(spec, table)]
 
 
 def key_parts(columns: Sequence[Column], where: str) -> list[KeyPart]:

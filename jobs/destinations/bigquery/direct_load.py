@@ -5,8 +5,8 @@ beside it, which a load passes over (vendor page "REST: JobConfigurationLoad", `
 passes through the run, however large the batch: BigQuery reads what Spark has landed. A landed delete may have a value,
 so the staging table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows again all the
 same where the table's rows are not the landed ones: only some of them (routes), another shape (an order, metadata
-columns, sanitised names), or types that load jobs read in a way of their own (bytes, arrays, maps, DATETIME,
-BIGNUMERIC); and where files hold dead letters beside the rows.
+columns, sanitised names, deletes that are rows), or types that load jobs read in a way of their own (bytes, arrays,
+maps, DATETIME, BIGNUMERIC); and where files hold dead letters beside the rows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
     """Whether a landed row is a row of the staging table, without a change to it."""
     return (
         route_filter(spec, table) is None
+        and not table.deletes_are_rows
         and order_column(spec, columns) is None
         # A table of key columns only has a placeholder value in its staging table, which landed rows lack.
         and any(not c.is_key for c in columns)

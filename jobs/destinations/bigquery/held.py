@@ -47,7 +47,7 @@ def held_columns(
     Args:
         asks: gives for a type what finds texts that BigQuery cannot convert to it; None: BigQuery is not asked.
     """
-    declared = {c.path: c for c in row_columns(spec, table.metadata_columns)}
+    declared = {c.path: c for c in row_columns(spec, table)}
     held = Held(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
     return tuple(
         HeldColumn(

@@ -32,12 +32,14 @@ class RowShape:
         order_by: path of the named order in a landed row, None without.
         names_unchanged: rows have the names of the columns that a change leaves as they were.
         judged: rows are checked before they are loaded, so they have coordinates, as `Refusal.fit` needs them.
+        deletes_are_rows: a delete is an insert, as it is in a `Reduction`.
     """
 
     columns: Sequence[Column]
     order_by: tuple[str, ...] | None
     names_unchanged: bool = False
     judged: bool = False
+    deletes_are_rows: bool = False
 
     @property
     def _landed(self) -> Mapping[str, tuple[str, ...]]:
@@ -55,6 +57,8 @@ class RowShape:
 
     def of(self, landed: LandedSlice) -> pa.Table:
         rows = {name: landed.plain(path) for name, path in self._landed.items()}
+        if self.deletes_are_rows:
+            rows["op"] = pa.repeat("insert", len(landed))
         if self.judged:
             rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
         return pa.table(rows)

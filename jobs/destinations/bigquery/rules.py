@@ -22,7 +22,7 @@ def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
     """The mistakes, each with its path below the table's entry."""
     ours = frozenset(m.column for m in metadata_of(table.metadata_columns))
     columns: dict[str, Column] = {}
-    for column in row_columns(spec, table.metadata_columns):
+    for column in row_columns(spec, table):
         try:
             name = column_names([column.name], table.sanitize_names, "", ours)[column.name]
             made = columns[column.name] = table_column(column, name, table, "")

@@ -128,6 +128,7 @@ class Work:
                 names_unchanged=has_unchanged(schema)
                 and may_leave_unchanged(self.spec, self.table, context.intermediate),
                 judged=any(column.may_refuse for column in refusal.columns),
+                deletes_are_rows=self.table.deletes_are_rows,
             ),
             table=self.table,
             where=self.where,

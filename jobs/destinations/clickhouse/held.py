@@ -25,7 +25,7 @@ _WIRE = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST +
 
 def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn, ...]:
     """The columns of the table, in their order."""
-    columns = (table_column(c, table.column_types) for c in row_columns(spec, table.metadata_columns))
+    columns = (table_column(c, table.column_types) for c in row_columns(spec, table))
     return tuple(held_column(column, table, spec.changes.ordered_by) for column in columns)
 
 

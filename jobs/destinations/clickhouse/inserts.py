@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.changes.columns import CHANGES, READINGS, ROWS
+from jobs.changes.columns import READINGS, operations
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction, truncated_below
@@ -145,8 +145,8 @@ class Inserts:
     def _taken(self, newest: LandedBatch, revision: int | None = None) -> LandedFiles:
         shard = self.shard
         files = LandedFiles.up_to(newest, self.context.intermediate)
-        operations = CHANGES if shard.table.mode == "upsert_delete" else ROWS
-        return replace(files.taking(operations, route_filter(shard.spec, shard.table)), revision=revision)
+        taken = files.taking(operations(shard.table), route_filter(shard.spec, shard.table))
+        return replace(taken, revision=revision)
 
     @property
     def _shape(self) -> RowShape:

@@ -131,7 +131,7 @@ def layout_of(spec: PipelineSpec, table: ClickHouseTable, window: int = 0, clust
     """The table that a pipeline file describes."""
     return Layout(
         table=table,
-        columns=tuple(table_column(c, table.column_types) for c in row_columns(spec, table.metadata_columns)),
+        columns=tuple(table_column(c, table.column_types) for c in row_columns(spec, table)),
         ordered=table.mode != "append" and spec.changes.ordered_by is not None,
         window=window,
         cluster=cluster,

@@ -11,5 +11,5 @@ from jobs.spec.pipeline import PipelineSpec
 
 def table_columns(spec: PipelineSpec, table: IcebergTable) -> list[RowColumn]:
     """The row's columns. Iceberg reserves `_partition`, so ours is `__partition`."""
-    columns = row_columns(spec, table.metadata_columns)
+    columns = row_columns(spec, table)
     return [replace(c, name="__partition") if c.path == ("kafka", "partition") else c for c in columns]

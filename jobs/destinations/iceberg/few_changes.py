@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import CHANGES, ROWS, UNCHANGED
+from jobs.changes.columns import UNCHANGED
 from jobs.changes.files import LandedFiles
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.last_changes import LastChanges
@@ -43,8 +43,7 @@ def few_changes(
     count = sum(b.counts.landed for b in batches)
     if not plain or again or are_too_many(ceil(count / _SHARE_CHANGES), cores):
         return None
-    operations = CHANGES if wanted.mode == "upsert_delete" else ROWS
-    taken = LandedFiles.up_to(batches[-1], landed).taking(operations, wanted.route)
+    taken = LandedFiles.up_to(batches[-1], landed).taking(wanted.operations, wanted.route)
     paths = [*(c.path for c in wanted.columns), *([(UNCHANGED.name,)] if leaves_unchanged else [])]
     files = PlannedFiles.of(taken, batches, paths)
     if files.bytes is None:

@@ -69,7 +69,7 @@ class WantedChanges:
         return replace(self, missing=True, recreated=recreated)
 
     def append_to(self, attempt: Attempt) -> int:
-        """Appends every change that is not a delete, as it was landed; returns how many rows there were."""
+        """Appends every change that the table takes, as it was landed; returns how many rows there were."""
         self.one_task.is_not_enough()
         rows = with_all_columns(
             self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema

@@ -45,11 +45,11 @@ def test_pipeline_without_a_key_has_no_key_column() -> None:
     bare = spec({}, mode="append")
     assert "key" not in landing_schema(bare).names
     assert key_fields(bare) == []
-    assert [c.path for c in row_columns(bare, [])] == [("value", "id"), ("value", "op"), ("value", "n")]
+    assert [c.path for c in row_columns(bare, bare.tables[0])] == [("value", "id"), ("value", "op"), ("value", "n")]
 
 
 def test_key_columns_come_from_the_key_and_the_op_field_is_dropped() -> None:
-    assert row_columns(spec(), []) == [
+    assert row_columns(spec(), spec().tables[0]) == [
         RowColumn("b", pa.string(), False, ("key", "b"), is_key=True),
         RowColumn("id", pa.int32(), False, ("key", "id"), is_key=True),
         RowColumn("n", pa.struct([pa.field("x", pa.int32(), False)]), True, ("value", "n")),
@@ -58,23 +58,26 @@ def test_key_columns_come_from_the_key_and_the_op_field_is_dropped() -> None:
 
 def test_op_field_is_kept_on_request() -> None:
     kept = spec({"key": {"columns": ["id"]}, "op": {"field": "op", "keep": True}})
-    assert [c.name for c in row_columns(kept, [])] == ["id", "op", "n"]
+    assert [c.name for c in row_columns(kept, kept.tables[0])] == ["id", "op", "n"]
 
 
 @pytest.mark.parametrize(("nulls", "nullable"), [("refuse", False), ("match", True)])
 def test_key_columns_are_required_unless_nulls_match(nulls: str, nullable: bool) -> None:
-    found = row_columns(spec({"key": {"columns": ["id", "b"], "nulls": nulls}}), [])
+    keyed = spec({"key": {"columns": ["id", "b"], "nulls": nulls}})
+    found = row_columns(keyed, keyed.tables[0])
     assert {c.nullable for c in found if c.is_key} == {nullable}
 
 
 def test_metadata_columns() -> None:
-    added = row_columns(spec(), ["topic", "partition", "offset", "timestamp", "batch"])[-5:]
+    wanted = ["topic", "partition", "offset", "timestamp", "batch", "op"]
+    added = row_columns(spec(), spec().tables[0].model_copy(update={"metadata_columns": wanted}))[-6:]
     assert [(c.name, c.type, c.path) for c in added] == [
         ("_topic", pa.string(), ("kafka", "topic")),
         ("_partition", pa.int32(), ("kafka", "partition")),
         ("_offset", pa.int64(), ("kafka", "offset")),
         ("_timestamp", INSTANT, ("kafka", "timestamp")),
         ("_batch", pa.int64(), ("batchNumber",)),
+        ("_op", pa.string(), ("op",)),
     ]
 
 
@@ -90,11 +93,17 @@ def test_positions_of_a_batch_are_laid_out_by_topic_and_partition() -> None:
 def test_forced_optional_columns_but_not_the_key() -> None:
     declared = {"name": "string not null", "at": "struct<x: int not null>"}
     document = specs.document(specs.table(mode="upsert"), columns=declared, key={"id": "long not null"})
-    as_declared = row_columns(PipelineSpec.model_validate(document), [])
+    usual = PipelineSpec.model_validate(document)
+    as_declared = row_columns(usual, usual.tables[0])
     assert [c.nullable for c in as_declared] == [False, False, True]
-    forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), [])
+    forced = row_columns(PipelineSpec.model_validate({**document, "force_optional": True}), usual.tables[0])
     assert [c.nullable for c in forced] == [False, True, True]
     assert forced[2].type.field("x").nullable
+
+
+def test_values_are_optional_where_deletes_are_rows() -> None:
+    log = specs.spec(specs.table(deletes="rows"), columns={"id": "long not null", "n": "int not null"}, key="id")
+    assert [(c.name, c.nullable) for c in row_columns(log, log.tables[0])] == [("id", False), ("n", True)]
 
 
 def test_keys_in_json_are_written_like_the_rows_of_their_records() -> None:

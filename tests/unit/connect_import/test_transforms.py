@@ -11,6 +11,7 @@ from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.writing import pipeline_file, report
+from jobs.spec.columns import row_columns
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
@@ -110,10 +111,21 @@ def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
 def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None:
     route = (KAFKA + "RegexRouter", {"regex": "raw-(.*)", "replacement": "$1"})
     rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
-    imported, spec = made({**CLICKHOUSE, **chain(rewriting, route)}, COLUMNS)
+    _, spec = made({**CLICKHOUSE, **chain(rewriting, route)}, COLUMNS)
     assert placed(spec) == {"raw-orders": "shop.orders", "raw-lines": "shop.lines"}
     assert spec.source.value.envelope is not None
-    assert any("upsert_delete" in line for line in imported.todo)
+    (table,) = spec.tables
+    assert (table.mode, table.deletes, table.metadata_columns[0]) == ("append", "rows", "op")
+    _, spec = made({**CLICKHOUSE, **chain(UNWRAP, route)}, COLUMNS)
+    assert spec.tables[0].deletes == "leave_out"
+
+
+def test_rows_that_say_they_are_deleted_in_a_table_that_is_upserted() -> None:
+    rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
+    options = {**TABULAR, **chain(rewriting), "iceberg.tables.upsert-mode-enabled": "true"}
+    imported, spec = made({**options, "iceberg.tables.default-id-columns": "id"}, COLUMNS)
+    assert (spec.tables[0].mode, spec.tables[0].deletes) == ("upsert", "leave_out")
+    assert any("upsert_delete removes the row" in line for line in imported.todo)
 
 
 def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
@@ -142,13 +154,14 @@ def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str)
     options = {**ICEBERG, **chain((f"org.apache.iceberg.connect.transforms.{kind}", {}))}
     columns = {"id": "long", "_cdc": "struct<op: string, ts: timestamp>"}
     imported, spec = made(options, known={"db.t": KnownTable(columns)})
-    assert (spec.source.transform, spec.tables[0].mode) == (None, "append")
+    assert (spec.source.transform, spec.tables[0].mode, spec.tables[0].deletes) == (None, "append", "rows")
+    assert [column.name for column in row_columns(spec, spec.tables[0])] == ["id", "_op"]
     assert spec.source.value.envelope is not None
     assert (spec.source.value.envelope.kind, spec.source.value.columns) == (
         envelope,
         {"id": "long", "_op": "string"},
     )
-    assert [line.split(":")[0] for line in imported.todo] == [kind, "_cdc", "source.value.envelope"]
+    assert [line.split(":")[0] for line in imported.todo] == ["_cdc", "source.value.envelope"]
 
 
 def test_records_with_an_operation_inside_a_struct() -> None:
