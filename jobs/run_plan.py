@@ -174,7 +174,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             steps=destination.prepare(dry_run=True),
             sql=kind.statement(destination.spec, destination.table),
             commit=kind.capabilities.commit,
-            warnings=list(kind.refuses(destination.spec, destination.table)),
+            warnings=list(kind.warnings(destination.spec, destination.table)),
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)

@@ -135,8 +135,9 @@ class Kind(ABC, Generic[T]):
         del spec, table
         return iter(())
 
-    def refuses(self, spec: PipelineSpec, table: T) -> Iterator[str]:
-        """Columns for which some rows will certainly be refused, as sentences for `check` and `plan`.
+    def warnings(self, spec: PipelineSpec, table: T) -> Iterator[str]:
+        """What is valid and probably not intended, as sentences for `check` and `plan`: columns of which rows will
+        certainly be refused, options without effect.
 
         From the pipeline file alone.
         """

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+EXPIRY = "its own expiry removes old rows"
+
+
 class TableReader(ABC):
     """Reads a table for `verify` and for checks after a merge.
 
@@ -57,6 +60,14 @@ class TableReader(ABC):
     @abstractmethod
     def present(self) -> list[str]:
         """Names of the columns that the table really has, except those that the kind adds for itself."""
+
+    def rows_are_records(self) -> bool:
+        """Whether a row without a unique key is one record's, with its coordinates and values."""
+        return True
+
+    def reasons_to_lack(self) -> Iterator[str]:
+        """Why the table, as it is, may have fewer rows than it got: its system joins rows, or removes old ones."""
+        yield from ()
 
     def count(self) -> int:
         return int(sum(table["rows"][0].as_py() for table in self.ask("count_rows")))

@@ -114,11 +114,6 @@ class Table(Spec):
         """Whether a delete is a row like any other change."""
         return self.deletes == "rows"
 
-    @property
-    def rows_expire(self) -> bool:
-        """Whether the system removes old rows by itself."""
-        return False
-
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         """The columns in options of the kind, each with the option's path; the table has to have them."""
         yield from ()

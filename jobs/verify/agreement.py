@@ -14,13 +14,13 @@ from jobs.verify.reconciliation import Verdict
 
 def row_count_mismatches(pipeline: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> list[str]:
     """Tables that should have the same number of rows at the same batch, and do not; with their refused rows, which may
-    be the reason. Tables whose rows expire are left out."""
+    be the reason. Tables that may lack rows are left out."""
 
     def what(pair: tuple[Table, Verdict]) -> tuple[str, str, str, int]:
         table, verdict = pair
         return table.mode, table.deletes, repr(route_filter(spec, table)), verdict.batch
 
-    wrong, lasting = [], [pair for pair in verdicts if not pair[0].rows_expire]
+    wrong, lasting = [], [pair for pair in verdicts if not pair[1].may_lack]
     for (*_, batch), group in groupby(sorted(lasting, key=what), key=what):
         found = {table.title: verdict for table, verdict in group}
         if len({verdict.rows for verdict in found.values()}) > 1:

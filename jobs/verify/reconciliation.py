@@ -38,6 +38,7 @@ class Verdict:
             them), that are no longer landed, or that have another reading now.
         wrong: problems as sentences without values; empty if there are none.
         left_out: what was not compared, and why.
+        may_lack: rows may be missing that nothing records, so that any number of them is right.
         refused: landed rows that the table's system cannot store, so that they are not expected in the table.
     """
 
@@ -48,6 +49,7 @@ class Verdict:
     beside: int = 0
     wrong: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    may_lack: bool = False
     refused: int = 0
 
 
@@ -94,8 +96,9 @@ class _Comparison:
         self._recreated = pipeline.intermediate.recreated()
         self._batch = next((c.name for c in self._columns if c.path == ("batchNumber",)), None)
         self._keys = _keys(self._columns, destination.table)
-        if self._recreated and not self._by_key and self._batch is None:
-            # Rows of two topics of one name may have the same offset.
+        # Rows of two topics of one name may have the same offset.
+        mixed = bool(self._recreated) and self._batch is None
+        if not self._by_key and (mixed or not self._reader.rows_are_records()):
             self._keys = []
         # Whether rows of records with several readings may be as any of them.
         self._stays_as_read = False
@@ -117,7 +120,7 @@ class _Comparison:
         wrong, beside = list[str](), 0
         # Rows of records that were not landed may be right.
         whole = complete and from_the_first(merged, self._recreated)
-        may_lack = list(reasons_to_lack(self._pipeline.spec, self._destination.table))
+        may_lack = [*_skipped(self._pipeline.spec, self._destination.table), *self._reader.reasons_to_lack()]
         with spark_errors(self._destination.name), own_views(self._spark, *_Views._fields) as names:
             self._views = _Views(*names)
             self._expect(known, merged[0].number)
@@ -132,7 +135,9 @@ class _Comparison:
         left_out += [f"rows that are missing: {reason}" for reason in may_lack]
         if self._stays_as_read:
             left_out.append("values: some records were read again, and rows may be as any of the readings")
-        return Verdict(self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, refused)
+        return Verdict(
+            self._state.batch_number, rows, compared, duplicates, beside, wrong, left_out, bool(may_lack), refused
+        )
 
     def _expect(self, known: Sequence[LandedBatch], first: int) -> None:
         """Creates a cached view of the rows that the table should and should not have from batch `first` on."""
@@ -193,12 +198,9 @@ class _Comparison:
         return [self._views.spans]
 
 
-def reasons_to_lack(spec: PipelineSpec, table: Table) -> Iterator[str]:
-    """Why rows may be missing that nothing records, so that any number of them is right."""
+def _skipped(spec: PipelineSpec, table: Table) -> Iterator[str]:
     if kind_of(table).capabilities.refuses and spec.on_bad_record == "skip":
         yield "refused ones are skipped (`on_bad_record: skip`)"
-    if table.rows_expire:
-        yield "the table's own expiry removes old ones"
 
 
 def _between(least: int, most: int) -> str:

@@ -89,9 +89,9 @@ def _ask(name: str, connections: Connections) -> Iterator[_Answer]:
 
 
 def _warnings(where: str, spec: PipelineSpec, tables: Sequence[Table]) -> Iterator[_Answer]:
-    """Columns with rows that a table is certain to refuse."""
+    """What is valid and probably not intended."""
     for table in tables:
-        for warning in kind_of(table).refuses(spec, table):
+        for warning in kind_of(table).warnings(spec, table):
             yield _unlikely(f"{where}: {table.kind} {table.table}", warning)
 
 

@@ -10,17 +10,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.dead_letters.retry import retry
 from jobs.destinations.clickhouse.insertion import Only
 from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import cut
+from jobs.replay.landed import replay_batches
+from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Interrupted, SchemaRefused
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.kinds import KINDS
 from tests.kit.network import with_connection
-from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.records import bootstrap, produce, put, random_changes
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.usefixtures("clickhouse")
@@ -58,6 +62,31 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
         assert counted == len(model.expected(more, "append"))
     advance._commit(held, step, None)
     assert protocol.merge(pipeline, table) is None
+
+
+def test_rows_that_an_engine_has_joined_do_not_come_back(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    flow = clickhouse_flow(topic(), ["append"], max_records=2, engine="ReplacingMergeTree")
+    produce(bootstrap(connections), flow.topic, [put(1, "old"), put(2, "b"), put(1, "new"), put(3, "c")])
+    pipeline = flow.pipeline(connections, spark)
+    assert len(list(protocol.land(pipeline, 0))) == 2
+    (table,) = pipeline.destinations()
+    assert protocol.merge(pipeline, table)
+    (server,), name = servers(connections), flow.table("append")
+    server.execute(f"OPTIMIZE TABLE {name} FINAL")
+    kept = [(1, "new", 1.0), (2, "b", 1.0), (3, "c", 1.0)]
+    assert rows(connections, name) == kept
+    verdict = reconcile(pipeline, table, 0)
+    assert (verdict.wrong, verdict.compared) == ([], 3)
+    assert verdict.left_out == ["rows that are missing: its engine, ReplacingMergeTree, joins rows"]
+    for again in (lambda: replay_batches(pipeline, table, 1, 2), lambda: retry(pipeline)):
+        with pytest.raises(ConfigurationError, match=r"its engine, ReplacingMergeTree, joins rows.* Fix: .*upsert"):
+            again()
+    KINDS["clickhouse"].lose_state(connections, table)
+    with pytest.raises(ConfigurationError, match=r"its engine, ReplacingMergeTree, joins rows"):
+        protocol.merge(pipeline, pipeline.destinations()[0])
+    assert rows(connections, name) == kept
 
 
 def test_window_that_is_too_small_is_refused_with_the_number_needed(

@@ -67,7 +67,7 @@ class BigQueryKind(Kind[BigQueryTable]):
 
         return mistakes(spec, table)
 
-    def refuses(self, spec: PipelineSpec, table: BigQueryTable) -> Iterator[str]:
+    def warnings(self, spec: PipelineSpec, table: BigQueryTable) -> Iterator[str]:
         from jobs.destinations.bigquery.columns import destination_columns
         from jobs.destinations.bigquery.held import held_columns
         from jobs.destinations.refusal import certain

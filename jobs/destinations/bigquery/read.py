@@ -26,7 +26,7 @@ from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.statements import partition_filter
-from jobs.destinations.reading import TableReader
+from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import ReadShare, rows_of, share_count
 from jobs.spec.columns import RowColumn
@@ -95,6 +95,11 @@ class BigQueryReader(TableReader):
     def present(self) -> list[str]:
         table = self._bigquery.find_table(self._table.table)
         return [field.name for field in table.schema] if table else []
+
+    def reasons_to_lack(self) -> Iterator[str]:
+        table = self._bigquery.find_table(self._table.table)
+        if table and table.time_partitioning and table.time_partitioning.expiration_ms:
+            yield EXPIRY
 
     def known_count(self) -> int | None:
         table = self._bigquery.find_table(self._table.table)

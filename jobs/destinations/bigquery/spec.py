@@ -72,10 +72,6 @@ class BigQueryTable(Table):
     out_of_range: OutOfRange = out_of_range_option("dates and times outside of the years 1 to 9999")
 
     @property
-    def rows_expire(self) -> bool:
-        return self.partition_expiration_days is not None
-
-    @property
     def by_ingestion_time(self) -> bool:
         """Partitioned by `_PARTITIONTIME`."""
         return self.time_partitioning is not None and self.partition_column is None

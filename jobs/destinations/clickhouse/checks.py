@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.clickhouse.tables import Present, joins_rows
 from jobs.destinations.requirements import require_same_table
 from resources.errors import CommitFailed, ConfigurationError
 
@@ -39,6 +40,18 @@ def check_spread(where: str, lease: Lease, spread_by: str) -> None:
             where=where,
             remedy="set `hash_function` and `shard_by` as they were; for others start a new table (another name in "
             "`tables`) and let it be filled from the landed batches",
+        )
+
+
+def check_keeps_records(where: str, table: ClickHouseTable, present: Present | None) -> None:
+    """Requires that a table lacks only those records that it never got, before it gets the ones that it lacks."""
+    if present and table.mode == "append" and joins_rows(present.engine):
+        raise ConfigurationError(
+            f"its engine, {present.engine}, joins rows, so nothing shows which records the table lacks: those that it "
+            "has joined would come again, older values over newer ones",
+            where=where,
+            remedy="name a new table in `tables`, which is filled from the landed batches: for one row a key of mode "
+            "upsert or upsert_delete",
         )
 
 

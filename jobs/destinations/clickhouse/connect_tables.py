@@ -11,7 +11,7 @@ from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.clickhouse.columns import clickhouse_type
 from jobs.destinations.clickhouse.present_types import parts
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import describe
+from jobs.destinations.clickhouse.tables import describe, engine_warnings
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows
 from jobs.spec.pipeline import BatchBounds
 from resources.clickhouse import ClickHouseServer
@@ -55,7 +55,11 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
     if lacks_ours:
         todo.append("the first run adds _topic, _partition and _offset, by which append tables tell rows apart (empty "
                     "in the rows that are there)")  # fmt: skip
-    todo += [*_values(columns, native), *(_more(window) for window in windows(server, path, present))]
+    todo += [
+        *engine_warnings(present.engine),
+        *_values(columns, native),
+        *(_more(window) for window in windows(server, path, present)),
+    ]
     collections = any("<" in kind for kind in columns.values())
     options = {"null_collections": "empty"} if collections else {}
     lines = [f"{table}: {line}" for line in todo if line]

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination, oldest
 from jobs.destinations.clickhouse import tables, window
+from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
@@ -79,6 +80,10 @@ class ClickHouseDestination(Destination):
         began = time.monotonic()
         results = [replay(shard, context, committed, batches) for shard in self.shards]
         return self._merged(results, began, sum(b.counts.landed for b in batches))
+
+    def check_replay(self) -> None:
+        for shard in self.shards:
+            check_keeps_records(shard.where, self.table, tables.describe(shard.server, self.layout.path))
 
     def dataset(self) -> tuple[str, str]:
         return f"clickhouse://{self.connection.endpoints[0]}", self.table.table

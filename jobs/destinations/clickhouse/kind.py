@@ -62,11 +62,14 @@ class ClickHouseKind(Kind[ClickHouseTable]):
 
         return mistakes(spec, table)
 
-    def refuses(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[str]:
+    def warnings(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[str]:
         from jobs.destinations.clickhouse.held import held_columns
+        from jobs.destinations.clickhouse.tables import engine_warnings
         from jobs.destinations.refusal import certain
 
-        return certain(held_columns(spec, table))
+        if table.mode == "append":
+            yield from engine_warnings(table.engine or "")
+        yield from certain(held_columns(spec, table))
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
         from jobs.destinations.clickhouse.statements import Statements

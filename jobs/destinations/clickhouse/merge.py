@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
-from jobs.destinations.clickhouse.checks import check_continues
+from jobs.destinations.clickhouse.checks import check_continues, check_keeps_records
 from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.inserts import Inserts
@@ -108,13 +108,18 @@ def _claim(shard: Shard, lease: Lease | None, present: Present, newer: Sequence[
 
 
 def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> bool:
-    """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced."""
+    """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced.
+
+    Raises:
+        ConfigurationError: it has, and nothing shows which records it lacks.
+    """
     if shard.table.mode != "append" or not present.rows:
         return False
     topics = sorted({tp.topic for b in newer for tp in b.batch.ranges})
     sql = render("clickhouse", "some_records", table=shard.layout.path)
     if not shard.server.rows(sql, {"topics": topics}):
         return False
+    check_keeps_records(shard.where, shard.table, present)
     _LOG.warning(
         "%s: the table has rows of %s and %s (keeper_path %s) knows nothing of it: the state was emptied, or "
         "`keeper_path` or `state_table` is another one. Only records that are missing are inserted. Fix: stop the "

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.shard import Shard
-from jobs.destinations.clickhouse.tables import Layout
-from jobs.destinations.reading import TableReader
+from jobs.destinations.clickhouse.tables import Layout, computes_values, joins_rows, removes_old_rows
+from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import ReadShare, rows_of, share_count
 from jobs.spec.columns import RowColumn
@@ -76,6 +76,16 @@ class ClickHouseReader(TableReader):
             return stored
         # For tables of upserts the server knows only the number of stored rows, with replaced versions.
         return self.count() if stored <= _MOST_COUNTED else f"not counted: {stored:,} stored rows are too many"
+
+    def rows_are_records(self) -> bool:
+        return not any(computes_values(one.engine) for one in self._described())
+
+    def reasons_to_lack(self) -> Iterator[str]:
+        described = self._described()
+        if not self._layout.versioned:
+            yield from sorted({f"its engine, {one.engine}, joins rows" for one in described if joins_rows(one.engine)})
+        if any(removes_old_rows(one.engine_full) for one in described):
+            yield EXPIRY
 
     def _described(self) -> list[tables.Present]:
         described = [tables.describe(shard.server, self._layout.path) for shard in self._shards]

@@ -65,10 +65,6 @@ class ClickHouseTable(Table):
     def path(self) -> tuple[str, str]:
         return self.path_of(self.table)
 
-    @property
-    def rows_expire(self) -> bool:
-        return self.ttl is not None
-
     @field_validator("mode")
     @classmethod
     def _delete_has_no_right_way(cls, mode: Mode) -> Mode:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,34 @@ VERSION, DELETED = "_version", "_deleted"
 TOPIC_ID, STEP = "_topic_id", "_step"
 # Deduplication windows of replicated tables are also limited by time; a week is longer than an outage.
 _WINDOW_SECONDS = 7 * 24 * 3600
+# Of engines that join rows with one sorting key; the second ones make values that no record has.
+_CHOOSING, _COMPUTING = "Replacing|Collapsing", "Summing|Aggregating|Coalescing|Graphite"
+
+
+def joins_rows(engine: str) -> bool:
+    """Whether an engine joins rows, so that a table lacks records although it got all of them."""
+    return re.search(f"{_CHOOSING}|{_COMPUTING}", engine) is not None
+
+
+def engine_warnings(engine: str) -> Iterator[str]:
+    """What a person should know of an append table with this engine."""
+    if joins_rows(engine):
+        yield (
+            f"the engine {engine} joins rows, so nothing shows which records the table lacks: replays, retries of dead "
+            "letters and going on without the state are refused (one row a key, with all of these: mode upsert)"
+        )
+
+
+def computes_values(engine: str) -> bool:
+    """Whether an engine joins rows to one with values of several records."""
+    return re.search(_COMPUTING, engine) is not None
+
+
+def removes_old_rows(engine_full: str) -> bool:
+    """Whether the table's TTL removes rows, and does not only move or recompress them."""
+    found = re.search(r" TTL (.*?)(?: SETTINGS |$)", engine_full, re.DOTALL)
+    rules = re.split(r",(?![^(]*\))", found[1]) if found else []
+    return any(not re.search(r"\b(TO (DISK|VOLUME)|RECOMPRESS)\b", rule) for rule in rules)
 
 
 @dataclass(frozen=True)

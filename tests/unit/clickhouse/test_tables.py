@@ -11,12 +11,14 @@ from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import arrow_type
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, Present, creation
+from jobs.destinations.clickhouse.tables import Layout, Present, creation, removes_old_rows
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
+from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved
 from jobs.schema.types import parse_type
 from resources.connections import ClickHouseConnection
 from resources.errors import SchemaRefused
+from tests.kit import specs
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
 INSTANT = "Nullable(DateTime64(6, 'UTC'))"
@@ -62,6 +64,31 @@ def test_plan_shows_order_partitions_and_ttl() -> None:
     layout = _layout("upsert", partition_by="id % 16", ttl="toDate(at)")
     assert layout.summary == "ReplacingMergeTree(_version), ordered by id, partitioned by id % 16, TTL toDate(at)"
     assert _layout("append").summary == "MergeTree, ordered by id"
+
+
+@pytest.mark.parametrize(
+    ("ttl", "removes"),
+    [
+        ("", False),
+        (" TTL toDate(at) + toIntervalDay(30)", True),
+        (" TTL toDate(at) + toIntervalDay(3) TO VOLUME 'cold'", False),
+        (" TTL greatest(at, then) TO DISK 'cold', at + toIntervalYear(1)", True),
+    ],
+)
+def test_expiry_of_a_table_as_the_server_shows_it(ttl: str, removes: bool) -> None:
+    assert removes_old_rows(f"MergeTree ORDER BY id{ttl} SETTINGS index_granularity = 8192") == removes
+
+
+def test_engine_that_joins_rows_is_warned_of() -> None:
+    spec = specs.spec(
+        specs.table("clickhouse", engine="ReplacingMergeTree(at)"),
+        specs.table("clickhouse", name="n.u", engine="ReplicatedMergeTree"),
+        specs.table("clickhouse", "upsert", "n.v"),
+        key="id",
+    )
+    warnings = [list(kind_of(table).warnings(spec, table)) for table in spec.tables]
+    assert [len(some) for some in warnings] == [1, 0, 0]
+    assert "the engine ReplacingMergeTree(at) joins rows" in warnings[0][0]
 
 
 def test_append_tables_carry_coordinates() -> None:
