@@ -43,21 +43,28 @@ class BigQueryTable(Table):
     )
     merge_records_threshold: int | None = Field(None, gt=0, description="merge once as many records wait; null: off")
     time_partitioning: Literal["HOUR", "DAY", "MONTH", "YEAR"] | None = Field(
-        None, description="partition the table by `partition_column`, or by ingestion time where none is named"
+        None,
+        description="partition the table, when we create it, by `partition_column`, or by ingestion "
+        "time where none is named",
     )
     partition_column: str | None = Field(None, description="a date or timestamp column")
     partition_time: Literal["record", "ingestion"] | None = Field(
         None, description="ingestion-time partitions only: a row's partition follows its record (default) or the merge"
     )
-    partition_expiration_days: int | None = Field(None, gt=0, description="partitions are dropped after this")
+    partition_expiration_days: int | None = Field(
+        None, gt=0, description="partitions are dropped after this; when we create the table"
+    )
     require_partition_filter: bool = Field(
         False,
-        description="queries must name partitions; a merge names those of its keys where the partition column is a key "
+        description="when we create the table: queries must name partitions; a merge names those of its keys "
+        "where the partition column is a key "
         "column, else all: it then reads the whole table",
     )
-    cluster_by: list[str] = Field(default_factory=list, max_length=4, description="at most four columns")
+    cluster_by: list[str] = Field(
+        default_factory=list, max_length=4, description="at most four columns, when we create the table"
+    )
     labels: dict[str, str] = Field(default_factory=dict, description="labels of the table, set when we create it")
-    description: str | None = Field(None, description="the table's description in BigQuery")
+    description: str | None = Field(None, description="the table's description in BigQuery, when we create it")
     column_types: dict[str, BigQueryType] = Field(
         default_factory=dict, description="BigQuery types for single columns, for example {payload: JSON}"
     )

@@ -26,12 +26,17 @@ class ClickHouseTable(Table):
     )
     engine: str | None = Field(
         None,
-        description="left out: MergeTree for append, ReplacingMergeTree otherwise; a name (for example "
+        description="when we create the table; left out: MergeTree for append, ReplacingMergeTree otherwise; a name "
+        "(for example "
         "ReplicatedMergeTree), or a name with all its arguments",
     )
-    order_by: list[str] = Field(default_factory=list, description="left out: the key columns")
-    partition_by: str | None = Field(None, description="an expression, for example toYYYYMM(scheduled)")
-    ttl: str | None = Field(None, description="an expression, for example `scheduled + INTERVAL 1 YEAR`")
+    order_by: list[str] = Field(default_factory=list, description="when we create the table; left out: the key columns")
+    partition_by: str | None = Field(
+        None, description="an expression, when we create the table, for example toYYYYMM(scheduled)"
+    )
+    ttl: str | None = Field(
+        None, description="an expression, when we create the table, for example `scheduled + INTERVAL 1 YEAR`"
+    )
     settings: dict[str, str | int] = Field(default_factory=dict, description="settings of the table when we create it")
     column_types: dict[str, str] = Field(default_factory=dict, description="ClickHouse types for single columns")
     null_collections: Literal["refuse", "empty"] = Field(

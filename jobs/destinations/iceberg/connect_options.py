@@ -16,14 +16,15 @@ OPTIONS: Options = {
         "changes.op.field, mode upsert_delete; Apache's only appends and passes it over"
     ),
     "iceberg.tables.upsert-mode-enabled": equivalent(
-        "mode upsert; one MERGE instead of equality deletes; Apache's only appends and passes it over"
+        "mode upsert; position deletes (where the table has write.merge.mode), or a MERGE, for "
+        "equality deletes; Apache's only appends and passes it over"
     ),
     "iceberg.tables.auto-create-enabled": equivalent("tables[].create, with columns of the records"),
     "iceberg.tables.evolve-schema-enabled": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "iceberg.tables.schema-force-optional": equivalent("force_optional"),
     "iceberg.tables.schema-case-insensitive": equivalent("ignore_case, with plain JSON"),
     "iceberg.tables.auto-create-props.*": equivalent("tables[].properties"),
-    "iceberg.tables.write-props.*": equivalent("tables[].properties"),
+    "iceberg.tables.write-props.*": equivalent("tables[].properties, of new tables; an existing one has its own"),
     "iceberg.table.*.commit-branch": equivalent(_ALL_BRANCH),
     "iceberg.table.*.id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
     "iceberg.table.*.partition-by": equivalent("tables[].partition_by"),

@@ -23,7 +23,8 @@ class IcebergTable(Table):
     branch: str = Field("main", description="the branch to publish to")
     partition_by: list[str] = Field(
         default_factory=list,
-        description='for example [day(scheduled), "bucket(16, carrier)", "truncate(2, code)", origin]',
+        description='when we create the table; for example [day(scheduled), "bucket(16, carrier)", "truncate(2, '
+        'code)", origin]',
     )
     sort_by: list[str] | None = Field(
         None,
