@@ -325,7 +325,7 @@ def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, m
         ends = EndsByTopic.now(every, due)
         merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.topic, m.spec.tables[0].table): [] for m in due}
         with dg.DagsterInstance.ephemeral() as instance:
-            results = table_results_of_members(instance, every, key, 0, merged, ends, seen, Asking())
+            results = table_results_of_members(instance, every, key, 0, merged, ends, seen, Asking(), problems)
         (age,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
         return [member.topic for member in due], age
 

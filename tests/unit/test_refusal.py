@@ -135,7 +135,7 @@ def _spec(table: str, columns: dict[str, str] | None = None, **parts: object) ->
 def test_columns_with_rows_that_are_certain_to_be_refused(table: str, type_: str, warned: bool) -> None:
     spec = _spec(table, {"odd": type_})
     (entry,) = spec.tables
-    found = list(kind_of(entry).refuses(spec, entry))
+    found = list(kind_of(entry).warnings(spec, entry))
     assert len(found) == warned
     assert all("column odd" in text and "Fix: set `null_" in text for text in found)
 
