@@ -70,8 +70,10 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
 
     def terminate(self, run_id: str) -> bool:
         run = self._instance.get_run_by_id(run_id)
-        if run is not None and not run.is_finished and interrupt(self._instance, run):
-            return True
+        if run is not None and not run.is_finished:
+            count_again(self._instance, run)
+            if interrupt(self._instance, run):
+                return True
         return bool(super().terminate(run_id))  # type: ignore[no-untyped-call]
 
     @property

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from dagster._core.storage.tags import RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG, SENSOR_NAME_TAG
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.names import ALTHOUGH_PAUSED_TAG, landing_key, table_key
@@ -146,7 +146,9 @@ def holds_step(pauses: Pauses, table: dg.AssetKey | None, tags: Mapping[str, str
 
 def launched_by_hand(tags: Mapping[str, str]) -> bool:
     """Whether a person has launched the run with these tags: no schedule, sensor or retry."""
-    return not any(tag in tags for tag in _BY_THEMSELVES)
+    # Dagster copies the tags of a run to the one that executes it again; only a retry of its own has a number.
+    again = PARENT_RUN_ID_TAG in tags and RETRY_NUMBER_TAG not in tags
+    return again or not any(tag in tags for tag in _BY_THEMSELVES)
 
 
 def _stored_as(pipeline: str, key: dg.AssetKey | None) -> str:

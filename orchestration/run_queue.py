@@ -19,7 +19,7 @@ _YOUNG = 600.0
 
 
 def count_again(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
-    """Before a run is reported as dead: the run that retries it gets its tags, and is to wait for its turn."""
+    """Before a run is ended, or found dead: the run that retries it gets its tags, and is to wait for its turn."""
     if run.tags.get(WORK_TAG) == WORK_ASIDE:
         instance.add_run_tags(run.run_id, {WORK_TAG: WORK_BEGUN})
 

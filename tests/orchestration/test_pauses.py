@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG
 from dagster._core.test_utils import create_run_for_test
 
 from jobs.spec.tables import Table
@@ -22,7 +23,7 @@ from orchestration.names import (
     op_name,
     table_key,
 )
-from orchestration.pauses import Pause, Paused, Pauses, holds_step, read_pauses
+from orchestration.pauses import Pause, Paused, Pauses, holds_step, launched_by_hand, read_pauses
 from orchestration.run_process import process_tags
 from orchestration.sensors.busy import free_to_advance
 from orchestration.step_failures import failure_text
@@ -94,6 +95,20 @@ def test_what_is_on_its_way_does_nothing_more(
     found: Pauses, tags: dict[str, str], asked_at: datetime, held: bool
 ) -> None:
     assert (holds_step(found, table_key(FIRST), tags, asked_at) is not None) == held
+
+
+@pytest.mark.parametrize(
+    ("tags", "by_hand"),
+    [
+        ({}, True),
+        ({SCHEDULE_NAME_TAG: "p_schedule"}, False),
+        ({SCHEDULE_NAME_TAG: "p_schedule", PARENT_RUN_ID_TAG: "one"}, True),
+        ({SCHEDULE_NAME_TAG: "p_schedule", PARENT_RUN_ID_TAG: "one", RETRY_NUMBER_TAG: "1"}, False),
+    ],
+)
+def test_a_run_that_a_person_executes_again_is_launched_by_hand(tags: dict[str, str], by_hand: bool) -> None:
+    """Dagster copies the tags of the run that failed, of the schedule too."""
+    assert launched_by_hand(tags) == by_hand
 
 
 def test_a_launch_by_hand_is_refused_with_the_choices() -> None:

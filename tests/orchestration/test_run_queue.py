@@ -15,6 +15,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from orchestration import run_queue
 from orchestration.cli.instance import SETTINGS
 from orchestration.components import KafkaPipeline
+from orchestration.launcher import WatchedRunLauncher
 from orchestration.names import CONTINUOUS_TAG, WORK_ASIDE, WORK_BEGUN, WORK_TAG
 from orchestration.run_queue import counting_while_young
 from tests.kit.empty_instance import make_empty_instance
@@ -24,6 +25,7 @@ from tests.kit.waiting import until
 FLOW = Flow("t", ["append"], name="p", overrides={"interval": "1s"})
 CONTINUOUS = {CONTINUOUS_TAG: "p"}
 BEGUN = {WORK_TAG: WORK_BEGUN}
+ASIDE = {WORK_TAG: WORK_ASIDE}
 EIGHT = 8
 ORIGIN = RemoteJobOrigin(RemoteRepositoryOrigin(GrpcServerCodeLocationOrigin("localhost", 1), "defs"), "x")
 
@@ -61,6 +63,19 @@ def test_run_that_died_aside_is_retried_in_its_turn(shipped: dg.DagsterInstance)
     run_queue.count_again(shipped, dead)
     inherited = shipped.get_run_by_id(dead.run_id).tags  # type: ignore[union-attr]
     assert not _starts(shipped, BEGUN, dict(inherited))
+
+
+def test_run_that_is_ended_aside_is_retried_in_its_turn(
+    shipped: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As run monitoring does after `max_runtime_seconds`."""
+    long_run: dg.DagsterRun = create_run_for_test(shipped, status=dg.DagsterRunStatus.STARTED, tags=ASIDE)
+    monkeypatch.setattr("orchestration.launcher.interrupt", lambda *_: True)
+    watched = WatchedRunLauncher()
+    watched.register_instance(shipped)
+    assert watched.terminate(long_run.run_id)
+    inherited = shipped.get_run_by_id(long_run.run_id).tags  # type: ignore[union-attr]
+    assert inherited[WORK_TAG] == WORK_BEGUN
 
 
 def test_eight_runs_that_have_just_begun_are_enough(shipped: dg.DagsterInstance) -> None:
