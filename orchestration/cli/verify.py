@@ -26,7 +26,7 @@ from orchestration.step_failures import failure_text, is_transient
     show_default=True,
     help="Rows to compare per table, picked at random; 0: all of them.",
 )
-@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
+@click.option("--no-wait", is_flag=True, help="Exit 3 if another run holds a table when it begins.")
 def verify(pipeline: str, rows: int, no_wait: bool) -> None:
     """Compare the tables of PIPELINE with what was landed, and with each other. Changes nothing.
 
@@ -43,7 +43,7 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
         if no_wait:
             end_dead(instance)
             require_free(instance, pools)
-        # Between the turns of many tables merges have theirs: for these it waits in any case.
+        # A run that takes a table later is waited for: what was compared until then is not lost.
         result = execute(instance, job, {}, config, wait=True)
     lines, checks = list[tuple[str, ...]](), result.get_asset_check_evaluations()
     for check in checks:
