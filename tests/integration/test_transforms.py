@@ -166,7 +166,9 @@ def test_new_fields_pass_a_star_and_come_back_in_a_replay(
     assert reread_from_kafka(engine.pipeline, from_offsets({TopicPartition(name, 0): 0}))
     engine.merge_all()
     assert table(engine) == after
-    mended = made(connections, spark, name, statement, {**OPEN, "exclude": ["env"]})
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    mended = engine.edited(source={**source, "value": {**OPEN, "exclude": ["env"]}})
     assert retry(mended.pipeline).recovered == 1
     assert table(mended) == [*after, {**after[0], "id": 1}]
 
