@@ -64,7 +64,7 @@ class BigQuery:
         found = self.connection
         with bigquery_errors(f"connection {self.name}"):
             return bigquery.Client(
-                project=found.project,
+                project=found.billing_project or found.project,
                 location=found.location,
                 credentials=credentials_of(found, self.name),
                 client_options=ClientOptions(api_endpoint=found.endpoint) if found.endpoint else None,

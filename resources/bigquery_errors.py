@@ -42,8 +42,8 @@ _LIMIT = (
     "(`merge_interval_seconds`) or raise the quota",
 )
 _GRANT = (
-    "grant roles/bigquery.jobUser on the project and roles/bigquery.dataEditor on the dataset to the account of "
-    "`credentials_file` or `credentials_json`"
+    "grant roles/bigquery.jobUser on the project (`billing_project` if there is one) and roles/bigquery.dataEditor on "
+    "the dataset to the account of `credentials_file` or `credentials_json`"
 )
 _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     **dict.fromkeys(_QUOTAS, _LIMIT),

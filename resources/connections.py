@@ -158,9 +158,18 @@ class BigQueryConnection(Connection):
     """BigQuery: credentials are application default unless a file or JSON text is given."""
 
     kind: Literal["bigquery"]
-    project: str = Field(description="where datasets are, and jobs run")
+    project: str = Field(description="where datasets are")
+    billing_project: str | None = Field(
+        None,
+        description="where jobs run, and are paid for; none: in `project`. Change it only after a run that "
+        "ended well: the jobs of a dead run are looked for there",
+    )
     location: str = Field("US", description="location of datasets and jobs")
-    credentials_file: str | None = Field(None, description="JSON file of a service account")
+    credentials_file: str | None = Field(
+        None,
+        description="JSON file of a service account key, workload identity federation, impersonation or a user; "
+        "Spark's workers read it too",
+    )
     credentials_json: SecretStr | None = Field(None, description="the text of that JSON file, instead of it")
     endpoint: str | None = Field(
         None, description="http://host:port of an emulator; it gets no credentials unless some are given here"

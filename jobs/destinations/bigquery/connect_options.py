@@ -52,7 +52,7 @@ AIVEN: Options = {
     "useStorageWriteApi": not_needed(_LOADS),
     "enableBatchMode": not_needed(_LOADS),
     "commitInterval": equivalent("cron"),
-    "useCredentialsProjectId": equivalent("the BigQuery connection's project"),
+    "useCredentialsProjectId": equivalent("the BigQuery connection's billing_project: name that of the credentials"),
     "trackPutAttempts": not_needed("a batch is landed and merged once"),
     "mediateConcurrentSchemaUpdates": not_needed("one run at a time changes a table"),
     "concurrentSchemaUpdateRetryWaitMs": not_needed("one run at a time changes a table"),

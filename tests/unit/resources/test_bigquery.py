@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -93,3 +94,41 @@ def test_an_endpoint_gets_the_credentials_of_the_connection_if_it_has_some() -> 
     some = BigQueryConnection.model_validate({**emulator, "credentials_json": json.dumps(account("http://t", "k"))})
     assert isinstance(credentials_of(none, "bq"), AnonymousCredentials)
     assert credentials_of(some, "bq").service_account_email == "me@p.iam"
+
+
+_FEDERATION = {
+    "type": "external_account",
+    "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/o",
+    "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+    "token_url": "https://sts.googleapis.com/v1/token",
+    "credential_source": {"file": "/var/run/token"},
+}
+_USER = {"type": "authorized_user", "client_id": "c", "client_secret": "hidden", "refresh_token": "hidden"}
+
+
+@pytest.mark.parametrize("text", [_FEDERATION, _USER, {**account("http://t", "k"), "type": "service_account"}])
+def test_credentials_of_every_type(text: dict[str, object], tmp_path: Path) -> None:
+    file = tmp_path / "credentials.json"
+    file.write_text(json.dumps(text))
+    found = [
+        credentials_of(BigQueryConnection.model_validate({"kind": "bigquery", "project": "p", **where}), "bq")
+        for where in ({"credentials_file": str(file)}, {"credentials_json": json.dumps(text)})
+    ]
+    assert len({type(one) for one in found}) == 1
+    assert text is _USER or found[0].scopes == ["https://www.googleapis.com/auth/bigquery"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type": "magic", "key": "hidden"}', '["hidden"]', "hidden", '{"type": "authorized_user"}']
+)
+def test_credentials_that_cannot_be_read(text: str) -> None:
+    connection = BigQueryConnection.model_validate({"kind": "bigquery", "project": "p", "credentials_json": text})
+    with pytest.raises(ConfigurationError, match="workload identity federation") as caught:
+        credentials_of(connection, "bq")
+    assert "hidden" not in str(caught.value)
+
+
+def test_jobs_may_run_in_another_project() -> None:
+    more = {"endpoint": "http://127.0.0.1:1", "billing_project": "pays"}
+    found = BigQuery("bq", BigQueryConnection.model_validate({"kind": "bigquery", "project": "data", **more}))
+    assert (found.client.project, found.table_id("d.t")) == ("pays", "data.d.t")
