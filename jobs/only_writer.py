@@ -28,7 +28,8 @@ def require_only_writer(pipeline: str, others: Collection[str], where: str) -> N
         raise ConfigurationError(
             f"pipeline {names} writes this table, so pipeline {pipeline} cannot",
             where=where,
-            remedy="write to a table of its own, or read both sources in one pipeline; if "
+            remedy="write to a table of its own, or read both sources in one pipeline (topics of another Kafka cluster "
+            "have to be mirrored to this one); if "
             f"{old} is gone or has a new name: `batchmerge offsets take-over {new} --from {old}`",
         )
 

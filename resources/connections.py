@@ -50,6 +50,12 @@ class KafkaConnection(Connection):
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
     key_password: SecretStr | None = Field(None, description="password of an encrypted `key_file`")
+    settings: dict[str, SecretStr] = Field(
+        default_factory=dict,
+        description="further settings of librdkafka for what no option stands for: client.*, socket.*, broker.*, "
+        "ssl.*, sasl.oauthbearer.*, sasl.kerberos.*",
+        examples=[{"client.rack": "eu-west-1a"}],
+    )
     # 300 s is librdkafka's longest.
     timeout_seconds: float = Field(20, gt=0, le=300, description="time limit of one request")
 
@@ -61,6 +67,8 @@ class KafkaConnection(Connection):
     def _security_rules(self) -> list[tuple[bool, Mistake]]:
         sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
         oauth = self.sasl_mechanism == "OAUTHBEARER"
+        # The machine's own identity, such as azure_imds.
+        by_machine = oauth and "sasl.oauthbearer.metadata.authentication.type" in self.settings
         files = self.ca_file or self.certificate_file or self.key_file
         return [
             (
@@ -73,11 +81,11 @@ class KafkaConnection(Connection):
                         "use SASL_SSL or SASL_PLAINTEXT as `security_protocol`"),
             ),
             (
-                sasl and not (self.username and self.password),
+                sasl and not by_machine and not (self.username and self.password),
                 Mistake(("security_protocol",), "SASL needs a user", "give `username` and `password`"),
             ),
             (
-                sasl and oauth and not self.token_url,
+                sasl and oauth and not by_machine and not self.token_url,
                 Mistake(("token_url",), "OAUTHBEARER needs it", "say where tokens come from", at_key=True),
             ),
             (
@@ -94,7 +102,34 @@ class KafkaConnection(Connection):
                 Mistake(("security_protocol",), f"{self.security_protocol} does not use the certificates",
                         "use SSL or SASL_SSL"),
             ),
+            *((not _is_free(name), Mistake(("settings", name), *_why_not(name))) for name in self.settings),
         ]  # fmt: skip
+
+
+# Groups of librdkafka's settings that `settings` may name, and those of them for which there are options.
+_FREE = ("client.", "socket.", "broker.", "ssl.", "sasl.oauthbearer.", "sasl.kerberos.")
+_OPTIONS = {
+    "socket.timeout.ms": "timeout_seconds",
+    "ssl.ca.location": "ca_file",
+    "ssl.certificate.location": "certificate_file",
+    "ssl.key.location": "key_file",
+    "ssl.key.password": "key_password",
+    "sasl.oauthbearer.client.id": "username",
+    "sasl.oauthbearer.client.secret": "password",
+    "sasl.oauthbearer.token.endpoint.url": "token_url",
+    "sasl.oauthbearer.scope": "token_scope",
+}
+
+
+def _is_free(name: str) -> bool:
+    return name.startswith(_FREE) and name not in _OPTIONS
+
+
+def _why_not(name: str) -> tuple[str, str]:
+    """What is wrong with a name in `settings`, and the remedy."""
+    if option := _OPTIONS.get(name):
+        return f"there is the option `{option}` for it", f"use `{option}`"
+    return "Batchmerge sets it, or does not know what it does", f"leave it out; free are {', '.join(_FREE)}…"
 
 
 class SparkConnection(Connection):

@@ -79,6 +79,7 @@ class KafkaCluster:
             "socket.timeout.ms": int(self.timeout * 1000),
             "reconnect.backoff.ms": _BACKOFF_MS,
             **librdkafka_settings(c, self._carried),
+            **{name: value.get_secret_value() for name, value in c.settings.items()},
         }
 
     def topic_names(self) -> set[str]:

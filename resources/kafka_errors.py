@@ -5,6 +5,7 @@ Codes: librdkafka's page "Error codes", those without an underscore Kafka's own.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,8 @@ _CREDENTIALS = (
     "correct `username` and `password` of the connection in the connections file, or with TLS `certificate_file`, "
     "`key_file` and `ca_file`"
 )
+# A setting in librdkafka's errors of configuration.
+_SETTING = re.compile(r'(?:property:?|value for) "([\w.]+)"')
 _BROKERS = "check the brokers, or `bootstrap_servers` in the connections file"
 
 
@@ -103,6 +106,13 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
             "Kafka no longer knows a topic of this request",
             where=where,
             remedy="create it again, or correct the pipeline file",
+        )
+    if code == KafkaError._INVALID_ARG and (named := _SETTING.search(error.str())):
+        # librdkafka's text may quote the value, which may be a secret.
+        return ConfigurationError(
+            f"Kafka's client does not take the setting {named[1]}, or its value",
+            where=where,
+            remedy="correct it in `settings` of the connection",
         )
     return Unavailable(
         f"Kafka does not answer as it should: {error.name()}, {error.str()}",

@@ -47,7 +47,7 @@ OPTIONS: Options = {
     "consumer.override.isolation.level": not_needed("only committed records are ever read"),
     "consumer.override.max.poll.records": not_needed("batch.max_records bounds a batch"),
     "consumer.override.group.id": equivalent("the group whose offsets are taken over"),
-    "consumer.override.*": equivalent("the Kafka connection, as far as it is about security"),
+    "consumer.override.*": equivalent("the Kafka connection: security, `client.id`, `client.rack`"),
     "producer.override.*": not_needed("we write to the control topic with the Kafka connection's settings"),
     "admin.override.*": not_needed("the Kafka connection's settings are used"),
     "confluent.*": not_needed("there is no licence"),
@@ -64,6 +64,9 @@ _CONVERTERS = {
 }
 _TEXT_CONVERTER = ".StringConverter"
 _ONE_COLUMN = {"string": "string", "bytes": "binary"}
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+# Settings of Java's client that librdkafka has too, by the same names.
+_SETTINGS = ("client.id", "client.rack")
 
 # User and password of a URL (an ABFS container has no colon), and parameters of a URL.
 _USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@")
@@ -86,7 +89,7 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     found: dict[str, Any] = {"connection": "kafka"}
     topics = configuration.items("topics")
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
-    todo = []
+    todo = _of_kafka(configuration)
     if key is not None:
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
@@ -168,21 +171,37 @@ def errors(configuration: Configuration) -> dict[str, Any]:
 
 def kafka_connection(configuration: Configuration) -> dict[str, Any]:
     """The Kafka cluster's connection, secrets as references to the environment."""
-    given = {**configuration.below("iceberg.kafka."), **configuration.below("consumer.override.")}
+    given = _client(configuration)
     found: dict[str, Any] = {
         "kind": "kafka",
         "bootstrap_servers": given.get("bootstrap.servers", "${env:KAFKA_BOOTSTRAP_SERVERS}"),
     }
     if "security.protocol" in given:
         found["security_protocol"] = given["security.protocol"]
-    if "sasl.mechanism" in given:
-        found["sasl_mechanism"] = given["sasl.mechanism"]
+    if (mechanism := given.get("sasl.mechanism")) in _MECHANISMS:
+        found["sasl_mechanism"] = mechanism
         found |= {"username": "${env:KAFKA_USERNAME}", "password": "${env:KAFKA_PASSWORD}"}
     if "ssl.truststore.location" in given:
         found["ca_file"] = "${env:KAFKA_CA_FILE}"
     if "ssl.keystore.location" in given:
         found |= {"certificate_file": "${env:KAFKA_CERTIFICATE_FILE}", "key_file": "${env:KAFKA_KEY_FILE}"}
+    if settings := {name: given[name] for name in _SETTINGS if name in given}:
+        found["settings"] = settings
     return found
+
+
+def _client(configuration: Configuration) -> dict[str, str]:
+    """The settings of the sink's own Kafka clients."""
+    return {**configuration.below("iceberg.kafka."), **configuration.below("consumer.override.")}
+
+
+def _of_kafka(configuration: Configuration) -> list[str]:
+    """What a person has to do in the Kafka connection."""
+    mechanism = _client(configuration).get("sasl.mechanism")
+    if mechanism is None or mechanism in _MECHANISMS:
+        return []
+    return [f"sasl.mechanism {mechanism} is none that Batchmerge has: give the connection `kafka` another "
+            f"`sasl_mechanism` ({', '.join(_MECHANISMS)}) or a client certificate"]  # fmt: skip
 
 
 def registry_connection(configuration: Configuration) -> dict[str, Any] | None:

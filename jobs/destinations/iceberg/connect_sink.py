@@ -103,7 +103,8 @@ class IcebergSink(Sink):
             raise ConfigurationError(
                 "the connector names no table", where=configuration.name, remedy="name them with --table"
             )
-        todo = [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
+        todo = _of_catalog(configuration)
+        todo += [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
         routed = bool(configuration.text("iceberg.tables.route-field"))
         if routed and not _dynamic(configuration):
             # The sink sends no record to tables without an expression.
@@ -162,7 +163,7 @@ class IcebergSink(Sink):
     def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
         """The Iceberg connection, secrets as references to the environment."""
         given = configuration.below("iceberg.catalog.")
-        kind = _TYPES.get(given.get("type") or given.get("catalog-impl", ""), "rest")
+        kind = _TYPES.get(_catalog_of(configuration), "rest")
         found: dict[str, Any] = {"kind": "iceberg", "type": kind}
         for name in ("uri", "warehouse"):
             if name in given:
@@ -182,6 +183,20 @@ class IcebergSink(Sink):
         if configuration.text("connector.class") != TABULAR:
             return connect.group(configuration)
         return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
+
+
+def _catalog_of(configuration: Configuration) -> str:
+    given = configuration.below("iceberg.catalog.")
+    return given.get("type") or given.get("catalog-impl", "")
+
+
+def _of_catalog(configuration: Configuration) -> list[str]:
+    """What a person has to do in the Iceberg connection."""
+    catalog = _catalog_of(configuration)
+    if not catalog or catalog in _TYPES:
+        return []
+    return [f"the catalog {catalog} is none that Batchmerge has, and the connection `lake` says rest: give it a `type` "
+            "(rest, hive, glue, sql) that reaches the same tables"]  # fmt: skip
 
 
 def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:

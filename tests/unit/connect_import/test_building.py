@@ -461,3 +461,18 @@ def test_new_fields_that_a_transform_cannot_pass_are_told() -> None:
     imported = build(Configuration("sink", {**BIGQUERY, **FLATTEN}), {**COLUMNS, "s": "struct<x: long>"})
     assert imported.document["source"]["value"]["unknown_fields"] == "ignore"
     assert any("the sink made columns of new fields" in line for line in imported.todo)
+
+
+def test_what_the_kafka_connection_does_not_have_is_left_to_a_person() -> None:
+    options = {"consumer.override.sasl.mechanism": "AWS_MSK_IAM", "consumer.override.client.rack": "a"}
+    imported, _ = made({**TABULAR, **options})
+    kafka = imported.connections["kafka"]
+    assert ("sasl_mechanism" in kafka, kafka["settings"]) == (False, {"client.rack": "a"})
+    assert [line for line in imported.todo if "sasl.mechanism AWS_MSK_IAM is none that Batchmerge has" in line]
+
+
+@pytest.mark.parametrize("option", ["type", "catalog-impl"])
+def test_a_catalog_that_batchmerge_does_not_have_is_left_to_a_person(option: str) -> None:
+    catalog = {name: value for name, value in TABULAR.items() if name != "iceberg.catalog.type"}
+    imported, _ = made({**catalog, f"iceberg.catalog.{option}": "org.projectnessie.NessieCatalog"})
+    assert [line for line in imported.todo if "org.projectnessie.NessieCatalog" in line and "rest" in line]

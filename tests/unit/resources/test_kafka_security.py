@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ def connection(**given: object) -> KafkaConnection:
 
 
 LOGIN = {"username": "me", "password": "pw"}
+_AZURE = {"sasl.oauthbearer.metadata.authentication.type": "azure_imds", "sasl.oauthbearer.config": "query=a"}
 
 
 def test_no_security() -> None:
@@ -79,8 +81,25 @@ def test_client_certificate(tmp_path: Path) -> None:
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "token_url": "u", **LOGIN}, "token_url"),
         ({"security_protocol": "SSL", "certificate_file": "c"}, "key_file"),
         ({"ca_file": "c"}, "SSL"),
+        ({"settings": {"group.id": "g"}}, r"group\.id.*Batchmerge sets it"),
+        ({"settings": {"ssl.ca.location": "c"}}, "use `ca_file`"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         connection(**given)
+
+
+def test_further_settings_reach_the_client_and_are_shown_nowhere() -> None:
+    settings = {"client.rack": "a", "sasl.oauthbearer.extensions": "hidden", **_AZURE}
+    c = connection(security_protocol="SASL_SSL", sasl_mechanism="OAUTHBEARER", settings=settings)
+    client = pickle.loads(pickle.dumps(KafkaCluster("kafka", c))).client_settings()
+    assert settings.items() <= client.items()
+    assert "hidden" not in f"{c!r}{c}{c.model_dump_json()}"
+
+
+@pytest.mark.parametrize("name", ["ssl.nonsense", "client.dns.lookup", "socket.keepalive.enable"])
+def test_a_setting_that_the_client_refuses_is_named_without_its_value(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"setting {re.escape(name)},.*`settings`") as caught:
+        KafkaCluster("kafka", connection(settings={name: "hidden"})).topic_names()
+    assert "hidden" not in str(caught.value)
