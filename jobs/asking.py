@@ -18,7 +18,7 @@ T = TypeVar("T")
 _LIMIT = 15
 # Seconds after which an error is no answer, but the end of waiting for one. One that comes sooner costs others nothing.
 _SLOW = 1.0
-# Seconds of work after which a system that is not available has hung.
+# Seconds without an answer after which a system has hung.
 _HUNG = 60.0
 # Unanswered questions in a row after which a system counts as down. One table alone may have a problem of its own.
 _SEVERAL = 3
@@ -53,22 +53,22 @@ class Asking:
             return with_timeout(limit or self._limit, name, question)
 
     def work(self, connection: str, name: str, work: Callable[[], T]) -> T:
-        """The result of work that has a time limit of its own. Clients have shorter ones: what takes minutes until they
-        give up has hung too.
+        """The result of work that has a time limit of its own. A client may have a shorter one: a system that it has
+        waited for so long (its fact `waited`) has hung too.
 
         Raises:
             TimeLimitReached: it hung. BatchmergeError: raised by `work`; or the system counts as down.
         """
-        began = time.monotonic()
         with self._counting(connection, name, math.inf):
             try:
                 return work()
             except TimeLimitReached:
                 raise
             except Unavailable as problem:
-                if (seconds := time.monotonic() - began) < _HUNG:
+                waited = problem.facts.get("waited")
+                if not isinstance(waited, int | float) or waited < _HUNG:
                     raise
-                facts = {"seconds": seconds, **problem.facts}
+                facts = {"seconds": waited, **problem.facts}
                 raise TimeLimitReached(problem.what, where=problem.where, remedy=problem.remedy, **facts) from problem
 
     @contextmanager

@@ -209,15 +209,22 @@ def retried(work: Callable[[], T], tries: int = 6, first_pause: float = 0.2) -> 
 
 @contextmanager
 def clickhouse_errors(where: str) -> Iterator[None]:
-    """Turns the client's exceptions into our error tree; never with values or secrets of the statement."""
+    """Turns the client's exceptions into our error tree; never with values or secrets of the statement. Where there was
+    no answer, the fact `waited` says for how many seconds."""
+    began = time.monotonic()
     try:
         yield
     except BatchmergeError:
         raise
     except Error as problem:
-        raise translated(problem.code, str(problem), where) from None
+        found = translated(problem.code, str(problem), where)
+        if problem.code is None:
+            found.facts["waited"] = time.monotonic() - began
+        raise found from None
     except (ClickHouseError, OSError) as problem:
-        raise _no_answer(str(problem), where, f"no answer ({type(problem).__name__})") from None
+        found = _no_answer(str(problem), where, f"no answer ({type(problem).__name__})")
+        found.facts["waited"] = time.monotonic() - began
+        raise found from None
 
 
 NEWER_RUN = "nothing to do: the newer run goes on"

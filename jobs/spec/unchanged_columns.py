@@ -89,8 +89,10 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
 
 
 def _of_deletes(spec: PipelineSpec) -> frozenset[str] | None:
-    """The columns of a deleted row that the pipeline looks at; None: a transform or a route may look at any."""
-    if spec.source.transform or spec.route_by or any(t.route and t.route.field for t in spec.tables):
+    """The columns of a deleted row that the pipeline looks at; None: any, for a transform, a route, or tables in which
+    deletes are rows."""
+    routed = spec.route_by or any(t.route and t.route.field for t in spec.tables)
+    if spec.source.transform or routed or any(t.deletes_are_rows for t in spec.tables):
         return None
     order = spec.changes.ordered_by
     return _key(spec) | ({order} if order else set())

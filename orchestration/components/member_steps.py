@@ -117,7 +117,7 @@ def run_merges_of_members(
             problems |= {member.topic: left_out[member.topic] for member in due if member.topic in left_out}
             looked_at = [member for member in due if member.topic not in left_out]
             due, seen, silent = behind(members, number, looked_at, asking)
-            rests.note(seen, silent)
+            rests.note(seen, silent, others=len(due))
             problems |= silent
         ends = EndsByTopic.now(members, due)
 

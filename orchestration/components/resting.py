@@ -35,7 +35,11 @@ class Rests:
         return {topic: _left_out(topic, until) for topic, until in self._stored().items() if until > time.time()}
 
     def note(
-        self, done: Collection[str], problems: Mapping[str, BatchmergeError], in_the_way: Collection[str] = ()
+        self,
+        done: Collection[str],
+        problems: Mapping[str, BatchmergeError],
+        in_the_way: Collection[str] = (),
+        others: int = 0,
     ) -> None:
         """Notes the results of a try at once. What hung rests from now on if it held up others. Where most hang, it is
         their system that does, and may be back in a moment.
@@ -44,12 +48,13 @@ class Rests:
             done: these rest no longer.
             problems: by topic.
             in_the_way: those of them beside which others were done in another try.
+            others: how many others have answered, and are to be done yet.
         """
         before, now = self._stored(), time.time()
         after = {topic: until for topic, until in before.items() if topic not in done}
         hung = {topic: seconds for topic, problem in problems.items() if (seconds := _seconds_hung(problem))}
         for topic, seconds in hung.items():
-            if len(hung) <= len(done) or topic in in_the_way or topic in before:
+            if len(hung) <= len(done) + others or topic in in_the_way or topic in before:
                 after[topic] = now + _RESTS * seconds
         if after != before:
             self.instance.daemon_cursor_storage.set_cursor_values({self._name: json.dumps(after)})

@@ -131,6 +131,18 @@ def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
     assert looked == [both, others, others, others, both, both], "a person's run tries all, and its success counts"
 
 
+def test_a_table_that_does_not_answer_rests_also_where_all_others_are_behind(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "many.public.t2"
+    remember(NAME, [TOPIC, other])
+    looked = _looking(monkeypatch, lambda topic: HUNG if topic == TOPIC else False)
+    monkeypatch.setattr(Members, "each_merging", lambda *_: iter(()))
+    for _ in range(2):
+        _run(instance, tags=SCHEDULED)
+    assert looked == [[TOPIC, other], [other]]
+
+
 @pytest.mark.parametrize("hang", ["looks", "merges"])
 def test_where_all_tables_hang_none_rests(
     hang: str, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch

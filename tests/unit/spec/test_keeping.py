@@ -72,3 +72,11 @@ def test_pipeline_without_an_envelope_is_as_it_was() -> None:
 def test_columns_that_may_be_kept() -> None:
     """None of the key, none that is required, none of a type that Debezium does not leave out."""
     assert unchanged_columns(spec(ICEBERG)) == ("name", "raw", "tags")
+
+
+@pytest.mark.parametrize(("deletes", "needed"), [("leave_out", frozenset[str]()), ("rows", None)])
+def test_the_values_of_deleted_rows_count_where_deletes_are_rows(deletes: str, needed: frozenset[str] | None) -> None:
+    """Else one that cannot be read would be left out without a word."""
+    rules = envelope_rules(spec({**APPEND, "deletes": deletes}, envelope="debezium"))
+    assert rules
+    assert rules.of_deletes == needed
