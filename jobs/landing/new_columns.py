@@ -3,7 +3,8 @@
 The pass that decodes finds the fields and their types. Only if it has found any, the tables get the columns and the
 same ranges are read again: a producer's new field costs one batch a second pass, and other batches nothing. If a field
 cannot become a column, its records become dead letters, so that nothing is lost. New tables (`new_tables`) need a
-second pass only if a name cannot become a table.
+second pass only if a name cannot become a table. Fields that a transform keeps from becoming columns need none: they
+are counted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from jobs.iceberg.append import Append
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_tables import NameRule
 from jobs.landing.ranges import LandedRanges
-from jobs.spec.added_columns import Additions, additions, adds_columns
+from jobs.schema.found_fields import NOTHING_FOUND
+from jobs.spec.added_columns import Additions, additions, adds_columns, left_out
 from jobs.spec.pipeline import PipelineSpec
 
 _LOG = logging.getLogger("batchmerge")
@@ -41,16 +43,21 @@ def write_with_new_columns(
     written = write(spec, None, None)
     records, append, landed = written
     names = records.names_after(landed.report)
-    brought = bool(adds_columns(spec) and landed.report.fields)
+    fields = landed.report.fields
+    lost = left_out(spec, fields) if adds_columns(spec) else NOTHING_FOUND
+    # Fields that the report does not name may become columns too.
+    brought = adds_columns(spec) and (len(fields.by_path) > len(lost.by_path) or fields.more > 0)
     if not brought and names is None:
         return written
-    found = additions(spec, landed.report.fields, taking) if brought else Additions(spec)
+    found = additions(spec, fields, taking) if brought else Additions(spec)
     _log_columns(append.identifier, found)
     if found.added:
         evolve(found.spec)
         failpoint("land.evolved")
     records, append, landed = write(found.spec, found.refused, names)
-    return records, append, replace(landed, new_columns=found.descriptions)
+    # A second pass reports no fields of a pipeline that adds columns.
+    report = replace(landed.report, fields=landed.report.fields + lost)
+    return records, append, replace(landed, report=report, new_columns=found.descriptions)
 
 
 def _log_columns(where: str, found: Additions) -> None:

@@ -155,6 +155,12 @@ class Additions:
         return {n: f"{self.before[n]} to {kind}" if n in self.before else kind for n, kind in self.added.items()}
 
 
+def left_out(spec: PipelineSpec, found: FoundFields) -> FoundFields:
+    """The fields in columns that the transform changes: no row has them, and they are only counted."""
+    lost = spec.source.lost
+    return FoundFields({path: one for path, one in found.by_path.items() if len(path) > 1 and path[:1] in lost})
+
+
 def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:
     """Makes columns of fields by the same rules as if the file declared them; `text` if no other type is possible.
 
@@ -167,8 +173,9 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
     known, brought, around = set(mistakes(spec)), spec.source.value.brought, _around_excluded(spec)
+    lost = left_out(spec, found).by_path
     for path, one in sorted(found.by_path.items()):
-        if path[:1] in spec.source.lost and len(path) > 1:
+        if path in lost:
             continue
         if len(todo[0]) == MOST_ADDED:
             refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from jobs import failpoints
-from jobs.batch import CommittedState, LandedBatch
+from jobs.batch import CommittedState, Counts, LandedBatch
 from jobs.destinations.takes import Takes, Taking, takes_nothing
+from jobs.iceberg.append import Append
 from jobs.landing import sample
+from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable
+from jobs.landing.new_columns import Written, write_with_new_columns
+from jobs.landing.ranges import LandedRanges
 from jobs.landing.reads import WantedRead
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
 from jobs.plan import TopicState
+from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.spark_tasks import reports_in
 from jobs.spec.added_columns import with_landed_columns
 from resources.iceberg import IcebergCatalog
@@ -163,6 +170,54 @@ def test_column_that_a_table_requires_makes_dead_letters_of_records_without_it(t
     assert place.land({"id": 1, "price": 5}, {"id": 2}).counts.quarantined == 1
     assert place.table.spec.source.value.columns["price"] == "double not null"
     assert place.land({"id": 3, "price": 0.5, "more": 1}, {"id": 4, "more": 2}).counts.quarantined == 1
+
+
+class Passes:
+    """Stands for the passes over a batch whose transform changes the column `s`."""
+
+    declared = specs.spec(
+        columns={"id": "long", "s": "struct<a: long>"},
+        value={"unknown_fields": "add"},
+        source={"transform": "select * except (s), s.a as a from records"},
+    )
+
+    def __init__(self, more: int = 0, **found: int) -> None:
+        fields = {tuple(name.split("__")): FoundField(pa.int64(), records) for name, records in found.items()}
+        self.found = FoundFields(fields, more)
+        self.refused: list[object] = []
+
+    def write(self, _spec: object, refused: Mapping[str, str] | None, _names: object) -> Written:
+        """A second pass reports none: it prunes the fields in `s`, and what is new besides is bad or has a column."""
+        self.refused.append(refused)
+        report = TaskReport(fields=self.found if refused is None else FoundFields())
+        plain = specs.spec(columns={"id": "long"})
+        append = cast(Append, SimpleNamespace(identifier="n.t"))
+        return (
+            BatchRecords(cast(KafkaCluster, None), plain, batch(1), pa.schema([])),
+            append,
+            LandedRanges(Counts(), report),
+        )
+
+    def land(self) -> LandedRanges:
+        return write_with_new_columns(self.declared, self.write, lambda _: None)[2]
+
+
+def test_fields_in_columns_that_the_transform_changes_are_counted_and_read_once() -> None:
+    alone = Passes(s__new=2, s__other=1)
+    landed = alone.land()
+    assert (landed.report.fields.counts, landed.new_columns) == ({"s.new": 2, "s.other": 1}, {})
+    assert alone.refused == [None]
+    beside = Passes(s__new=2, city=1)
+    landed = beside.land()
+    assert (landed.report.fields.counts, landed.new_columns) == ({"s.new": 2}, {"city": "long"})
+    assert beside.refused == [None, {}]
+
+
+def test_fields_that_are_only_counted_may_need_a_second_pass() -> None:
+    """More fields than a report names: among them may be some that become columns, or make their records bad."""
+    crowded = Passes(more=1, s__new=2)
+    assert crowded.land().report.fields.counts == {"s.new": 2}
+    assert crowded.refused == [None, {}]
 
 
 def test_plan_says_which_of_the_newest_records_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
