@@ -243,10 +243,13 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
     changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
     fixed = [str(c) for c in changes if c.path[0] in present.sorting_columns and not _is_new(c)]
     if fixed:
+        as_it_is = "declare the column as it is"
+        if layout.table.deletes_are_rows:
+            as_it_is = "name it in `changes.key`, since `deletes: rows` makes all other columns optional"
         raise SchemaRefused(
             f"{'; '.join(fixed)}: ClickHouse does not change columns of the sorting key",
             where=where,
-            remedy="make a new table, or declare the column as it is",
+            remedy=f"make a new table, or {as_it_is}",
         )
     return changes
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -11,11 +13,12 @@ from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import arrow_type
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, Present, creation, removes_old_rows
+from jobs.destinations.clickhouse.tables import Layout, Present, creation, plan_changes, removes_old_rows
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved
 from jobs.schema.types import parse_type
+from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import SchemaRefused
 from tests.kit import specs
@@ -208,3 +211,15 @@ def test_a_key_of_more_columns_needs_another_table() -> None:
     wider = replace(layout, columns=(*layout.columns, replace(ID, name="tenant")))
     with pytest.raises(SchemaRefused, match="it is sorted by id in place of id, tenant"):
         check_replaces(wider, _there(OURS))
+
+
+@pytest.mark.parametrize(
+    ("deletes", "remedy"), [("rows", "name it in `changes.key`"), ("leave_out", "make a new table")]
+)
+def test_sorting_column_that_would_become_optional_is_refused_with_the_remedy(deletes: str, remedy: str) -> None:
+    server = cast(ClickHouseServer, SimpleNamespace(rows=lambda _: [{"type": "Nullable(Int64)"}]))
+    optional = Column("id", "Nullable(Int64)", "Nullable(Int64)", pa.int64(), True, False)
+    layout = replace(_layout("append", deletes=deletes), columns=(optional,))
+    with pytest.raises(SchemaRefused, match="make id optional") as refused:
+        plan_changes(server, layout, _there("MergeTree"))
+    assert remedy in refused.value.remedy
