@@ -82,14 +82,14 @@ def build(
     )
     sink, placed, going_on = connector.sink, connector.placed, connector.going_on
     parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
-    as_configured = deepcopy(parts[0])
     followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
-    todo += log_deletes(configured.transforms(configuration), parts, connector.known_columns)
+    todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns)
+    as_configured = deepcopy(parts[0])
     if placed.each:
         chain.drop(TARGET)
     changes, key = sink.changes(configuration, key_columns, chain, placed)

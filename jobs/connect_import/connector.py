@@ -59,5 +59,9 @@ class Connector:
         """The columns of all known tables."""
         return {column for one in (self.going_on, *self.each_topic.values()) for column in one.columns}
 
+    def filled(self, name: str) -> list[KnownTable]:
+        """The known tables that the entry of this name in `tables` stands for."""
+        return [table for title, table in self.known.items() if self.placed.each or title == name]
+
     def _going_on(self, tables: Iterable[str]) -> GoingOn:
         return GoingOn(self.configuration, {name: self.known[name] for name in tables if name in self.known}, self.sink)

@@ -69,11 +69,8 @@ class GoingOn:
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
         """The entry of a table in `tables`, with its types."""
         present = self.tables.get(part["table"])
-        if present is None:
-            return part
-        ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
-        adds = {"add_columns": True} if present.lacks_ours or not ours <= present.columns.keys() else {}
-        return {**part, "evolve": {**part["evolve"], **adds}, **present.entry(self._rows(chain))}
+        types = present.entry(self._rows(chain)) if present else {}
+        return {**part, "evolve": {**part["evolve"], **_needed(part, present)}, **types}
 
     def _rows(self, chain: Chain) -> dict[str, str]:
         known = {**chain.columns, **self.columns}
@@ -91,6 +88,17 @@ class GoingOn:
                 lines.append(f"{title} requires {', '.join(relaxed)}, and other tables do not: make a pipeline for "
                              "each table, or let `evolve.relax_required` make them optional")  # fmt: skip
         return lines
+
+
+def _needed(part: Mapping[str, Any], present: KnownTable | None) -> dict[str, bool]:
+    """What `evolve` has to allow for the first run, whatever the sink did itself."""
+    is_log = part.get("deletes") == "rows"
+    if present is None:
+        return {"add_columns": True, "relax_required": True} if is_log else {}
+    ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
+    adds = present.lacks_ours or not ours <= present.columns.keys()
+    relaxes = is_log and present.required
+    return {**({"add_columns": True} if adds else {}), **({"relax_required": True} if relaxes else {})}
 
 
 def _take_any_value(chain: Chain) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns, type_name
+from jobs.spec.columns import optional
 from sql import quote
 
 NOT_NULL = " not null"
@@ -22,6 +23,7 @@ class KnownTable:
         native: types of the table's system, which `column_types` may have to name.
         usual: the system's default type for a declared column.
         key: columns that identify a row, if the table has a key.
+        fixed: further columns that no run can make optional.
         options: further options of the table's entry.
         lacks_ours: whether it has none of the columns that we add to tables of its kind.
         todo: what a person has to check.
@@ -31,9 +33,15 @@ class KnownTable:
     native: Mapping[str, str] = field(default_factory=dict)
     usual: Callable[[pa.Field], str] = field(default=lambda column: str(column.type))
     key: Sequence[str] = ()
+    fixed: Collection[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     lacks_ours: bool = False
     todo: Sequence[str] = ()
+
+    @property
+    def required(self) -> list[str]:
+        """Columns that take no null, or have parts that take none."""
+        return [column.name for column in parse_columns(self.columns) if column != optional(column)]
 
     def without(self, columns: Collection[str]) -> KnownTable:
         """The table without columns that the pipeline does not fill from the records' values."""

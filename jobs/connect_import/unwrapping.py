@@ -6,11 +6,12 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configured import Options, Transform
+from jobs.connect_import.known import KnownTable
 from jobs.connect_import.steps import Step, items
 from sql import literal
 
@@ -76,30 +77,45 @@ def tabular_mongo(chain: Chain, _options: Options) -> str:
 
 
 def log_deletes(
-    transforms: Sequence[Transform], tables: Sequence[dict[str, Any]], columns: Container[str]
+    transforms: Sequence[Transform],
+    tables: Sequence[dict[str, Any]],
+    filled: Callable[[str], Sequence[KnownTable]],
+    columns: Container[str],
 ) -> list[str]:
     """Makes deletes rows of tables whose rows they were; returns what a person has to check.
 
     Args:
         tables: entries of `tables`.
+        filled: the known tables that the entry of this name stands for.
         columns: of the tables, if known.
     """
     marks = [(t, "__deleted") for t in transforms if t.kind == "ExtractNewRecordState" and _rewrites(t.options)]
     marks += [(t, "_cdc") for t in transforms if t.kind in ("DebeziumTransform", "DmsTransform")]
-    todo = []
+    appended = [table for table in tables if table["mode"] == "append"] if marks else []
+    todo = [_as_rows(table, filled(table["table"])) for table in appended]
     for transform, column in marks:
-        appended = [table for table in tables if table["mode"] == "append"]
-        for table in appended:
-            table["deletes"] = "rows"
-            table["metadata_columns"] = [*table.get("metadata_columns", []), "op"]
         if column == "__deleted" and len(appended) < len(tables):
             todo.append(f"{transform.name}: a deleted row came as a row with __deleted; a table of mode upsert leaves "
                         "deletes out, one of mode upsert_delete removes the row")  # fmt: skip
         if column in columns:
-            todo.append(f"{column}: {transform.kind} filled it, and it is null from now on: `_op` says what a row of "
-                        "mode append is; or make it in source.transform, of parts that "
+            todo.append(f"{column}: {transform.kind} filled it, and it is null from now on: with `deletes: rows` `_op` "
+                        "says what a row is; or make it in source.transform, of parts that "
                         "source.value.envelope.metadata names")  # fmt: skip
     return todo
+
+
+def _as_rows(part: dict[str, Any], known: Sequence[KnownTable]) -> str:
+    """Makes deletes rows in these tables, if they can take them; returns what a person has to check."""
+    fixed = dict.fromkeys(c for table in known for c in table.required if c in {*table.key, *table.fixed})
+    if fixed:
+        return (f"{part['table']}: deleted rows came as rows, and are left out: they may lack values, and no run can "
+                f"make {', '.join(fixed)} optional; do it by hand and import again, or set `deletes: rows` and "
+                "`evolve.relax_required`, and name these columns in changes.key")  # fmt: skip
+    part["deletes"] = "rows"
+    part["metadata_columns"] = [*part.get("metadata_columns", []), "op"]
+    relaxed = ", ".join(dict.fromkeys(c for table in known for c in table.required))
+    makes = f" and makes {relaxed} optional" if relaxed else "" if known else " and makes all columns optional"
+    return f"{part['table']}: deleted rows are rows as before (`deletes: rows`): the first run adds `_op`{makes}"
 
 
 UNWRAPPING: dict[str, Step] = {

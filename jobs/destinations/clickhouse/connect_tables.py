@@ -13,6 +13,7 @@ from jobs.destinations.clickhouse.present_types import parts
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import describe, engine_warnings
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows
+from jobs.schema.types import parse_columns
 from jobs.spec.pipeline import BatchBounds
 from resources.clickhouse import ClickHouseServer
 from sql import quote, render
@@ -63,7 +64,9 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
     collections = any("<" in kind for kind in columns.values())
     options = {"null_collections": "empty"} if collections else {}
     lines = [f"{table}: {line}" for line in todo if line]
-    return KnownTable(columns, native, usual, options=options, lacks_ours=lacks_ours, todo=lines)
+    named = {column.name for column in parse_columns(columns) if native[column.name] != usual(column)}
+    fixed = present.sorting_columns | present.partition_columns | named
+    return KnownTable(columns, native, usual, fixed=fixed, options=options, lacks_ours=lacks_ours, todo=lines)
 
 
 def declared_type(text: str) -> str | None:

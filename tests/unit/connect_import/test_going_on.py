@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from google.cloud.bigquery import SchemaField
@@ -13,8 +14,10 @@ from jobs.connect_import.known import KnownTable, all_of
 from jobs.destinations.bigquery import connect_tables as bigquery_tables
 from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.tables import Present
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
+from resources.clickhouse import ClickHouseServer
 from tests.kit.connectors import ICEBERG, JSON, KAFKA, chain
 
 CLICKHOUSE = {
@@ -103,6 +106,18 @@ def test_each_topic_has_the_columns_of_its_table() -> None:
     (lines_member,) = expand("sink", spec, ["lines"]).members
     assert lines_member.spec.source.row == {"n": "int", "line": "string"}
     assert lines_member.spec.source.transform is not None
+
+
+def test_columns_of_clickhouse_that_no_run_can_make_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {"id": "Int64", "day": "Date", "code": "UInt32", "n": "Int64"}
+    present = Present("u", "MergeTree", "", "", 5, types, frozenset({"day"}), frozenset({"id"}), "id", True, ())
+    monkeypatch.setattr(clickhouse_tables, "describe", lambda *_: present)
+    monkeypatch.setattr(clickhouse_tables, "windows", lambda *_: [])
+    rows = [{"name": name, "type": kind, "default_kind": ""} for name, kind in types.items()]
+    table = clickhouse_tables.known(cast(ClickHouseServer, SimpleNamespace(rows=lambda *_: rows)), "shop.t")
+    assert table is not None
+    assert table.required == ["id", "day", "code", "n"]
+    assert table.fixed == {"id", "day", "code"}
 
 
 def test_topics_without_a_known_table_bring_their_columns_and_that_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -11,6 +12,8 @@ from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.writing import pipeline_file, report
+from jobs.evolution import AddColumn, plan_evolution
+from jobs.schema.types import parse_columns
 from jobs.spec.columns import row_columns
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
@@ -161,7 +164,73 @@ def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str)
         envelope,
         {"id": "long", "_op": "string"},
     )
-    assert [line.split(":")[0] for line in imported.todo] == ["_cdc", "source.value.envelope"]
+    assert [line.split(":")[0] for line in imported.todo] == ["db.t", "_cdc", "source.value.envelope"]
+
+
+REWRITE = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
+
+
+@pytest.mark.parametrize("kind", ["long", "long not null", "struct<a: long not null>"])
+def test_log_of_changes_in_a_table_with_required_columns(kind: str) -> None:
+    there = {"id": "long", "n": kind}
+    imported, spec = made({**ICEBERG, **chain(REWRITE)}, known={"db.t": KnownTable(there)})
+    (table,) = spec.tables
+    wanted = pa.schema([pa.field(c.name, c.type, c.nullable) for c in row_columns(spec, table)])
+    changes = plan_evolution("db.t", parse_columns(there), wanted, table.evolve)
+    assert AddColumn(("_op",), pa.string()) in changes
+    assert table.evolve.relax_required is (kind != "long")
+    assert not table.evolve.widen_types
+    assert spec.source.value.unknown_fields == "ignore"
+    (told,) = (line for line in imported.todo if line.startswith("db.t"))
+    assert ("makes n optional" in told) is (kind != "long")
+
+
+def test_log_of_changes_in_a_table_that_nobody_looked_at() -> None:
+    imported, spec = made({**ICEBERG, **chain(REWRITE)}, {"id": "long not null"})
+    (table,) = spec.tables
+    assert (table.evolve.add_columns, table.evolve.relax_required, table.evolve.widen_types) == (True, True, False)
+    assert spec.source.value.unknown_fields == "ignore"
+    assert any(line.startswith("db.t: ") for line in imported.todo)
+
+
+@pytest.mark.parametrize(
+    "table", [KnownTable({"id": "long not null"}, key=["id"]), KnownTable({"id": "long not null"}, fixed=["id"])]
+)
+def test_log_of_changes_in_a_table_whose_columns_stay_required(table: KnownTable) -> None:
+    known = {"shop.a": table, "shop.b": KnownTable({"id": "long"}, fixed=["id"])}
+    imported, spec = made({**CLICKHOUSE, "topics": "a,b", **chain(REWRITE)}, known=known)
+    tables = [member.spec.tables[0] for member in expand("sink", spec, ["a", "b"]).members]
+    assert {(table.deletes, "op" in table.metadata_columns) for table in tables} == {("leave_out", False)}
+    assert not any(table.evolve.relax_required for table in tables)
+    (told,) = (line for line in imported.todo if "deletes: rows" in line)
+    assert "no run can make id optional" in told
+
+
+def test_tables_of_topics_are_logs_as_their_template() -> None:
+    known = {"d.orders": KnownTable({"id": "long not null"}), "d.lines": KnownTable({"n": "long", "_op": "string"})}
+    options = {**BIGQUERY, "topics": "orders,lines", "kafkaDataFieldName": "kafka", **chain(REWRITE)}
+    for name in ("upsertEnabled", "deleteEnabled"):
+        options[name] = "false"
+    _, spec = made(options, known=known)
+    tables = {m.topic: m.spec.tables[0] for m in expand("sink", spec, ["orders", "lines"]).members}
+    assert {table.deletes for table in tables.values()} == {"rows"}
+    assert all("op" in table.metadata_columns for table in tables.values())
+    evolve = {topic: (table.evolve.add_columns, table.evolve.relax_required) for topic, table in tables.items()}
+    assert evolve["orders"] == (True, True)
+
+
+def test_tables_of_topics_leave_deletes_out_as_their_template() -> None:
+    dropping = (UNWRAP[0], {"delete.tombstone.handling.mode": "drop"})
+    known = dict.fromkeys(["d.pg_public_orders", "d.pg_public_lines"], KnownTable({"id": "long", "n": "long"}))
+    _, spec = made({**BIGQUERY, **chain(dropping)}, known=known, key_columns={"id": "long"})
+    topics = BIGQUERY["topics"].split(",")
+    assert {member.spec.tables[0].mode for member in expand("sink", spec, topics).members} == {"upsert"}
+
+
+def test_several_unwrapping_transforms_make_one_log() -> None:
+    """As with predicates, one for each kind of topic."""
+    _, spec = made({**ICEBERG, **chain(REWRITE, REWRITE)}, COLUMNS)
+    assert (spec.tables[0].deletes, spec.tables[0].metadata_columns) == ("rows", ["op"])
 
 
 def test_records_with_an_operation_inside_a_struct() -> None:
