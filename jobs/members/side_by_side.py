@@ -50,6 +50,7 @@ def side_by_side(
 
     def work(member: Member) -> Outcome[T]:
         with ending_with(end):
+            raise_if_to_end()
             return one(member)
 
     try:

@@ -33,6 +33,7 @@ from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_messages
 from tests.kit.events import cluster
 from tests.kit.records import bootstrap
+from tests.kit.waiting import until
 
 
 @pytest.fixture
@@ -58,8 +59,16 @@ def _writer(kafka: KafkaCluster, topic: str, name: str | None = None) -> Control
     return writer
 
 
-def _all(kafka: KafkaCluster, topic: str, cursor: str | None = None) -> list[bytes]:
-    return read_messages(kafka, topic, cursor, 1000, 30).messages
+def _all(kafka: KafkaCluster, topic: str, cursor: str | None = None, least: int = 0) -> list[bytes]:
+    """The messages, once there are so many: those of a transaction can be read a moment after its end."""
+    found = list[bytes]()
+
+    def are_there() -> bool:
+        found[:] = read_messages(kafka, topic, cursor, 1000, 30).messages
+        return len(found) >= least
+
+    until(are_there, what=f"message of {topic}")
+    return found
 
 
 class TestWriter:
@@ -71,7 +80,7 @@ class TestWriter:
             GroupProgress(group + "/x", {TopicPartition(name, 0): 7}, ""),
         ]
         _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
-        assert _all(kafka, name) == [b"one", b"two"]
+        assert _all(kafka, name, least=2) == [b"one", b"two"]
         partition = [TopicPartition(name, 0)]
         assert group_offsets(kafka, group, partition) == {(name, 0): 5}
         assert group_offsets(kafka, group + "/x", partition) == {(name, 0): 7}
@@ -103,7 +112,7 @@ class TestWriter:
         assert not writer.is_open
         writer.open(create=False)
         writer.send("p", [b"kept"], [], lambda: None)
-        assert _all(kafka, name) == [b"kept"]
+        assert _all(kafka, name, least=1) == [b"kept"]
 
     def test_a_newer_writer_fences_the_older_one(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
@@ -114,7 +123,7 @@ class TestWriter:
             older.send("p", [b"late"], [], lambda: None)
         newer.send("p", [b"newer"], [], lambda: None)
         other.send("p", [b"other"], [], lambda: None)
-        assert _all(kafka, name) == [b"older", b"newer", b"other"]
+        assert _all(kafka, name, least=3) == [b"older", b"newer", b"other"]
 
     def test_a_newer_writer_ends_what_a_dead_one_left_open(
         self, kafka: KafkaCluster, topic: Callable[..., str]
@@ -124,7 +133,7 @@ class TestWriter:
         older = _writer(kafka, name, role)
         with pytest.raises(Interrupted):
             older.send("p", [b"dead"], [], lambda: _writer(kafka, name, role).send("p", [b"new"], [], lambda: None))
-        assert _all(kafka, name) == [b"new"]
+        assert _all(kafka, name, least=1) == [b"new"]
 
     def test_a_refused_message_is_what_the_error_tells(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         """Whatever comes after it is refused for another reason: that the transaction has failed."""
@@ -137,7 +146,7 @@ class TestWriter:
     def test_only_the_topic_limits_a_message(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, value = topic(partitions=1, config={"max.message.bytes": "5000000"}), os.urandom(3_000_000)
         _writer(kafka, name).send("p", [value], [], lambda: None)
-        assert _all(kafka, name) == [value]
+        assert _all(kafka, name, least=1) == [value]
 
     def test_a_writer_fenced_while_it_writes_tells_that(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
@@ -160,7 +169,7 @@ class TestWriter:
         allowed = ControlWriter(kafka, name, f"test-{name}", 30.0)
         allowed.open(create=True)
         allowed.send("p", [b"first"], [], lambda: None)
-        assert _all(kafka, name) == [b"first"]
+        assert _all(kafka, name, least=1) == [b"first"]
         admin.delete_topics([name])[name].result(30)
 
 
@@ -209,7 +218,7 @@ class TestReader:
         _writer(kafka, name).send("p", [b"1"], [], lambda: None)
         found = read_messages(kafka, name, None, 100, 0)
         assert found.messages == []
-        assert _all(kafka, name, found.cursor) == [b"1"]
+        assert _all(kafka, name, found.cursor, least=1) == [b"1"]
 
     def test_a_recreated_topic_is_read_from_its_start(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         first, second = topic(partitions=1), topic(partitions=1)
@@ -217,7 +226,7 @@ class TestReader:
             _writer(kafka, first).send("p", [b"old"], [], lambda: None)
         _writer(kafka, second).send("p", [b"new"], [], lambda: None)
         cursor = read_messages(kafka, first, None, 100, 30).cursor
-        assert _all(kafka, second, cursor) == [b"new"]
+        assert _all(kafka, second, cursor, least=1) == [b"new"]
 
     def test_missing_topic_and_bad_cursor(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         with pytest.raises(TopicMissing):

@@ -19,7 +19,7 @@ from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster
 from resources.local import stack
 from tests.kit.batches import committed
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import Record, bootstrap, forget_producers, produce
 
 
 def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
@@ -36,6 +36,7 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
         admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(10)])
         before = topic_state(KafkaCluster("kafka", connection), ["t"])
+        forget_producers()
         stack.down(tmp_path, print)
         stack.up(tmp_path, ["kafka"], print)
         cluster = KafkaCluster("kafka", connection)
@@ -55,6 +56,7 @@ def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
         with pytest.raises(OffsetsGone, match="cut the log off at offset 10"):
             refuse_cut_off(lost, cut)
     finally:
+        forget_producers()
         stack.down(tmp_path, print)
     silent = KafkaCluster("kafka", connection.model_copy(update={"timeout_seconds": 1.0}))
     with pytest.raises(Unavailable, match="in time"):

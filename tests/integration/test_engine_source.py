@@ -21,7 +21,7 @@ from tests.kit import model
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.interrupting import at_failpoints
-from tests.kit.records import bootstrap, produce, put
+from tests.kit.records import bootstrap, forget_producers, produce, put
 from tests.kit.waiting import until
 
 
@@ -152,6 +152,7 @@ def test_recreated_topic_is_noticed(
         one.advance()
 
     def made_again() -> bool:
+        forget_producers()
         return admin.create_topics([NewTopic(name, 1, 1)])[name].exception(timeout=30) is None
 
     until(made_again)

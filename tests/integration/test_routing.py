@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.changes.columns import CHANGES, ROWS
 from jobs.changes.routing import RouteFilter
 from jobs.spec.routing import Route
 from resources.connections import Connections
@@ -80,6 +81,8 @@ def test_spark_and_arrow_decide_alike(pattern: str, spark: SparkSession) -> None
         table=["nasty"],
         snapshot=0,
         mode="delete",
+        operations=CHANGES,
+        row_operations=ROWS,
         touched=None,
         revised=False,
         last=1,

@@ -19,6 +19,7 @@ from resources.local.kafka_broker import BROKER
 from resources.local.ports import accepts, free_port
 from resources.local.service import Command
 from tests.kit.certificates import Authority, Certificate
+from tests.kit.records import forget_producers
 from tests.kit.tokens import AUDIENCE, Provider, provider
 
 USER, PASSWORD = "batchmerge", "a-password-of-kafka-7731"
@@ -145,6 +146,7 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
             at = {name: f"127.0.0.1:{ports[name]}" for name in ("plain", "sasl", "secure", "tls")}
             yield SecureKafka(**at, ca=authority.file, client=client, tokens=tokens, log=log)
         finally:
+            forget_producers()
             processes.stop(started)
 
 

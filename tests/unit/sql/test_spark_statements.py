@@ -17,6 +17,8 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from jobs.changes.columns import CHANGES
+from jobs.changes.columns import ROWS as ROW_OPERATIONS
 from jobs.changes.routing import RouteFilter
 from jobs.spec.columns import RowColumn
 from sql import quote, render
@@ -55,6 +57,8 @@ ROWS: dict[str, Any] = {
     "table": LANDED,
     "snapshot": 42,
     "mode": "upsert_delete",
+    "operations": CHANGES,
+    "row_operations": ROW_OPERATIONS,
     "touched": None,
     "route": None,
     "unchanged": [],
