@@ -29,6 +29,9 @@ C = TypeVar("C", bound=Connection)
 T = TypeVar("T")
 
 
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
 class KafkaConnection(Connection):
     """A Kafka cluster."""
 
@@ -37,9 +40,7 @@ class KafkaConnection(Connection):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="whether connections are encrypted (SSL), and whether a user is named (SASL)"
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
-        None, description="how the user is authenticated; SASL needs it"
-    )
+    sasl_mechanism: SaslMechanism | None = Field(None, description="how the user is authenticated; SASL needs it")
     username: str | None = Field(None, description="the user of SASL; OAUTHBEARER: the client's id")
     password: SecretStr | None = Field(None, description="the password of SASL; OAUTHBEARER: the client's secret")
     token_url: str | None = Field(None, description="OAUTHBEARER: where tokens come from (OIDC client credentials)")

@@ -6,13 +6,14 @@ Source: Apache Kafka's documentation, "Sink connector configs"; `org.apache.kafk
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import SECRET, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.envelope import OP_COLUMN
+from resources.connections import SaslMechanism
 
 OPTIONS: Options = {
     "name": equivalent("the pipeline's name"),
@@ -64,7 +65,7 @@ _CONVERTERS = {
 }
 _TEXT_CONVERTER = ".StringConverter"
 _ONE_COLUMN = {"string": "string", "bytes": "binary"}
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISMS = get_args(SaslMechanism)
 # Settings of Java's client that librdkafka has too, by the same names.
 _SETTINGS = ("client.id", "client.rack")
 

@@ -18,7 +18,7 @@ from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
-from resources.errors import ConfigurationError, Unavailable
+from resources.errors import ConfigurationError
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import clickhouse as ch
@@ -27,7 +27,6 @@ from tests.kit.engine import Engine
 from tests.kit.guides import ROOT
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, KEY, Record, random_changes
-from tests.kit.waiting import until
 
 MODES = ["append", "upsert", "upsert_delete"]
 USER, PASSWORD, POWERLESS = "limited", "only-these-rights-1", "powerless"
@@ -78,22 +77,11 @@ def server(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     connection = ClickHouseConnection.model_validate({**given, "password": known.password})
     process = subprocess.Popen(command)
     try:
-        _wait_until_up(ClickHouseServer("clickhouse", connection, connection.endpoints[0]), process)
+        ch.until_up(ClickHouseServer("clickhouse", connection, connection.endpoints[0]), process)
         yield connection
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-def _wait_until_up(server: ClickHouseServer, process: subprocess.Popen[bytes]) -> None:
-    def answers() -> bool:
-        assert process.poll() is None, "the server has ended"
-        try:
-            return bool(server.rows("SELECT 1"))
-        except Unavailable:
-            return False
-
-    until(answers, what="answer of the server")
 
 
 def test_the_documented_grants_suffice(

@@ -24,17 +24,15 @@ from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
-from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
-from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers, until_up
 from tests.kit.network import wire_to, with_connection
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import bootstrap, produce, put, random_changes
-from tests.kit.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -79,20 +77,10 @@ def sharded(endpoints: list[str], connections: Connections, tmp_path: Path) -> C
         path.write_text(yaml.safe_dump(document))
         loaded = load_connections(path)
         for server in servers(loaded):
-            _wait_until_up(server)
+            until_up(server)
         return loaded
 
     return of
-
-
-def _wait_until_up(server: ClickHouseServer) -> None:
-    def answers() -> bool:
-        try:
-            return bool(server.rows("SELECT 1"))
-        except Unavailable:
-            return False
-
-    until(answers, what="answer of the server")
 
 
 MODES = ["append", "upsert_delete"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.pipeline import Pipeline
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
+from resources.errors import Unavailable
 from tests.kit.flow import Flow
 from tests.kit.model import Row
+from tests.kit.waiting import until
 
 _ENGINE = "SELECT engine FROM system.tables WHERE database = {database:String} AND name = {table:String}"
 
@@ -28,6 +31,19 @@ def clickhouse_flow(topic: str, modes: list[str], max_records: int = 1000, **opt
 def servers(connections: Connections, connection: str = "clickhouse") -> list[ClickHouseServer]:
     known = connections.get(connection, ClickHouseConnection)
     return [ClickHouseServer(connection, known, endpoint) for endpoint in known.endpoints]
+
+
+def until_up(server: ClickHouseServer, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Waits until the server answers; fails if its process, where it is given, has ended."""
+
+    def answers() -> bool:
+        assert process is None or process.poll() is None, "the server has ended"
+        try:
+            return bool(server.rows("SELECT 1"))
+        except Unavailable:
+            return False
+
+    until(answers, what="answer of the server")
 
 
 def select(

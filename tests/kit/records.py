@@ -76,10 +76,10 @@ def produce(
         headers: of each record, before its own.
     """
     producer = _transactional(servers, transaction) if transaction else _idempotent(servers)
-    # The first one connects: else a producer asks in vain for its id, and again after half a second.
-    for _ in range(2):
-        producer.list_topics(topic, PATIENCE)
+    producer.list_topics(topic, PATIENCE)
     if transaction:
+        # Once more: the first one connects, without which a producer asks in vain for its id, and again later.
+        producer.list_topics(topic, PATIENCE)
         producer.init_transactions(60)
         producer.begin_transaction()
     for record in records:
