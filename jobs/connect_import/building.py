@@ -190,7 +190,23 @@ def _source(
             todo.append(_LEFT_OUT)
     if connector.placed.each:
         source["for_each"] = "topic"
+    if connect.is_plain_json(connector.configuration):
+        todo += _as_json(source["value"], connector.sink.times_in)
     return source, todo
+
+
+def _as_json(value: dict[str, Any], times_in: str) -> list[str]:
+    """Reads JSON as the sinks do; returns what a person has to check."""
+    if value["format"] in ("string", "bytes"):
+        return []
+    value["convert"] = "best_fit"
+    times = [column for column, kind in value.get("columns", {}).items() if kind.startswith("timestamp")]
+    if not times or not times_in or "envelope" in value:
+        return []
+    return [
+        f"source.value.time_unit: JSON numbers for {', '.join(times)} are milliseconds, where the sink read "
+        f"{times_in}: where records have numbers, say their unit"
+    ]
 
 
 def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:

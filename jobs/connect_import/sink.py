@@ -29,11 +29,13 @@ class Sink(ABC):
         classes: their values of `connector.class`.
         options: the translation of their options.
         tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
+        times_in: the unit in which it reads JSON numbers as times, if not milliseconds.
     """
 
     classes: ClassVar[Sequence[str]]
     options: ClassVar[Options]
     tombstones_delete: ClassVar[bool] = False
+    times_in: ClassVar[str] = ""
 
     @abstractmethod
     def place(self, configuration: Configuration, named: list[str]) -> Placing:

@@ -28,6 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.decode import best_fit
 from jobs.decode.base import Refused
 from jobs.decode.meant import text_converter
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
@@ -80,11 +81,14 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
 
 def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
     try:
-        return converter(wire, field.type, path)
+        convert = converter(wire, field.type, path)
     except Unrepresentable:
         if is_text(field):
             return text_converter(wire)
+        if fitted := best_fit.of_wire(wire, field, f"column {path}"):
+            return fitted
         raise
+    return best_fit.of_json(field, convert) if convert and wire.kind == "string" else convert
 
 
 def _record(

@@ -1,5 +1,6 @@
-"""How JSON represents times and decimals, which JSON itself does not define: marks on fields for decoders of JSON.
+"""How records are read where their format does not say it: marks on fields for decoders.
 
+JSON defines neither times nor decimals, and producers write numbers as text (`jobs.decode.best_fit`).
 Debezium's JsonConverter with `schemas.enable=false` writes timestamps in the unit of the source's precision, and
 decimals (`decimal.handling.mode=precise`) as the base64 of their unscaled bytes. It writes timestamps with a zone as
 text.
@@ -11,23 +12,36 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-_UNIT, _SCALE = b"json.unit", b"json.scale"
+from jobs.schema.types import inside, with_inside
+
+_UNIT, _SCALE, _FIT = b"json.unit", b"json.scale", b"best_fit"
 
 
 @dataclass(frozen=True)
 class JsonDialect:
-    """How top-level columns of the row are written, if not in the JSON decoder's default way."""
+    """How columns are written, nested fields too, if not in the decoder's default way.
+
+    Attributes:
+        timestamps: the unit of timestamps that are numbers.
+        decimals: `base64` of their unscaled bytes, or `text`.
+        best_fit: whether values of other types are read that say the same (`jobs.decode.best_fit`).
+    """
 
     timestamps: str = "ms"
     decimals: str = "text"
+    best_fit: bool = False
 
     def marked(self, column: pa.Field) -> pa.Field:
-        """The column with marks for decoders of JSON."""
-        if pa.types.is_timestamp(column.type) and self.timestamps != "ms":
-            return _marked(column, _UNIT, self.timestamps)
-        if pa.types.is_decimal(column.type) and self.decimals == "base64":
-            return in_base64(column, column.type.scale)
-        return column
+        """The column with marks for decoders."""
+        if self == JsonDialect():
+            return column
+        kind = column.type
+        marked = column.with_type(with_inside(kind, [self.marked(f) for f in inside(kind)]))
+        if pa.types.is_timestamp(kind) and self.timestamps != "ms":
+            marked = _marked(marked, _UNIT, self.timestamps)
+        if pa.types.is_decimal(kind) and self.decimals == "base64":
+            marked = in_base64(marked, kind.scale)
+        return _marked(marked, _FIT, "") if self.best_fit else marked
 
     def of_row(self, kind: pa.StructType) -> pa.StructType:
         return pa.struct([self.marked(f) for f in kind])
@@ -39,7 +53,7 @@ def in_base64(field: pa.Field, scale: int) -> pa.Field:
 
 
 def unit_of(field: pa.Field) -> str:
-    """The unit of timestamps that are numbers: ms, us or ns."""
+    """The unit of timestamps that are numbers: s, ms, us or ns."""
     return str((field.metadata or {}).get(_UNIT, b"ms"), "ascii")
 
 
@@ -47,6 +61,11 @@ def base64_scale(field: pa.Field) -> int | None:
     """The scale of decimals whose text is base64; None: the text is the number."""
     scale = (field.metadata or {}).get(_SCALE)
     return None if scale is None else int(scale)
+
+
+def is_best_fit(field: pa.Field) -> bool:
+    """Whether values of other types are read that say the same."""
+    return _FIT in (field.metadata or {})
 
 
 def _marked(field: pa.Field, mark: bytes, value: str) -> pa.Field:

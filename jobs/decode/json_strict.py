@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from jobs.decode import best_fit
 from jobs.decode.base import Decoded, Refused, decode_each
 from jobs.decode.json_values import Convert, Exact, Integer, Real, field_converter, mismatch, scalar_converter
 from jobs.decode.unknown import Finding, Rest, Watch, as_text
@@ -139,7 +140,8 @@ def _converter(kind: pa.DataType, path: str, ignore_case: bool) -> Convert:
 def _field_converter(field: pa.Field, path: str, ignore_case: bool) -> Convert:
     if is_text(field):
         return as_text
-    return field_converter(field, f"column {path}") or _converter(field.type, path, ignore_case)
+    convert = field_converter(field, f"column {path}") or _converter(field.type, path, ignore_case)
+    return best_fit.of_json(field, convert)
 
 
 def _array(kind: pa.ListType, path: str, where: str, ignore_case: bool) -> Convert:

@@ -29,10 +29,10 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 Convert = Callable[[Any], Any]
 
 # Factor and divisor from a unit to microseconds.
-UNITS = {"ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+UNITS = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
-_NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+NUMERIC = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?(?P<zone>[Zz]|[+-]\d\d(:?[0-5]\d)?)?", re.ASCII)
 
 
@@ -183,7 +183,7 @@ def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:
     def convert(value: Any) -> Decimal:
         if not isinstance(value, str):
             raise mismatch(where, expected, value)
-        if type(value) is str and not _NUMERIC.fullmatch(value):
+        if type(value) is str and not NUMERIC.fullmatch(value):
             raise Refused("type", f"{where}: expected {expected}, found a string that is no number")
         try:
             number = Decimal(value)
@@ -268,7 +268,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 def text_to_date(text: str, where: str) -> int:
     """Days since 1970-01-01 of ``YYYY-MM-DD``; raises Refused."""
-    match = _DATE.fullmatch(text)
+    match = DATE.fullmatch(text)
     try:
         if match:
             return days_of(int(match[1]), int(match[2]), int(match[3]))

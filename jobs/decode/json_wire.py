@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode import best_fit
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
-from jobs.decode.json_dialect import base64_scale, unit_of
+from jobs.decode.json_dialect import base64_scale, is_best_fit, unit_of
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS, base64_bytes
 from jobs.schema.types import inside, is_text
 
@@ -65,6 +66,8 @@ def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
     kind = field.type
     if pa.types.is_temporal(kind):
         return pa.int64() if has(int) else pa.string()
+    if is_best_fit(field) and _may_be_in_text(kind) and has(str):
+        return pa.string()
     if pa.types.is_binary(kind) or (base64_scale(field) is not None and has(str)):
         return pa.string()
     if is_text(field) and has(bool):
@@ -73,7 +76,13 @@ def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
     return pa.float64() if pa.types.is_float32(kind) else kind
 
 
+def _may_be_in_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
 def _declared(values: pa.Array, field: pa.Field) -> pa.Array:
+    if pa.types.is_string(values.type) and _may_be_in_text(field.type):
+        values = best_fit.in_text(values, field.type)
     for fits, convert in _CONVERSIONS:
         if fits(field.type):
             return convert(values, field)

@@ -93,16 +93,16 @@ def _value_decoders(
     spec: PipelineSpec, schemas: Schemas | None, refused: Mapping[str, str] | None, moved: bool
 ) -> DecoderOf:
     rules, watch, columns = envelope_rules(spec, moved), _watch(spec, refused), spec.source.value
-    return lambda own: _decoder(own or columns, columns, schemas, False, spec.ignore_case, rules, watch)
+    return lambda own: _decoder(own or columns, columns, schemas, spec, False, rules, watch)
 
 
 def _key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
     """The decoders of keys; None if there is nothing to decode."""
-    columns, key, is_key, dialect = _key_format(spec), spec.source.key, not _has_key_in_value(spec), _dialect(spec)
+    columns, key, is_key = _key_format(spec), spec.source.key, not _has_key_in_value(spec)
     watch = Watch("refuse") if key and key.unknown_fields == "fail" else None
     if columns is None:
         return None
-    return lambda own: _decoder(own or columns, columns, schemas, is_key, spec.ignore_case, None, watch, dialect)
+    return lambda own: _decoder(own or columns, columns, schemas, spec, is_key, None, watch)
 
 
 def _topic_decoders(
@@ -155,34 +155,26 @@ def reporting_decoder(spec: PipelineSpec, columns: Format, encoding: Encoding, s
     is_key = columns is spec.source.key
     rules = None if is_key else envelope_rules(spec)
     watch = Watch("report") if is_key else _reporting(spec)
-    as_in = _dialect(spec) if is_key else None
-    return _decoder(encoding, columns, schemas, is_key, spec.ignore_case, rules, watch, as_in)
-
-
-def _dialect(spec: PipelineSpec) -> JsonDialect | None:
-    """How JSON keys are written: in the same way as the rows of their records."""
-    envelope = spec.source.value.envelope
-    return envelope.rules.dialect if envelope else None
+    return _decoder(encoding, columns, schemas, spec, is_key, rules, watch)
 
 
 def _decoder(
     encoding: Encoding,
     columns: Format,
     schemas: Schemas | None,
-    is_key: bool = False,
-    ignore_case: bool = False,
-    rules: EnvelopeRules | None = None,
-    watch: Watch | None = None,
-    dialect: JsonDialect | None = None,
+    spec: PipelineSpec,
+    is_key: bool,
+    rules: EnvelopeRules | None,
+    watch: Watch | None,
 ) -> Decoder:
     """The decoder of these columns from records in this encoding.
 
     Args:
         rules: the value's envelope has these.
         watch: what to do about fields that no column takes.
-        dialect: how JSON keys are written.
     """
-    of_type = _of_types(encoding, schemas, ignore_case, dialect)
+    # Keys are written in the same way as the rows of their records; `Enveloped` knows it of rows.
+    of_type = _of_types(encoding, schemas, spec.ignore_case, None if rules else spec.source.value.dialect)
     renaming = Renaming(columns.rename)
     kind = renaming.in_records(columns.struct)
     decoder: Decoder

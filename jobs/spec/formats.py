@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
 from jobs.decode.envelope_shape import wire_type
+from jobs.decode.json_dialect import JsonDialect
 from jobs.schema.avro import avro_wire
 from jobs.schema.found_fields import Path as FieldPath
 from jobs.schema.found_fields import field_paths
@@ -167,12 +169,41 @@ class Value(Format):
         description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and that "
         "are neither counted nor rescued. The bytes of dead letters still have them",
     )
+    convert: Literal["exact", "best_fit"] = Field(
+        "exact",
+        description="values of another type than the column's. exact: the record is bad; best_fit: they are read where "
+        'they say the same: `"7"` as a number, `"true"` and `1` as a boolean, numbers and objects as text, a date as a '
+        "timestamp; nothing is rounded or cut. Keys are read in the same way",
+    )
+    time_unit: Literal["s", "ms", "us", "ns"] | None = Field(
+        None,
+        description="JSON without schema: the unit of timestamps that are numbers; left out: ms, or what "
+        "`envelope.timestamps` says",
+    )
     _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
 
     @property
     def brought(self) -> frozenset[FieldPath]:
         """Paths of columns, and nested parts, that records have brought: their types follow the records."""
         return self._brought
+
+    @property
+    def dialect(self) -> JsonDialect:
+        """How keys and values are written where their format does not say it."""
+        written = self.envelope.rules.dialect if self.envelope else JsonDialect(self.time_unit or "ms")
+        return replace(written, best_fit=self.convert == "best_fit")
+
+    def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
+        """Mistakes: options about JSON if none is read; `of_json`: some of the pipeline's keys or values are JSON."""
+        if self.envelope:
+            yield from (m.below(("envelope",)) for m in self.envelope.dialect_mistakes(of_json))
+        if self.time_unit and self.envelope:
+            what = "times in an envelope have the unit that `envelope.timestamps` says"
+            yield Mistake(("time_unit",), what, "write `timestamps` in `envelope`, and leave this out")
+        elif self.time_unit and not of_json:
+            yield Mistake(("time_unit",), "no record is in the format json, so times say their unit", "leave it out")
+        if self.convert == "best_fit" and self.format in ONE_COLUMN:
+            yield Mistake(("convert",), f"a record of the format {self.format} is one column as it is", "leave it out")
 
     @property
     def excluded(self) -> frozenset[FieldPath]:

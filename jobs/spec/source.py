@@ -102,9 +102,8 @@ class Source(Spec):
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
             what = f"{self.key.envelope.kind} wraps values, not keys"
             found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
-        if self.value.envelope:
-            of_json = any(encoding.format == "json" for encoding in self._encodings)
-            found += [m.below(("value", "envelope")) for m in self.value.envelope.dialect_mistakes(of_json)]
+        of_json = any(encoding.format == "json" for encoding in self._encodings)
+        found += [m.below(("value",)) for m in self.value.dialect_mistakes(of_json)]
         refuse(found)
         return self
 

@@ -85,6 +85,7 @@ def envelope_rules(spec: PipelineSpec, moved: bool = False) -> EnvelopeRules | N
         moved=moved,
         key=_key(spec),
         of_deletes=_of_deletes(spec),
+        dialect=spec.source.value.dialect,
     )
 
 

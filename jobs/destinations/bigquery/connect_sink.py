@@ -28,6 +28,7 @@ class BigQuerySink(Sink):
     classes = ("com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",)
     options = OPTIONS
     tombstones_delete = True
+    times_in = "seconds (its Storage Write API microseconds)"
 
     def place(self, configuration: Configuration, named: list[str]) -> Placing:
         """The tables that topics go to."""

@@ -116,11 +116,6 @@ def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[s
     if coarse := [n for n, kind in times.items() if not re.search(r"DateTime64\([6-9]", kind)]:
         kinds = ", ".join(f"{name} ({times[name]})" for name in coarse)
         yield f"times finer than {kinds} are dead letters, where the sink cut them; date_trunc them in source.transform"
-    if times:
-        yield (
-            f"JSON numbers for {', '.join(times)} are milliseconds, where the sink had seconds (of DateTime64 its own "
-            "unit): where records have numbers, declare long, and timestamp_seconds in source.transform"
-        )
 
 
 def _more(window: Window) -> str:

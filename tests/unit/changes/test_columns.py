@@ -106,6 +106,32 @@ def test_values_are_optional_where_deletes_are_rows() -> None:
     assert [(c.name, c.nullable) for c in row_columns(log, log.tables[0])] == [("id", False), ("n", True)]
 
 
+def test_keys_and_values_are_converted_and_timed_as_declared() -> None:
+    columns = {"at": "timestamp not null", "tags": "array<struct<n: long, at: timestamp>>"}
+    value = {"convert": "best_fit", "time_unit": "s"}
+    made = specs.spec(specs.table(mode="upsert"), columns=columns, key={"at": columns["at"]}, value=value)
+    reader = record_reader(made, batch(1), landing_schema(made))
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert reader.key_decoder
+    assert copied(reader.key_decoder).decode(raw_values({"at": 1_700_000_000})).values.to_pylist() == [{"at": at}]
+    decoded = copied(reader.value_decoder).decode(
+        raw_values({"at": "2023-11-14", "tags": [{"n": "7", "at": 1_700_000_000}]})
+    )
+    assert decoded.errors == {}
+    assert decoded.values.to_pylist() == [{"at": at.replace(hour=0, minute=0, second=0), "tags": [{"n": 7, "at": at}]}]
+
+
+def test_rows_in_an_envelope_are_converted_as_declared() -> None:
+    value = {"envelope": {"kind": "debezium", "timestamps": "us"}, "convert": "best_fit"}
+    columns = {"id": "long not null", "at": "timestamp"}
+    made = specs.spec(specs.table(mode="upsert"), columns=columns, key={"id": "long not null"}, value=value)
+    decoder = record_reader(made, batch(1), landing_schema(made)).value_decoder
+    decoded = copied(decoder).decode(raw_values({"op": "c", "after": {"id": "7", "at": 1_700_000_000_000_000}}))
+    assert decoded.errors == {}
+    (row,) = decoded.values.to_pylist()
+    assert (row["id"], row["at"]) == (7, datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC))
+
+
 def test_keys_in_json_are_written_like_the_rows_of_their_records() -> None:
     columns = {"at": "timestamp not null", "n": "decimal(10,2)"}
     value = {"envelope": {"kind": "debezium", "timestamps": "us", "decimals": "base64"}}

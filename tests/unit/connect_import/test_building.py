@@ -207,6 +207,20 @@ def test_unknown_fields_go_on_as_in_the_sink() -> None:
     assert made({**CLICKHOUSE, "auto.evolve": "false"})[1].source.value.unknown_fields == "ignore"
 
 
+@pytest.mark.parametrize(
+    ("sink", "times_in"), [(TABULAR, ""), (CLICKHOUSE, "seconds (of DateTime64"), (BIGQUERY, "seconds (its Storage")]
+)
+def test_plain_json_is_read_as_the_sinks_read_it(sink: dict[str, str], times_in: str) -> None:
+    imported, spec = made(sink)
+    assert spec.source.value.convert == "best_fit"
+    asked = [line for line in imported.todo if line.startswith("source.value.time_unit: JSON numbers for at are")]
+    assert len(asked) == bool(times_in)
+    assert all(times_in in line for line in asked)
+    imported, spec = made({**sink, "value.converter.schemas.enable": "true"})
+    assert spec.source.value.convert == "exact"
+    assert not any("time_unit" in line for line in imported.todo)
+
+
 def test_bigquery_sink_of_a_whole_database() -> None:
     options = {
         **{name: value for name, value in BIGQUERY.items() if "Partition" not in name and name != "topics"},

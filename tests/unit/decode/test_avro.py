@@ -12,6 +12,7 @@ import pytest
 
 from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import DecodeError
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
 from jobs.decode.registered import RegisteredSchema
 from jobs.schema.avro import avro_wire
@@ -99,6 +100,40 @@ def test_every_type(kind: Any, column: str, value: Any, wanted: Any) -> None:
     decoded = one(kind, column, encoded(schema, {"c": value}))
     assert decoded.errors == {}
     assert decoded.values.to_pylist() == [{"c": value if wanted is None else wanted}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "wanted"),
+    [
+        ("string", "long", "-7", -7),
+        ("string", "long", "7.5", DecodeError("type", "column c: expected long, found a number with a fraction")),
+        (
+            "string",
+            "int",
+            "3000000000",
+            DecodeError("range", "column c: expected int, found a number that does not fit"),
+        ),
+        ("string", "double", "x", DecodeError("type", "column c: expected double, found a string")),
+        ("string", "boolean", "TRUE", True),
+        ("string", "timestamp", "2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("string", "timestamp_ntz", "2024-02-29T10:00:00", datetime(2024, 2, 29, 10)),
+        ("int", "boolean", 1, True),
+        ("long", "boolean", 2, DecodeError("type", "column c: expected boolean, found a number")),
+        ("long", "string", 7, "7"),
+        ("boolean", "string", True, "true"),
+        (record(("x", "int"), name="I"), "string", {"x": 1}, '{"x":1}'),
+        ({"type": "array", "items": "string"}, "array<long>", ["1", "2"], [1, 2]),
+    ],
+)
+def test_best_fit(kind: Any, column: str, value: Any, wanted: Any) -> None:
+    schema = record(("c", kind))
+    declared = JsonDialect(best_fit=True).of_row(pa.struct([pa.field("c", parse_type(column)[0])]))
+    decoder = Avro(declared, text(schema))
+    raw = encoded(schema, {"c": value})
+    assert_same(decoder, [raw])
+    decoded = copied(decoder).decode(raw_values(raw))
+    found = decoded.errors.get(0) or decoded.values.to_pylist()[0]["c"]
+    assert found == wanted
 
 
 POINT, ERROR = record(("x", "int"), name="n.s.Point"), record(("x", "int"), name="n.s.Error")

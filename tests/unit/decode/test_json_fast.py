@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.decode import json_fast, parts
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from tests.kit.arrow import row_type
@@ -27,10 +28,11 @@ NESTED = {
     "l": "array<string not null>",
 }
 COLUMNS = [*FLAT.items(), *TIMES.items(), *NESTED.items()]
-SCHEMAS = [row_type(columns) for columns in (FLAT, TIMES, NESTED)]
+FITTED = JsonDialect("s", best_fit=True).of_row(row_type({**FLAT, **TIMES, "a": NESTED["a"]}))
+SCHEMAS = [*(row_type(columns) for columns in (FLAT, TIMES, NESTED)), FITTED]
 
 
-NAMES_OF_SCHEMAS = ["flat", "times", "nested"]
+NAMES_OF_SCHEMAS = ["flat", "times", "nested", "fitted"]
 
 
 @pytest.fixture(params=SCHEMAS, ids=NAMES_OF_SCHEMAS)
@@ -73,6 +75,10 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(json.dumps),
     st.decimals(-1000, 1000, places=2).map(str),
     st.text(max_size=5).map(json.dumps),
+    st.integers().map(lambda number: f'"{number}"'),
+    st.floats().map(lambda number: f'"{number}"'),
+    st.from_regex(r'"[+-]?0{0,2}[0-9]{0,3}\.?[0-9]{0,3}([eE][+-]?[0-9]{1,3})?"', fullmatch=True),
+    st.sampled_from(["true", "False", "TRUE", "inf", "nan", "1_0", "٣", "0x1", "1 ", "2024-02-29"]).map(json.dumps),
 )
 NAMES = st.sampled_from([*"bilfdmsxtnayz", "day", "zz", "", "\\u0069", "\\u0073", "i\\u0000", "#"])
 SPACE = st.sampled_from(["", "", "", " ", "\n", "\r\n\t"])
@@ -185,17 +191,20 @@ class TestSameAsStrict:
         assert_each_same(kind, data.draw(_records(kind)))
 
     @settings(max_examples=150, deadline=None)
-    @given(st.sampled_from(COLUMNS), st.lists(SCALARS, min_size=1, max_size=4))
-    @example(("f", "float"), ["16777217.0000000001", "3.4028235677973366e38", "3.4028235677973362e38"])
-    @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"])
-    @example(("m", "decimal(5,2)"), ["999", "1000", '"00000000999"', "0.000", "1e-2", "1e-3", "-0"])
-    def test_one_column(self, column: tuple[str, str], values: list[str]) -> None:
-        kind = row_type(dict([column]))
+    @given(st.sampled_from(COLUMNS), st.lists(SCALARS, min_size=1, max_size=4), st.booleans())
+    @example(("f", "float"), ["16777217.0000000001", "3.4028235677973366e38", "3.4028235677973362e38"], False)
+    @example(("d", "double"), ["2.4703282292062328e-324", "2.4703282292062327e-324", "1.7976931348623159e308"], False)
+    @example(("m", "decimal(5,2)"), ["999", "1000", '"00000000999"', "0.000", "1e-2", "1e-3", "-0"], False)
+    @example(("f", "float"), ['"16777217.0000000001"', '"3.4028235677973366e38"', '"1e39"', '"-0.0"'], True)
+    @example(("l", "long"), ['"-0"', '"007"', '"+7"', '"7."', '"7.0"', '"9223372036854775808"', '"1e3"'], True)
+    def test_one_column(self, column: tuple[str, str], values: list[str], best_fit: bool) -> None:
+        kind = JsonDialect(best_fit=best_fit).of_row(row_type(dict([column])))
         assert_each_same(kind, [f'{{"{column[0]}":{value}}}'.encode("utf-8", "surrogatepass") for value in values])
 
+    @pytest.mark.parametrize("best_fit", [False, True], ids=["exact", "best_fit"])
     @pytest.mark.parametrize("column", COLUMNS, ids="-".join)
-    def test_every_nasty_value_alone(self, column: tuple[str, str]) -> None:
-        kind = row_type(dict([column]))
+    def test_every_nasty_value_alone(self, column: tuple[str, str], best_fit: bool) -> None:
+        kind = JsonDialect(best_fit=best_fit).of_row(row_type(dict([column])))
         for value in [*NASTY, *SPACED]:
             for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
                 assert_same(kind, [record.encode()])

@@ -13,6 +13,7 @@ import pytest
 
 from jobs.decode.base import Decoder
 from jobs.decode.convert import Unrepresentable, converter
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import StrictJson
 from jobs.schema.types import parse_type
@@ -31,10 +32,10 @@ def table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|\n ").split(" |")] for line in lines[0].splitlines()[2:]]
 
 
-def examples() -> list[tuple[str, str, str, str]]:
+def examples(heading: str) -> list[tuple[str, str, str, str]]:
     """Declared type, JSON value, what is stored, and the error's kind; one of the two is empty."""
     found = []
-    for row in table("JSON value to declared type"):
+    for row in table(heading):
         declared = row[0].strip("`")
         accepted = re.findall(r"`([^`]+)` → `([^`]+)`", row[1])
         refused = re.findall(r"`([^`]+)` \((\w+)\)", row[2] if len(row) > 2 else "")
@@ -60,10 +61,17 @@ def shown(value: Any) -> str:
             return json.dumps(value)
 
 
+EXACT = examples("JSON value to declared type")
+FITTED = [*((d, v, stored, "") for d, v, stored, kind in EXACT if not kind), *examples("Best fit")]
+
+
 @pytest.mark.parametrize("decoder", [StrictJson, Json])
-@pytest.mark.parametrize(("declared", "value", "stored", "kind"), examples())
-def test_json_value(declared: str, value: str, stored: str, kind: str, decoder: type[Decoder]) -> None:
-    struct = row_type({"c": declared})
+@pytest.mark.parametrize(
+    ("declared", "value", "stored", "kind", "best_fit"),
+    [*((*example, False) for example in EXACT), *((*example, True) for example in FITTED)],
+)
+def test_json_value(declared: str, value: str, stored: str, kind: str, best_fit: bool, decoder: type[Decoder]) -> None:
+    struct = JsonDialect(best_fit=best_fit).of_row(row_type({"c": declared}))
     reader = decoder(struct)  # type: ignore[call-arg]
     decoded = reader.decode(pa.array([f'{{"c": {value}}}'.encode()], pa.binary()))
     if kind:
@@ -81,7 +89,7 @@ def _utc(value: Any) -> Any:
 def test_every_declared_type_has_a_row() -> None:
     from jobs.schema import types
 
-    rows = {declared for declared, *_ in examples()}
+    rows = {declared for declared, *_ in EXACT}
     scalars = set(types._SCALARS) - {"bigint"}
     assert scalars <= rows
     assert {name.split("<")[0].split("(")[0] for name in rows} >= {"decimal", "array", "map", "struct"}
