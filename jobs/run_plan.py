@@ -28,7 +28,7 @@ class TablePlan:
         steps: what would be created or changed first.
         sql: the statement that writes the changes; empty if it is not SQL.
         problem: why its part of the run would fail.
-        warnings: columns for which some rows will certainly be refused.
+        warnings: columns for which some rows will certainly be refused, options without effect.
     """
 
     name: str
@@ -174,7 +174,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             steps=destination.prepare(dry_run=True),
             sql=kind.statement(destination.spec, destination.table),
             commit=kind.capabilities.commit,
-            warnings=list(kind.warnings(destination.spec, destination.table)),
+            warnings=[*kind.warnings(destination.spec, destination.table), *destination.layout_differences()],
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)

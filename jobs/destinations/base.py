@@ -138,6 +138,10 @@ class Destination(ABC):
                 (`jobs.only_writer`).
         """
 
+    def layout_differences(self) -> list[str]:
+        """Options for new tables in which the existing one differs from the file, for people (`layout.differences`)."""
+        return []
+
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         """The types and nulls that the table accepts in these columns, if it exists and has them; asked before landing
         adds columns that records bring. Default: none, so records decide the type and `prepare` checks it."""

@@ -25,6 +25,11 @@ class Partition:
     transform: str = "identity"
     width: int | None = None
 
+    def __str__(self) -> str:
+        if self.transform == "identity":
+            return self.column
+        return f"{self.transform}({f'{self.width}, ' if self.width else ''}{self.column})"
+
     def suits(self, kind: pa.DataType) -> bool:
         """Whether Iceberg has the transform for columns of this type (its specification: "Partition Transforms")."""
         types = pa.types

@@ -1,4 +1,4 @@
-"""Checks that a destination table still has exactly the columns that the pipeline file declares."""
+"""Checks that a destination table still has exactly the columns, and the layout, that the pipeline file declares."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def schema_drift(destination: Destination, session: Callable[[], SparkSession]) 
         reader = destination.read(session)
         declared = {c.name.lower() for c in reader.values.columns}
         foreign = [name for name in reader.present() if name.lower() not in declared]
+        layout = destination.layout_differences()
     except BatchmergeError as problem:
         return [str(problem)]
-    return [*missing, *(f"column {name} is in the table and not declared" for name in foreign)]
+    return [*missing, *(f"column {name} is in the table and not declared" for name in foreign), *layout]

@@ -14,6 +14,7 @@ from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.columns import Column, destination_columns
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.layout import layout_differences
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows
@@ -77,6 +78,10 @@ class BigQueryDestination(Destination):
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return Preparation(*self._parts).run(dry_run)
+
+    def layout_differences(self) -> list[str]:
+        found = self.bigquery.find_table(self.table.table)
+        return list(layout_differences(self.table, found)) if found else []
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         found = self.bigquery.find_table(self.table.table)

@@ -16,7 +16,7 @@ from resources.bigquery import BigQuery, label
 from resources.errors import CommitFailed
 from sql import render
 
-_DAY_MS = 24 * 3600 * 1000
+DAY_MS = 24 * 3600 * 1000
 _ATTEMPTS = 5
 _DELETES = "batchmerge-deletes"
 
@@ -31,7 +31,7 @@ def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Colu
         table.time_partitioning = bigquery.TimePartitioning(
             type_=spec.time_partitioning,
             field=spec.partition_column,
-            expiration_ms=expiration * _DAY_MS if expiration else None,
+            expiration_ms=expiration * DAY_MS if expiration else None,
         )
         table.require_partition_filter = spec.require_partition_filter
     if spec.cluster_by:

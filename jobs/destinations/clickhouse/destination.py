@@ -16,6 +16,7 @@ from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.layout import layout_differences
 from jobs.destinations.clickhouse.leases import lease_state
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
@@ -62,6 +63,13 @@ class ClickHouseDestination(Destination):
 
     def prepare(self, dry_run: bool = False) -> list[str]:
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
+
+    def layout_differences(self) -> list[str]:
+        found = dict[str, None]()  # in the order in which they are found, each once
+        for shard in self.shards:
+            if present := tables.describe(shard.server, self.layout.path):
+                found |= dict.fromkeys(layout_differences(shard.server, self.table, present))
+        return list(found)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         present = tables.describe(self.shards[0].server, self.layout.path)

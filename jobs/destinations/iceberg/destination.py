@@ -14,6 +14,7 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.copy_task import copy, files_to_copy, takes_copies
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.iceberg.kept_deletes import KeptDeletes
+from jobs.destinations.iceberg.layout import layout_differences
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state
@@ -65,6 +66,10 @@ class IcebergDestination(ReducedDestination):
 
     def _load(self) -> Table | None:
         return self.catalog.load(self.table.table)
+
+    def layout_differences(self) -> list[str]:
+        found = self._load()
+        return list(layout_differences(self.table, found)) if found else []
 
     def drop_state(self) -> bool:
         if self._load() is not None:

@@ -10,6 +10,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.destinations.iceberg.kept_deletes import RENEWED, KeptDeletes
+from jobs.destinations.iceberg.layout import WRITE_MODES
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
@@ -36,7 +37,6 @@ _SMALL_FILES = {
 }
 # A property of the table of kept deletes: the id of the table whose deletes it has.
 _OF_TABLE = PREFIX + "of-table"
-_WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Preparation:
     def _write_mode(self) -> str:
         properties = {**_PROPERTIES, **self.table.properties}
         known = self.table.needs_key and knows_files(int(properties["format-version"]), properties)
-        return _WRITE_MODES[self.table.write or ("merge_on_read" if known else "copy_on_write")]
+        return WRITE_MODES[self.table.write or ("merge_on_read" if known else "copy_on_write")]
 
     @property
     def _sort_by(self) -> list[str]:

@@ -1,0 +1,37 @@
+"""The layout of a BigQuery table that exists, compared with what the pipeline file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.cloud import bigquery
+
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.tables import DAY_MS
+from jobs.destinations.layout import differences
+
+
+def layout_differences(table: BigQueryTable, found: bigquery.Table) -> Iterator[str]:
+    """Options of the file that the table does not have (`differences`)."""
+    names = {f"labels.{name}": name for name in table.labels}
+    partitions = found.time_partitioning
+    expiration = partitions.expiration_ms if partitions else None
+    declared = {
+        "time_partitioning": table.time_partitioning,
+        "partition_column": table.partition_column,
+        "partition_expiration_days": table.partition_expiration_days,
+        "require_partition_filter": table.require_partition_filter,
+        "cluster_by": table.cluster_by,
+        "description": table.description,
+        **{option: table.labels[name] for option, name in names.items()},
+    }
+    present = {
+        "time_partitioning": partitions.type_ if partitions else None,
+        "partition_column": partitions.field if partitions else None,
+        "partition_expiration_days": int(expiration) // DAY_MS if expiration else None,
+        "require_partition_filter": bool(found.require_partition_filter),
+        "cluster_by": list(found.clustering_fields or ()),
+        "description": found.description,
+        **{option: found.labels.get(name) for option, name in names.items()},
+    }
+    return differences(declared, present)

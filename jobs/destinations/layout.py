@@ -1,0 +1,31 @@
+"""Options that describe a table when we create it, compared with the table as it is.
+
+We never change these of a table that exists: a new partition spec, TTL or engine is for people to decide. But an option
+without effect must not look like one that has it: who writes a `ttl` relies on old rows to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+
+def differences(declared: Mapping[str, object], present: Mapping[str, object]) -> Iterator[str]:
+    """Options in which the file and the table differ, as sentences; those that the file leaves out are not compared.
+
+    Args:
+        declared: the options that the file names, by name; what is empty counts as left out.
+        present: the same of the table.
+    """
+    for option, wanted in declared.items():
+        found = present.get(option)
+        if wanted and wanted != found:
+            yield (
+                f"{option} is {_text(wanted)} in the file and {_text(found)} in the table: the option is for tables "
+                "that we create, so change the table by hand, or leave the option out"
+            )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "not set"
+    return "not set" if value in (None, "", False) else str(value)
