@@ -17,6 +17,7 @@ PREFIX = "batchmerge."
 LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _ORDER = PREFIX + "order"
+_UNTRACED = PREFIX + "untraced-to"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
 _NEW_COLUMNS = PREFIX + "new-columns"
@@ -173,6 +174,8 @@ class CommittedState:
         leader_epochs: of the newest batch (`Batch`); empty if they are not known.
         order: hash of the key and the `order_by` with which deletes are kept (`PipelineSpec.order_hash`); empty if none
             are kept. Not part of the position, so comparisons ignore it.
+        untraced_to: the last batch whose rows do not show which records they are from (`Table.has_coordinates`); 0:
+            none. Comparisons ignore it too.
     """
 
     pipeline: str
@@ -184,9 +187,10 @@ class CommittedState:
     watermark: Watermark
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     order: str = field(default="", compare=False)
+    untraced_to: int = field(default=0, compare=False)
 
     @classmethod
-    def after(cls, landed: LandedBatch, order: str = "") -> CommittedState:
+    def after(cls, landed: LandedBatch, order: str = "", untraced_to: int = 0) -> CommittedState:
         """The state of a table that has merged everything up to and including this batch."""
         batch = landed.batch
         return cls(
@@ -199,6 +203,7 @@ class CommittedState:
             watermark=landed.watermark,
             leader_epochs=batch.leader_epochs,
             order=order,
+            untraced_to=untraced_to,
         )
 
     def orders_otherwise(self, meaning_hash: str, order: str) -> bool:
@@ -228,6 +233,7 @@ class CommittedState:
             PREFIX + "spec-hash": self.meaning_hash,
             **({_EPOCHS: offsets.encode(self.leader_epochs)} if self.leader_epochs else {}),
             **({_ORDER: self.order} if self.order else {}),
+            **({_UNTRACED: str(self.untraced_to)} if self.untraced_to else {}),
             **self.watermark.to_properties(PREFIX),
         }
 
@@ -244,6 +250,7 @@ class CommittedState:
             watermark=Watermark.from_properties(properties, PREFIX, reached),
             leader_epochs=offsets.Later(lambda: offsets.decode(properties[_EPOCHS])) if _EPOCHS in properties else {},
             order=properties.get(_ORDER, ""),
+            untraced_to=int(properties.get(_UNTRACED, "0")),
         )
 
 

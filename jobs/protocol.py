@@ -39,6 +39,7 @@ from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.progress import log_progress
+from jobs.replay.coordinates import check_rereading
 from jobs.sampled_pipeline import adopt_sampled_key
 from jobs.spec.added_columns import key_is_open
 from jobs.time_limit import raise_if_to_end
@@ -239,6 +240,9 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
     """Merges the pending batches into the table; with a transaction everything but the commit itself."""
     if not wanted.batches:
         return None
+    if (revises := wanted.batches[-1].batch.revises) is not None:
+        # It was checked when they were landed, but a table may have been added since.
+        check_rereading(pipeline, wanted.destination, from_kafka=revises == 0)
     failpoint("merge.planned")
     context = replace(pipeline.merge_context(wanted.destination), transaction=transaction, due=wanted.more)
     with batch_error_context([b.batch for b in wanted.batches]):

@@ -16,7 +16,7 @@ from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.landing_again import land_again, session
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.pipeline import Pipeline
-from jobs.replay.landed import check_coordinates
+from jobs.replay.coordinates import check_rereading
 from jobs.replay.revise import Applied, merge_tables
 from resources.spark import spark_errors
 
@@ -53,7 +53,7 @@ def retry(pipeline: Pipeline) -> Retried:
         ConfigurationError: a table's rows cannot be distinguished; nothing was landed.
     """
     for destination in pipeline.destinations():
-        check_coordinates(pipeline, destination)
+        check_rereading(pipeline, destination, from_kafka=False)
     pipeline.intermediate.prepare()
     done = land_again(pipeline)
     applied = merge_tables(pipeline)

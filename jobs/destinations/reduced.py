@@ -76,7 +76,9 @@ class ReducedDestination(Destination):
         wanted = Reduction.of_table(
             self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, newest
         )
-        after, again = CommittedState.after(newest, self.spec.order_hash), newest.batch.revises is not None
+        untraced_to = self.table.untraced_to(newest.number, committed.untraced_to if committed else 0)
+        after = CommittedState.after(newest, self.spec.order_hash, untraced_to)
+        again = newest.batch.revises is not None
         return self.apply(Step(self, context, batches, wanted, committed, after, again))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:

@@ -35,7 +35,7 @@ from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.replay.landed import check_coordinates
+from jobs.replay.coordinates import check_rereading
 from jobs.replay.revising_batch import most_attempts, revising_batch
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
@@ -58,7 +58,7 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
     """
     place = pipeline.intermediate
     for destination in pipeline.destinations():
-        check_coordinates(pipeline, destination)
+        check_rereading(pipeline, destination, from_kafka=True)
     place.prepare()
 
     def once() -> LandedBatch | None:

@@ -16,10 +16,10 @@ from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination
 from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import log_refused
-from jobs.destinations.registry import kind_of
 from jobs.lineage import next_batches, of_one_meaning
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge
+from jobs.replay.coordinates import check_batches, check_coordinates
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -37,7 +37,7 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
     """Replays the batches that were landed in ``[start, end)``; None if there were none.
 
     Raises:
-        ConfigurationError: the table's rows cannot be distinguished well enough to replay (append without coordinates).
+        ConfigurationError: the table's rows cannot be distinguished well enough to replay (`jobs.replay.coordinates`).
     """
     first, last = start.timestamp() * 1000, end.timestamp() * 1000
     return _replay(
@@ -84,6 +84,7 @@ def _replay(
         meant = of_one_meaning([b for b in landed.batches if b.number <= committed.batch_number])
         if batches[0].number < meant[0].number:
             raise _too_early(destination, meant[0], "were landed with another `changes` (key, op mapping or order)")
+        check_batches(destination, committed.untraced_to, batches[0].number)
         # Columns may have been added to the file since the last run.
         pipeline.intermediate.prepare()
         destination.prepare()
@@ -104,29 +105,3 @@ def _too_early(destination: Destination, oldest: LandedBatch, why: str) -> Confi
         "`batchmerge replay --kafka-from`",
         oldest=oldest.number,
     )
-
-
-def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
-    """Requires coordinates in a table without a unique key, since they distinguish its rows.
-
-    Raises:
-        ConfigurationError: the table lacks coordinates, or the column that tells which of two topics a row is from.
-    """
-    table = destination.table
-    missing = [m for m in ("topic", "partition", "offset") if m not in table.metadata_columns]
-    if table.mode in ("append", "delete") and missing:
-        raise ConfigurationError(
-            f"a table of mode {table.mode} can be replayed only by its rows' coordinates, and it lacks "
-            f"{', '.join('_' + m for m in missing)}",
-            where=destination.name,
-            remedy="add `metadata_columns: [topic, partition, offset]` before rows are written",
-        )
-    recreated = pipeline.intermediate.recreated()
-    if table.mode in ("append", "delete") and recreated and not kind_of(table).capabilities.tells_topics_apart:
-        raise ConfigurationError(
-            f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and no column "
-            "shows which topic a row is from",
-            where=destination.name,
-            remedy="fill a new table by a pipeline of another name",
-        )
-    destination.check_replay()

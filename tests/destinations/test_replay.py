@@ -9,6 +9,7 @@ import pytest
 
 from jobs import offset_reset
 from jobs.dead_letters.listing import list_dead_letters
+from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_window
 from resources.errors import ConfigurationError
@@ -81,14 +82,47 @@ def test_window_holds_the_batches_that_were_landed_in_it(target: Target, story: 
 
 @on_targets("append", "delete", always="append")
 def test_rows_that_cannot_be_told_apart_are_not_replayed(target: Target, story: Story) -> None:
-    """A kind either adds the coordinates itself or refuses to replay without them."""
+    """A kind either adds the coordinates itself, or refuses to replay batches that were merged without them."""
     table = story.table(target, metadata_columns=[])
     if table.destination.table.metadata_columns:
         assert table.destination.table.metadata_columns == COORDINATES
         return
-    table.merge()
-    with pytest.raises(ConfigurationError, match="_topic, _partition, _offset"):
+    table.merge_some(2)
+    with pytest.raises(ConfigurationError, match="can be replayed only by its rows' coordinates"):
         table.replay(1, 2)
+    traced = table.under(story, metadata_columns=COORDINATES)
+    traced.merge()
+    expected = model.expected(story.records, target.mode)
+    assert traced.rows() == expected
+    for first in (1, 2):
+        with pytest.raises(ConfigurationError, match=r"batches up to 2 were written without .* begin at batch 3"):
+            traced.replay(first, 4)
+    assert traced.replay(3, 4)
+    with pytest.raises(ConfigurationError, match=r"batches up to 2 were written without .* fill a new table"):
+        reread_from_kafka(traced.engine.pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
+    assert traced.rows() == expected
+
+
+@on_targets("append", "delete", always="append")
+def test_a_new_table_without_coordinates_takes_no_records_that_were_read_again(
+    target: Target, new_story: MakeStory
+) -> None:
+    story = new_story()
+    story.land_each([[put(2, "a"), put(4, "b")], [put(2, "", "d")]])
+    tells = story.table(target, metadata_columns=COORDINATES)
+    tells.merge()
+    assert reread_from_kafka(tells.engine.pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
+    tells.merge()
+    table = story.table(target, metadata_columns=[])
+    if table.destination.table.metadata_columns:
+        return  # a kind that adds them itself
+    table.merge_some(2)
+    expected = table.rows()
+    with pytest.raises(ConfigurationError, match="can be replayed only by its rows' coordinates"):
+        table.merge()
+    with pytest.raises(ConfigurationError, match=r"batches up to 2 were written without"):
+        table.under(story, metadata_columns=COORDINATES).merge()
+    assert table.rows() == expected == model.expected(story.records, target.mode)
 
 
 # ---- from Kafka -----------------------------------------------------------------------------------------------------

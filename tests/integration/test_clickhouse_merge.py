@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,12 +18,16 @@ from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import cut
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError, Interrupted, SchemaRefused
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
+from tests.kit.flow import Flow
+from tests.kit.interrupting import dying_at
 from tests.kit.kinds import KINDS
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap, produce, put, random_changes
@@ -87,6 +93,46 @@ def test_rows_that_an_engine_has_joined_do_not_come_back(
     with pytest.raises(ConfigurationError, match=r"its engine, ReplacingMergeTree, joins rows"):
         protocol.merge(pipeline, pipeline.destinations()[0])
     assert rows(connections, name) == kept
+
+
+def edited(flow: Flow, **options: object) -> Flow:
+    """The pipeline with other options of its only table."""
+    tables: Any = flow.spec_document["tables"]
+    return replace(flow, overrides={**flow.overrides, "tables": [{**table, **options} for table in tables]})
+
+
+def test_step_in_an_engine_that_joins_rows_is_continued_with_its_own_chunks(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    flow = clickhouse_flow(
+        topic(), ["append"], engine="SummingMergeTree(amount)", order_by=["id"], chunk_rows=4
+    )
+    produce(bootstrap(connections), flow.topic, [put(key, "a") for key in (1, 1, 2, 1, 2)])
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    with dying_at("clickhouse.inserted"):
+        protocol.merge(pipeline, pipeline.destinations()[0])
+    (server,), name = servers(connections), flow.table("append")
+    server.execute(f"OPTIMIZE TABLE {name} FINAL")
+    pipeline = edited(flow, chunk_rows=1).pipeline(connections, spark)
+    assert protocol.merge(pipeline, pipeline.destinations()[0])
+    server.execute(f"OPTIMIZE TABLE {name} FINAL")
+    assert [(row[0], row[2]) for row in rows(connections, name)] == [(1, 3.0), (2, 2.0)]
+
+
+def test_records_that_were_read_again_are_no_rows_of_an_engine_that_joins_rows(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    flow = clickhouse_flow(topic(), ["append"])
+    produce(bootstrap(connections), flow.topic, [put(1, "old"), put(2, "b"), put(1, "new")])
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    assert reread_from_kafka(pipeline, from_offsets({TopicPartition(flow.topic, 0): 0}))
+    name = f"{flow.table('append')}_joined"
+    pipeline = edited(flow, table=name, engine="ReplacingMergeTree").pipeline(connections, spark)
+    with pytest.raises(ConfigurationError, match=r"joins rows.* Fix: fill a new table: .* a pipeline of another name"):
+        protocol.merge(pipeline, pipeline.destinations()[0])
+    assert rows(connections, name) == [(1, "new", 1.0), (2, "b", 1.0)]
 
 
 def test_window_that_is_too_small_is_refused_with_the_number_needed(

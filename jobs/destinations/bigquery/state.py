@@ -56,8 +56,9 @@ class TableAt:
     recreated: RecreatedTopics
 
     @classmethod
-    def after(cls, before: TableAt | None, batches: Sequence[LandedBatch], order: str) -> TableAt:
-        states = [*([before.committed] if before else []), *(CommittedState.after(b, order) for b in batches)]
+    def after(cls, before: TableAt | None, batches: Sequence[LandedBatch], order: str, untraced_to: int) -> TableAt:
+        done = [CommittedState.after(batch, order, untraced_to) for batch in batches]
+        states = [*([before.committed] if before else []), *done]
         return cls(states[-1], joined(before.recreated if before else {}, recreated_topics(states)))
 
     def to_json(self) -> str:

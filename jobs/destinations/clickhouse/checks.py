@@ -50,8 +50,8 @@ def check_keeps_records(where: str, table: ClickHouseTable, present: Present | N
             f"its engine, {present.engine}, joins rows, so nothing shows which records the table lacks: those that it "
             "has joined would come again, older values over newer ones",
             where=where,
-            remedy="name a new table in `tables`, which is filled from the landed batches: for one row a key of mode "
-            "upsert or upsert_delete",
+            remedy="fill a new table: for one row a key of mode upsert or upsert_delete; of mode append by a pipeline "
+            "of another name, which has read no record again",
         )
 
 

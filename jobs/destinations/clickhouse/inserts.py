@@ -13,6 +13,7 @@ from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.routing import route_filter
+from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
@@ -72,6 +73,8 @@ class Inserts:
 
     def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
         shard = self.shard
+        if only is Only.RECORD:
+            check_keeps_records(shard.where, shard.table, self.present)
         insertion = self._insertion(held, step.batches, step.chunks, held.step, only, step.last)
         # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)

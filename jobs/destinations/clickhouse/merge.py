@@ -15,7 +15,7 @@ from jobs.destinations.clickhouse.inserts import Inserts
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
-from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.clickhouse.tables import Present, joins_rows
 from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
 from resources.errors import CommitFailed, ConfigurationError, LineageBroken
@@ -73,8 +73,9 @@ def _steps(
 ) -> list[Step]:
     """What is to be done: first what another run has left behind, as it was begun, then the rest."""
     try:
-        # What views have of a chunk only its token tells.
-        begun = left_behind(lease, newer, shard.where, None if present.views else shard.table.chunk_rows)
+        # What views, and engines that join rows, have of a chunk only its token tells.
+        by_token = present.views or (shard.table.mode == "append" and joins_rows(present.engine))
+        begun = left_behind(lease, newer, shard.where, None if by_token else shard.table.chunk_rows)
     except LineageBroken:
         if lease and _is_landed(lease.commit_id, context):
             raise CommitFailed(f"batch {lease.batch} is under way in another run", where=shard.where) from None
