@@ -54,7 +54,7 @@ class KafkaConnection(Connection):
     settings: dict[str, SecretStr] = Field(
         default_factory=dict,
         description="further settings of librdkafka for what no option stands for: client.*, socket.*, broker.*, "
-        "ssl.*, sasl.oauthbearer.*, sasl.kerberos.*",
+        "ssl.*, sasl.oauthbearer.*",
         examples=[{"client.rack": "eu-west-1a"}],
     )
     # 300 s is librdkafka's longest.
@@ -108,7 +108,7 @@ class KafkaConnection(Connection):
 
 
 # Groups of librdkafka's settings that `settings` may name, and those of them for which there are options.
-_FREE = ("client.", "socket.", "broker.", "ssl.", "sasl.oauthbearer.", "sasl.kerberos.")
+_FREE = ("client.", "socket.", "broker.", "ssl.", "sasl.oauthbearer.")
 _OPTIONS = {
     "socket.timeout.ms": "timeout_seconds",
     "ssl.ca.location": "ca_file",

@@ -83,6 +83,7 @@ def test_client_certificate(tmp_path: Path) -> None:
         ({"ca_file": "c"}, "SSL"),
         ({"settings": {"group.id": "g"}}, r"group\.id.*Batchmerge sets it"),
         ({"settings": {"ssl.ca.location": "c"}}, "use `ca_file`"),
+        ({"settings": {"sasl.kerberos.service.name": "k"}}, r"sasl\.kerberos.*leave it out"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
