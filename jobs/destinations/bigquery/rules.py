@@ -1,4 +1,4 @@
-"""What BigQuery cannot do with the columns that a pipeline file declares."""
+"""What BigQuery cannot do with the columns and the interval that a pipeline file declares."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
     except ConfigurationError as problem:
         yield Mistake((), problem.what, problem.remedy)
     yield from _layout(table, {c.name.lower(): c.field for c in columns.values()})
+
+
+def too_many_loads(spec: PipelineSpec, table: BigQueryTable) -> Iterator[str]:
+    """A warning where records that come all the time make more loads than BigQuery's quota: 1,500 a table and day."""
+    interval, merge_interval = spec.interval_seconds, table.merge_interval_seconds
+    if interval is not None and merge_interval is not None and max(interval, merge_interval) < 60:
+        yield (
+            f"with `interval: {spec.interval}` it gets a load and a billed merge every "
+            f"{max(interval, merge_interval):g} seconds, and BigQuery takes 1,500 loads of a table a day. "
+            "Fix: set `merge_interval_seconds: 60` or more"
+        )
 
 
 def _layout(table: BigQueryTable, fields: Mapping[str, Field]) -> Iterator[Mistake]:

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.registry import kind_of
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit import specs
 
@@ -59,6 +60,27 @@ def test_refused(options: dict[str, object], says: str) -> None:
     with pytest.raises(ValidationError) as problem:
         BigQueryTable.model_validate(TABLE | options)
     assert says in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("interval", "options", "warned"),
+    [
+        ("5s", {}, True),
+        ("5s", {"merge_interval_seconds": 30}, True),
+        ("5s", {"merge_interval_seconds": 60}, False),
+        ("60s", {}, False),
+        ("5s", {"merge_interval_seconds": None, "merge_records_threshold": 1000}, False),
+        (None, {}, False),
+    ],
+)
+def test_more_loads_than_bigquery_takes_are_warned_of(
+    interval: str | None, options: dict[str, object], warned: bool
+) -> None:
+    often = {"interval": interval} if interval else {}
+    found = specs.spec(TABLE | options, key="id", **often)
+    warnings = list(kind_of(found.tables[0]).warnings(found, found.tables[0]))
+    assert len(warnings) == warned
+    assert all("1,500 loads of a table a day" in text for text in warnings)
 
 
 def test_names_are_sanitised_where_that_is_asked_for() -> None:
