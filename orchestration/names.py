@@ -81,11 +81,10 @@ def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
     Raises:
         ConfigurationError: there is none, or more than one.
     """
-    known = {"/".join(table_key(table).path): table for table in spec.tables}
-    found = [table for key, table in known.items() if text == key or table.is_called(text)]
+    found = [table for table in spec.tables if table.is_called(text)]
     if len(found) != 1:
         problem = "more than one table" if found else "no table"
-        remedy = f"name one of {', '.join(known)}"
+        remedy = f"name one of {', '.join(repr(table.title) for table in found or spec.tables)}"
         raise ConfigurationError(f"pipeline {pipeline} has {problem} {text!r}", remedy=remedy)
     return found[0]
 

@@ -145,8 +145,8 @@ class Table(Spec):
         return f"{self.kind} {self.table}{other}"
 
     def is_called(self, text: str) -> bool:
-        """Whether the text means this table: its name, with or without the kind."""
-        return text in (self.table, f"{self.kind} {self.table}", self.title)
+        """Whether the text means this table: its name, with or without the kind, or its asset in Dagster."""
+        return text in (self.table, f"{self.kind} {self.table}", self.title, "/".join(self.full_path))
 
     @property
     def full_path(self) -> list[str]:
