@@ -56,7 +56,8 @@ def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "b
     raise InvariantBroken(
         f"{lost}: the landed batches would be added a second time",
         where=where,
-        remedy=f"{bring_back}, or drop the table: the next run fills a new one from what is landed",
+        remedy=f"if the table was renamed, give it its old name again; else {bring_back}, or drop the table: the next "
+        "run fills a new one from what is landed",
     )
 
 

@@ -30,6 +30,13 @@ def test_nothing_landed_and_nothing_committed_is_nothing_to_do() -> None:
     assert next_batches("d", None, [], True) == []
 
 
+def test_a_table_that_comes_late_can_still_get_what_kafka_has() -> None:
+    with pytest.raises(LineageBroken) as caught:
+        next_batches("d", None, [landed(3)], False)
+    assert "`batchmerge offsets reset p --to committed`" in caught.value.remedy
+    assert "`batchmerge replay p --kafka-from`" in caught.value.remedy
+
+
 def test_new_partition_does_not_break_the_lineage() -> None:
     wide = {**landed(2).batch.ranges, TopicPartition("t", 2): OffsetRange(5, 9)}
     assert next_batches("d", committed(1), [landed(1), landed(2, ranges=wide)], True)

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.requirements import require_known_rows
 from resources.bigquery import BigQuery
-from resources.errors import BatchmergeError, CommitFailed, CommitStateUnknown
+from resources.errors import BatchmergeError, CommitFailed, CommitStateUnknown, InvariantBroken
 
 ROW = StateRow("g1", "d._t_1", "then", "", None, "before")
 
@@ -44,6 +46,13 @@ class Service:
 
 def renew(service: Service) -> None:
     TableState(cast(BigQuery, service), "p", "d.t", "tmp").renew(ROW, "then")
+
+
+def test_a_table_without_a_state_row_may_have_been_renamed() -> None:
+    table = BigQueryTable(kind="bigquery", table="d.new", mode="append")
+    with pytest.raises(InvariantBroken) as caught:
+        require_known_rows(3, table, "bigquery d.new", "bring the row back")
+    assert caught.value.remedy.startswith("if the table was renamed, give it its old name again; else bring the row back")
 
 
 @pytest.mark.parametrize("answers", [[1], [CommitFailed, 1], [CommitStateUnknown, CommitFailed, 1]])
