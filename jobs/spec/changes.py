@@ -63,7 +63,8 @@ class Changes(Spec):
     order_by: str | None = Field(
         None,
         description="a value column (LSN, version, timestamp) whose larger value wins; `arrival`: the order of "
-        "batches, topics, partitions and offsets is accepted even where a key may move between partitions",
+        "batches, topics, partitions and offsets is accepted even where a key may move between partitions; tables with "
+        "a key then cannot be replayed from Kafka, unless there is one partition",
     )
 
     @property

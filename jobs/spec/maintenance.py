@@ -57,8 +57,8 @@ class Landed(Spec):
     keep_days: float = Field(
         14,
         gt=0,
-        description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The bytes are free "
-        "when the last snapshot with them has expired: after twice this time",
+        description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The files are deleted "
+        "when the last snapshot that has them has expired: about twice this time after landing",
     )
     dead_letters_keep_days: float | None = Field(
         None,

@@ -78,7 +78,9 @@ class Freshness(Spec):
     """How old a table may get: the check `caught_up` uses `caught_up_through`, Dagster's badge the last run."""
 
     warn_minutes: int = Field(30, ge=1, le=_TEN_YEARS, description="older than this: a warning")
-    fail_minutes: int = Field(120, ge=1, le=_TEN_YEARS, description="older than this: failed")
+    fail_minutes: int = Field(
+        120, ge=1, le=_TEN_YEARS, description="older than this: Dagster's badge fails; no run and no check does"
+    )
 
 
 class PipelineSpec(Spec):

@@ -52,8 +52,8 @@ def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept
 def reset(pipeline: str, to: str, topics: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
     """Go on at the earliest, latest or timed offsets of PIPELINE's topics, after one was recreated or lost records.
 
-    Topics that are no longer in `source` are forgotten. `--to committed` keeps the offsets and only makes tables and
-    intermediate table agree again, after the latter was rolled back or recreated, or with --accept-changes.
+    Topics that are no longer in `source` are forgotten. `--to committed` keeps the offsets and only lets the tables go
+    on from them, after the intermediate table was rolled back or recreated, or with --accept-changes.
     """
     choice = _to(to, topics)
     _reset(pipeline, choice, table, accept_changes, yes)

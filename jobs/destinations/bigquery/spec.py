@@ -32,7 +32,7 @@ class BigQueryTable(Table):
     intermediate_suffix: str = Field(
         "tmp",
         pattern=r"^[A-Za-z0-9_]+$",
-        description="the staging table is _<table>_<suffix>_<pipeline>_…",
+        description="suffix of the staging table's name, _<table>_<suffix>_<pipeline>_…; not of the intermediate table",
         examples=["tmp"],
     )
     merge_interval_seconds: int | None = Field(

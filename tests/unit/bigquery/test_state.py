@@ -52,7 +52,7 @@ def test_a_table_without_a_state_row_may_have_been_renamed() -> None:
     table = BigQueryTable(kind="bigquery", table="d.new", mode="append")
     with pytest.raises(InvariantBroken) as caught:
         require_known_rows(3, table, "bigquery d.new", "bring the row back")
-    assert caught.value.remedy.startswith("if the table was renamed, give it its old name again; else bring the row back")
+    assert caught.value.remedy.startswith("if the table was renamed, give it its old name again; else bring the row")
 
 
 @pytest.mark.parametrize("answers", [[1], [CommitFailed, 1], [CommitStateUnknown, CommitFailed, 1]])

@@ -104,8 +104,8 @@ def test_a_table_has_the_names_that_a_person_sees() -> None:
         assert table_named("p", specs.spec(specs.table(name="n.t", connection="lake2")), text) == first
     assert second.is_called("iceberg/n/u")
     assert not second.is_called("iceberg/n/t")
-    with pytest.raises(ConfigurationError, match="no table 'n.x'") as caught:
-        table_named("p", specs.spec(specs.table(), specs.table("clickhouse")), "n.x")
+    with pytest.raises(ConfigurationError, match="no table 'nothing'") as caught:
+        table_named("p", specs.spec(specs.table(), specs.table("clickhouse")), "nothing")
     assert caught.value.remedy == "name one of 'iceberg n.t', 'clickhouse n.t'"
 
 
