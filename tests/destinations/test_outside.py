@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.maintenance.run import maintain_table
@@ -94,6 +96,16 @@ def test_table_that_was_rolled_back_goes_on_as_its_entry_says(target: Target, st
         assert table.rows() == model.expected(told(*merged), target.mode), choice
         table.merge()
         assert table.rows() == model.expected(told(*merged, 5), target.mode), "the table is as any other one"
+
+
+@on_targets(can="rolls_back", always="append upsert_delete")
+def test_table_that_was_renamed_goes_on_under_its_new_name(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(2)
+    renamed = replace(table, name=f"{table.name}_new")
+    target.kind.rename(story.engine.connections, table.name, renamed.name)
+    renamed.merge()
+    assert renamed.rows() == model.expected(story.records, target.mode)
 
 
 @on_targets(cannot="state_in_table", always="append upsert_delete")

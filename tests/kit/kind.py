@@ -116,6 +116,10 @@ class KindUnderTest:
         """Rolls the table back, as a person would, but not before its first commit (`rolls_back`)."""
         raise NotImplementedError
 
+    def rename(self, connections: Connections, table: str, name: str) -> None:
+        """Gives the table another name, as a person would (`rolls_back`)."""
+        raise NotImplementedError
+
     def lose_state(self, connections: Connections, destination: Destination) -> None:
         """Removes the committed state that is kept beside it (not where it is `state_in_table`)."""
         raise NotImplementedError

@@ -62,6 +62,9 @@ class Iceberg(KindUnderTest):
         before = list(ancestors(found.metadata, "main"))[: commits + 1]
         found.manage_snapshots().set_current_snapshot(before[-1].snapshot_id).commit()
 
+    def rename(self, connections: Connections, table: str, name: str) -> None:
+        catalog(connections)._catalog.rename_table(table, name)
+
 
 class ClickHouse(KindUnderTest):
     name = "clickhouse"
