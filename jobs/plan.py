@@ -206,13 +206,14 @@ def _wanted(
             partitions=[str(tp) for tp in missing],
         )
     grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]
-    if grown and key_must_stay:
+    if committed and grown and key_must_stay:
         raise SourceError(
             f"partitions were added ({', '.join(map(str, grown[:5]))}), so a key may have moved to another partition "
             "and the order of its changes is no longer that of the batches",
             where=f"topic {grown[0].topic}",
-            remedy="name a column that orders the changes in `changes.order_by`, or state that keys did not move "
-            "with `changes.order_by: arrival`",
+            remedy="name a column that orders the changes in `changes.order_by` (ClickHouse tables of upserts then need "
+            "a new table), or state that keys did not move with `changes.order_by: arrival`; then accept the change: "
+            f"`batchmerge offsets reset {committed.pipeline} --to committed --accept-changes --yes`",
             partitions=[str(tp) for tp in grown],
         )
     # What appears later is read from its first record, whatever `start` says. Of a topic that was read before, that is

@@ -8,19 +8,70 @@ The consumer group's offsets are what the sink has written. Some sinks keep othe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.sink import Offsets, sink_of
-from resources.errors import Unavailable
+from resources.connections import Connections
+from resources.errors import SourceError, Unavailable
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
 from resources.topic_partition import TopicPartition
 
 
-def committed(cluster: KafkaCluster, configuration: Configuration, partitions: Iterable[TopicPartition]) -> Offsets:
-    """The next offset of each partition by the connector's group; without one, the offset where the sink would begin.
+@dataclass(frozen=True)
+class Stopped:
+    """
+    Attributes:
+        next: the next offset of each partition.
+        unknown: those of which the connector has committed none: they begin where the sink would.
+        at_end: it would begin at their end (`auto.offset.reset`), not at their first record.
+    """
+
+    next: Offsets
+    unknown: Sequence[TopicPartition] = ()
+    at_end: bool = False
+
+    def after(self, known: Offsets) -> Stopped:
+        """With what the sink's own state says."""
+        unknown = [p for p in self.unknown if known[p] == self.next[p]]
+        return replace(self, next=known, unknown=unknown)
+
+    def __str__(self) -> str:
+        where = "their end" if self.at_end else "their first record"
+        others = f", at {where}: {', '.join(map(str, self.unknown))}" if self.unknown else ""
+        return f"{len(self.next) - len(self.unknown)} partitions{others}"
+
+
+def stopped_at(
+    cluster: KafkaCluster, configuration: Configuration, connections: Connections, partitions: Iterable[TopicPartition]
+) -> Stopped:
+    """Where the connector stopped, by its group and by the state that its sink keeps.
+
+    Raises:
+        Unavailable: the connector is still running.
+        SourceError: nothing says where it stopped, or it has begun something that is not finished.
+    """
+    found = committed(cluster, configuration, partitions)
+    found = found.after(sink_of(configuration).stopped_at(configuration, cluster, connections, found.next))
+    if len(found.unknown) < len(found.next):
+        return found
+    first, ends = cluster.first_offsets(found.unknown), cluster.stable_offsets(found.unknown)
+    if first == ends:  # there was nothing to commit
+        return found
+    raise SourceError(
+        "the group has no offsets, so nothing says where the connector stopped: Kafka has forgotten them "
+        "(`offsets.retention.minutes` after the stop, a week by default), or the connector had another name or cluster",
+        where=f"consumer group {connect.group(configuration)}",
+        remedy="start the connector until it commits, stop it, and import again; or import with --no-offsets, and "
+        "write `source.start` yourself",
+    )
+
+
+def committed(cluster: KafkaCluster, configuration: Configuration, partitions: Iterable[TopicPartition]) -> Stopped:
+    """Where the connector stopped by its group.
 
     Raises:
         Unavailable: the connector is still running.
@@ -40,7 +91,7 @@ def committed(cluster: KafkaCluster, configuration: Configuration, partitions: I
     missing = [p for p in wanted if p not in found]
     at_end = configuration.text("consumer.override.auto.offset.reset", "earliest") == "latest"
     first = cluster.stable_offsets(missing) if at_end else cluster.first_offsets(missing)
-    return {**found, **first}
+    return Stopped({**found, **first}, missing, at_end)
 
 
 def start(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, dict[int, int]]]:

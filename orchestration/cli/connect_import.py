@@ -8,11 +8,9 @@ from typing import Any
 import click
 import yaml
 
-from jobs.connect_import import building, connect, filled
-from jobs.connect_import import offsets as stopped_at
+from jobs.connect_import import building, connect, filled, offsets
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
-from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.connections_file import load_connections
 from orchestration.cli import output
@@ -98,7 +96,6 @@ def _start(configuration: Configuration, imported: Imported, connections: Connec
     source = imported.document["source"]
     topics = cluster.topics(source.get("topics", []), source.get("pattern"))
     _, partitions = cluster.describe(topics)
-    found = stopped_at.committed(cluster, configuration, partitions)
-    found = sink_of(configuration).stopped_at(configuration, cluster, connections, found)
-    output.say(f"begins where group {connect.group(configuration)} stopped: {len(found)} partitions\n")
-    return stopped_at.start(found)
+    found = offsets.stopped_at(cluster, configuration, connections, partitions)
+    output.say(f"begins where group {connect.group(configuration)} stopped: {found}\n")
+    return offsets.start(found.next)

@@ -104,9 +104,7 @@ def edited(flow: Flow, **options: object) -> Flow:
 def test_step_in_an_engine_that_joins_rows_is_continued_with_its_own_chunks(
     connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:
-    flow = clickhouse_flow(
-        topic(), ["append"], engine="SummingMergeTree(amount)", order_by=["id"], chunk_rows=4
-    )
+    flow = clickhouse_flow(topic(), ["append"], engine="SummingMergeTree(amount)", order_by=["id"], chunk_rows=4)
     produce(bootstrap(connections), flow.topic, [put(key, "a") for key in (1, 1, 2, 1, 2)])
     pipeline = flow.pipeline(connections, spark)
     list(protocol.land(pipeline, 0))

@@ -40,6 +40,7 @@ from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
+BIGQUERY = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 
 
@@ -51,19 +52,22 @@ def test_group_offsets_are_taken_over_when_the_connector_is_stopped(
     connections: Connections, topic: Callable[..., str]
 ) -> None:
     source, name = topic(partitions=3), f"sink-{uuid.uuid4().hex[:8]}"
-    kafka, here = cluster(connections), Configuration(name, {"connector.class": APACHE})
+    kafka, here = cluster(connections), Configuration(name, {"connector.class": BIGQUERY})
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for n in range(30):
         producer.produce(source, b"x", partition=n % 3)
     assert producer.flush(60) == 0
     commit_group(kafka, f"connect-{name}", {TopicPartition(source, 0): 4, TopicPartition(source, 1): 10})
     partitions = [TopicPartition(source, p) for p in range(3)]
-    assert offsets.committed(kafka, here, partitions) == {(source, 0): 4, (source, 1): 10, (source, 2): 0}
+    found = offsets.stopped_at(kafka, here, connections, partitions)
+    assert found.next == {(source, 0): 4, (source, 1): 10, (source, 2): 0}
+    assert str(found) == f"2 partitions, at their first record: {source}-2"
     # Tabular's own group is newer than Connect's; a partition that neither has begins where the sink would.
     own = {"connector.class": TABULAR, "consumer.override.auto.offset.reset": "latest"}
     commit_group(kafka, f"cg-control-{name}", {TopicPartition(source, 0): 6})
-    expected = {(source, 0): 6, (source, 1): 10, (source, 2): 10}
-    assert offsets.committed(kafka, Configuration(name, own), partitions) == expected
+    found = offsets.committed(kafka, Configuration(name, own), partitions)
+    assert found.next == {(source, 0): 6, (source, 1): 10, (source, 2): 10}
+    assert str(found) == f"2 partitions, at their end: {source}-2"
 
     running = Consumer({"bootstrap.servers": bootstrap(connections), "group.id": f"connect-{name}"})
     try:
@@ -74,6 +78,18 @@ def test_group_offsets_are_taken_over_when_the_connector_is_stopped(
             offsets.committed(kafka, here, partitions)
     finally:
         running.close()
+
+
+def test_group_that_kafka_has_forgotten_is_no_place_to_begin(
+    connections: Connections, topic: Callable[..., str]
+) -> None:
+    source, name = topic(), f"sink-{uuid.uuid4().hex[:8]}"
+    kafka, here = cluster(connections), Configuration(name, {"connector.class": BIGQUERY})
+    partitions = [TopicPartition(source, 0)]
+    assert offsets.stopped_at(kafka, here, connections, partitions).next == {(source, 0): 0}, "nothing to commit"
+    produce(bootstrap(connections), source, [Record(0, 1, {"id": 1})])
+    with pytest.raises(SourceError, match=r"connect-sink-\w+: the group has no offsets, .* Fix: start the connector"):
+        offsets.stopped_at(kafka, here, connections, partitions)
 
 
 def test_imported_pipeline_begins_where_the_connector_stopped(
