@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from jobs import protocol
 from jobs.batch import Batch
 from jobs.destinations.base import Destination
-from jobs.destinations.registry import kind_of
+from jobs.destinations.registry import kind_of, warnings_of
 from jobs.landing.sample import keyless
 from jobs.members.members import Members
 from jobs.offsets import total
@@ -174,7 +174,7 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             steps=destination.prepare(dry_run=True),
             sql=kind.statement(destination.spec, destination.table),
             commit=kind.capabilities.commit,
-            warnings=[*kind.warnings(destination.spec, destination.table), *destination.layout_differences()],
+            warnings=[*warnings_of(destination.spec, destination.table), *destination.layout_differences()],
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)

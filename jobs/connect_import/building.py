@@ -18,6 +18,7 @@ from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, OptionStatus, find, none
 from jobs.connect_import.unwrapping import TARGET, log_deletes
 from jobs.spec.envelope import OP_COLUMN
+from jobs.spec.metadata import COORDINATES
 from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
 from resources.config_files.models import examine
@@ -89,6 +90,8 @@ def build(
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns)
+    if not sink.keeps_coordinates:
+        parts = list(map(_with_coordinates, parts))
     as_configured = deepcopy(parts[0])
     if placed.each:
         chain.drop(TARGET)
@@ -242,6 +245,14 @@ def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed,
         part["mode"] = _WITHOUT_DELETES.get(part["mode"], part["mode"]) if dropped else part["mode"]
     deletes = tombstones_delete and any(part["mode"] in _WITHOUT_DELETES for part in parts)
     return followed.tombstones_todo if deletes else []
+
+
+def _with_coordinates(part: dict[str, Any]) -> dict[str, Any]:
+    """Has rows of a table without a unique key show their records, so that dead letters can be retried."""
+    if part["mode"] not in ("append", "delete"):
+        return part
+    names = part.get("metadata_columns", [])
+    return {**part, "metadata_columns": [*(name for name in COORDINATES if name not in names), *names]}
 
 
 def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -93,9 +93,9 @@ class GoingOn:
 def _needed(part: Mapping[str, Any], present: KnownTable | None) -> dict[str, bool]:
     """What `evolve` has to allow for the first run, whatever the sink did itself."""
     is_log = part.get("deletes") == "rows"
-    if present is None:
-        return {"add_columns": True, "relax_required": True} if is_log else {}
     ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
+    if present is None:
+        return {**({"add_columns": True} if ours else {}), **({"relax_required": True} if is_log else {})}
     adds = present.lacks_ours or not ours <= present.columns.keys()
     relaxes = is_log and present.required
     return {**({"add_columns": True} if adds else {}), **({"relax_required": True} if relaxes else {})}

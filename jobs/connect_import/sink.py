@@ -29,12 +29,14 @@ class Sink(ABC):
         classes: their values of `connector.class`.
         options: the translation of their options.
         tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
+        keeps_coordinates: its kind gives rows the coordinates of their records, whatever the file says.
         times_in: the unit in which it reads JSON numbers as times, if not milliseconds.
     """
 
     classes: ClassVar[Sequence[str]]
     options: ClassVar[Options]
     tombstones_delete: ClassVar[bool] = False
+    keeps_coordinates: ClassVar[bool] = False
     times_in: ClassVar[str] = ""
 
     @abstractmethod

@@ -5,7 +5,7 @@ A kind is loaded when the first pipeline file is read, its client libraries only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from resources.errors import ConfigurationError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from jobs.spec.pipeline import PipelineSpec
     from jobs.spec.tables import Table
 
 GROUP = "batchmerge.destinations"
@@ -40,6 +41,16 @@ def own_kinds() -> Mapping[str, Kind[Any]]:
 def kind_of(table: Table) -> Kind[Any]:
     """The kind of a table of a pipeline file."""
     return kinds()[table.kind]
+
+
+def warnings_of(spec: PipelineSpec, table: Table) -> Iterator[str]:
+    """What is valid and probably not intended, as sentences for `check` and `plan`; from the pipeline file alone."""
+    if not table.has_coordinates:
+        yield (
+            "nothing in its rows shows which records they are from: so no replay, and no retry of dead letters in the "
+            "whole pipeline: add `metadata_columns: [topic, partition, offset]` before the first run"
+        )
+    yield from kind_of(table).warnings(spec, table)
 
 
 @cache

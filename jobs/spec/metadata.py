@@ -30,6 +30,8 @@ _OF_EVERY_RECORD = {
     "op": (pa.string(), ("op",)),
 }
 _ON_REQUEST = {"key": pa.string(), "headers": pa.string(), "record": RECORD}
+# What tells a record from all others.
+COORDINATES = ("topic", "partition", "offset")
 NAMES = (*_OF_EVERY_RECORD, *_ON_REQUEST)
 # What tells rows apart has a fixed name; other metadata can have another one.
 _FIXED = "topic|partition|offset|timestamp|batch"

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator
 
 from jobs.spec.base import Spec
-from jobs.spec.metadata import NAMES, PATTERN
+from jobs.spec.metadata import COORDINATES, NAMES, PATTERN
 from jobs.spec.new_tables import Named
 from jobs.spec.routing import Route
 from jobs.spec.table_templates import each
@@ -107,7 +107,7 @@ class Table(Spec):
     @property
     def has_coordinates(self) -> bool:
         """Whether rows are recognized: by a key, or by the coordinates of their records."""
-        return self.mode not in ("append", "delete") or {"topic", "partition", "offset"} <= {*self.metadata_columns}
+        return self.mode not in ("append", "delete") or {*COORDINATES} <= {*self.metadata_columns}
 
     def untraced_to(self, newest: int, before: int) -> int:
         """`CommittedState.untraced_to` after a merge of batches up to `newest`.

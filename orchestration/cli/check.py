@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import click
 
 from jobs.connections_file import load_connections
-from jobs.destinations.registry import kind_of
+from jobs.destinations.registry import warnings_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.cli import failure_code, output
@@ -91,7 +91,7 @@ def _ask(name: str, connections: Connections) -> Iterator[_Answer]:
 def _warnings(where: str, spec: PipelineSpec, tables: Sequence[Table]) -> Iterator[_Answer]:
     """What is valid and probably not intended."""
     for table in tables:
-        for warning in kind_of(table).warnings(spec, table):
+        for warning in warnings_of(spec, table):
             yield _unlikely(f"{where}: {table.kind} {table.table}", warning)
 
 

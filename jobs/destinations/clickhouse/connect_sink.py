@@ -30,6 +30,7 @@ class ClickHouseSink(Sink):
 
     classes = ("com.clickhouse.kafka.connect.ClickHouseSinkConnector",)
     options = OPTIONS
+    keeps_coordinates = True
     times_in = "seconds (of DateTime64 its own unit)"
 
     def place(self, configuration: Configuration, named: list[str]) -> Placing:

@@ -221,6 +221,14 @@ def test_plain_json_is_read_as_the_sinks_read_it(sink: dict[str, str], times_in:
     assert not any("time_unit" in line for line in imported.todo)
 
 
+def test_rows_of_append_tables_show_their_records_so_that_dead_letters_can_be_retried() -> None:
+    coordinates = ["topic", "partition", "offset"]
+    for sink in ({**BIGQUERY, "upsertEnabled": "false", "deleteEnabled": "false"}, APACHE):
+        assert [t.metadata_columns[:3] for t in made(sink)[1].tables] == [coordinates]
+    assert [t.has_coordinates for t in made(CLICKHOUSE)[1].tables] == [True, True]
+    assert made(TABULAR)[1].tables[0].metadata_columns == [], "rows with a key are recognized by it"
+
+
 def test_bigquery_sink_of_a_whole_database() -> None:
     options = {
         **{name: value for name, value in BIGQUERY.items() if "Partition" not in name and name != "topics"},

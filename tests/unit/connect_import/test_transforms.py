@@ -158,7 +158,13 @@ def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str)
     columns = {"id": "long", "_cdc": "struct<op: string, ts: timestamp>"}
     imported, spec = made(options, known={"db.t": KnownTable(columns)})
     assert (spec.source.transform, spec.tables[0].mode, spec.tables[0].deletes) == (None, "append", "rows")
-    assert [column.name for column in row_columns(spec, spec.tables[0])] == ["id", "_op"]
+    assert [column.name for column in row_columns(spec, spec.tables[0])] == [
+        "id",
+        "_topic",
+        "_partition",
+        "_offset",
+        "_op",
+    ]
     assert spec.source.value.envelope is not None
     assert (spec.source.value.envelope.kind, spec.source.value.columns) == (
         envelope,
@@ -230,7 +236,7 @@ def test_tables_of_topics_leave_deletes_out_as_their_template() -> None:
 def test_several_unwrapping_transforms_make_one_log() -> None:
     """As with predicates, one for each kind of topic."""
     _, spec = made({**ICEBERG, **chain(REWRITE, REWRITE)}, COLUMNS)
-    assert (spec.tables[0].deletes, spec.tables[0].metadata_columns) == ("rows", ["op"])
+    assert (spec.tables[0].deletes, spec.tables[0].metadata_columns) == ("rows", ["topic", "partition", "offset", "op"])
 
 
 def test_records_with_an_operation_inside_a_struct() -> None:
