@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from jobs import offsets
+from jobs.added import Added
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from jobs.watermark import RECORD_TIMES, Watermark
 
@@ -83,7 +84,7 @@ def new_commit_id() -> str:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Added):
     """The outcomes of a batch's records; each is counted independently, so that the sum can be checked.
 
     `skipped` are bad records that were not landed (`on_bad_record: skip`). `gaps` are offsets without a record
@@ -109,7 +110,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Moves:
+class Moves(Added):
     """The numbers of primary-key changes among the records of a batch (`jobs.dead_letters.landing_moved_rows`).
 
     Attributes:
@@ -119,9 +120,6 @@ class Moves:
 
     left: int = 0
     waiting: int = 0
-
-    def __add__(self, other: Moves) -> Moves:
-        return Moves(self.left + other.left, self.waiting + other.waiting)
 
 
 @dataclass(frozen=True)
@@ -255,7 +253,7 @@ class CommittedState:
 
 
 @dataclass(frozen=True)
-class MergeCounts:
+class MergeCounts(Added):
     """The effect of a merge on a destination table, in numbers of rows.
 
     Attributes:
@@ -272,9 +270,6 @@ class MergeCounts:
     refused: int = 0
     skipped: int = 0
     out_of_range: int = 0
-
-    def __add__(self, other: MergeCounts) -> MergeCounts:
-        return MergeCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def landed_to_properties(landed: LandedBatch, after: CommittedState | None = None) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.added import Added
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
@@ -25,7 +26,7 @@ class Gone(defaultdict[str, list[Positions]]):
 
 
 @dataclass(frozen=True)
-class Effect:
+class Effect(Added):
     """The effect of changes on a table, in numbers.
 
     Attributes:
@@ -38,9 +39,6 @@ class Effect:
     updated: int = 0
     deleted: int = 0
     duplicates: int = 0
-
-    def __add__(self, other: Effect) -> Effect:
-        return Effect(**{name: count + vars(other)[name] for name, count in vars(self).items()})
 
 
 @dataclass(frozen=True)

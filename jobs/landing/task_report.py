@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.added import Added
 from jobs.batch import Moves
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFile
@@ -44,7 +45,7 @@ class RecordsRead:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Added):
     """The outcomes of records, each counted independently."""
 
     landed: int = 0
@@ -56,9 +57,6 @@ class Outcome:
         """The outcome of one batch of rows: wanted rows, dead letters, and rows with another op (filtered)."""
         others = pc.and_(pc.is_valid(op), pc.invert(wanted))
         return cls(*(pc.sum(mask).as_py() or 0 for mask in (wanted, bad, others)))
-
-    def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(self.landed + other.landed, self.quarantined + other.quarantined, self.filtered + other.filtered)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import dagster as dg
 
 from jobs import offsets
 from jobs.asking import Asking
-from jobs.batch import LandedBatch
+from jobs.batch import LandedBatch, MergeCounts
 from jobs.destinations.base import lack, oldest
 from jobs.members.landing import land
 from jobs.members.members import Members
@@ -253,18 +253,15 @@ def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataVal
 def merged_metadata(
     merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]
 ) -> dict[str, dg.MetadataValue]:
-    counts = [one.done.merged.counts for one in merged if one.done.merged]
+    done = [one.done.merged for one in merged if one.done.merged]
     rows = [
         dg.TableRecord({"topic": one.topic, "table": one.table.table, "batch": one.batch})
         for one in sorted(merged, key=lambda one: one.topic)
     ]
     return {
         "batches": dg.MetadataValue.int(sum(len(one.done.batches) for one in merged)),
-        "changes": dg.MetadataValue.int(sum(c.changes for c in counts)),
-        "inserted": dg.MetadataValue.int(sum(c.inserted for c in counts)),
-        "updated": dg.MetadataValue.int(sum(c.updated for c in counts)),
-        "deleted": dg.MetadataValue.int(sum(c.deleted for c in counts)),
-        **metadata.stage_seconds([one.done.merged.seconds for one in merged if one.done.merged]),
+        **metadata.effect(sum((one.counts for one in done), MergeCounts())),
+        **metadata.stage_seconds([one.seconds for one in done]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
         **_failed(problems),
     }

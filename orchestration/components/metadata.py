@@ -58,16 +58,19 @@ def merged(
     return {
         **_batches(batches),
         "batch before": dg.MetadataValue.int(before.batch_number if before else 0),
-        "changes": dg.MetadataValue.int(counts.changes),
-        "inserted": dg.MetadataValue.int(counts.inserted),
-        "updated": dg.MetadataValue.int(counts.updated),
-        "deleted": dg.MetadataValue.int(counts.deleted),
+        **effect(counts),
         **{name: dg.MetadataValue.int(number) for name, number in _unfit(counts).items() if number},
         "read": dg.MetadataValue.int(total(batches).read),
         "quarantined": dg.MetadataValue.int(total(batches).quarantined),
         **stage_seconds([done.seconds]),
         reference: dg.MetadataValue.text(done.reference),
     }
+
+
+def effect(counts: MergeCounts) -> dict[str, dg.MetadataValue]:
+    """What merges did to the rows of tables."""
+    names = ("changes", "inserted", "updated", "deleted")
+    return {name: dg.MetadataValue.int(getattr(counts, name)) for name in names}
 
 
 def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, dg.MetadataValue]:
@@ -135,15 +138,7 @@ def column_lineage(columns: Sequence[RowColumn], landing: dg.AssetKey) -> dg.Tab
 
 def total(batches: Sequence[LandedBatch]) -> Counts:
     """The counts of several batches together."""
-    every = [b.counts for b in batches]
-    return Counts(
-        read=sum(c.read for c in every),
-        landed=sum(c.landed for c in every),
-        quarantined=sum(c.quarantined for c in every),
-        filtered=sum(c.filtered for c in every),
-        gaps=sum(c.gaps for c in every),
-        skipped=sum(c.skipped for c in every),
-    )
+    return sum((b.counts for b in batches), Counts())
 
 
 def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:

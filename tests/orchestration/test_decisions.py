@@ -320,6 +320,11 @@ def test_metadata_of_a_landing() -> None:
     assert metadata.landed([], seconds=0)["batches"].value == 0
 
 
+def test_dead_letters_that_a_landing_recovers_are_in_its_metadata() -> None:
+    again = _batch(3, 30, 30, "c2", read=3, landed=3, recovered=3)
+    assert metadata.landed([*CHAIN, again], seconds=2)["recovered"].value == 3
+
+
 def test_columns_have_the_names_of_their_system() -> None:
     kinds, named = ("iceberg", "clickhouse", "bigquery"), ["topic", "partition", "offset"]
     spec = specs.spec(*(specs.table(kind, name="a.t", metadata_columns=named) for kind in kinds))

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jobs.added import Added
+
 PREFIX = "batchmerge-"
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judged(Added):
     """Counts of rows; counts of several loads can be added."""
 
     refused: int = 0
     out_of_range: int = 0
-
-    def __add__(self, other: Judged) -> Judged:
-        return Judged(self.refused + other.refused, self.out_of_range + other.out_of_range)
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Judged:

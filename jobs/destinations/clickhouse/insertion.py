@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from jobs.added import Added
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
 from jobs.destinations.clickhouse.steps import Chunk
@@ -48,7 +49,7 @@ class Only(StrEnum):
 
 
 @dataclass(frozen=True)
-class Inserted:
+class Inserted(Added):
     """Numbers of inserted rows.
 
     Attributes:
@@ -62,9 +63,6 @@ class Inserted:
     refused: int = 0
     out_of_range: int = 0
     written: int = 0
-
-    def __add__(self, other: Inserted) -> Inserted:
-        return Inserted(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
 
 # Columns that the insert needs besides the row itself and those of `Refusal`.
