@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jobs.destinations.base import Destination
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.replay.landed import Replayed, replay_batches
+from jobs.replay.landed import replay_batches
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
@@ -32,7 +33,7 @@ class RetriedRows:
 
     tried: int
     stay: int
-    replayed: list[Replayed] = field(default_factory=list)
+    replayed: list[MergedBatches] = field(default_factory=list)
     problem: BatchmergeError | None = None
 
 
@@ -46,7 +47,7 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
     if not refused:
         return None
     destination.prepare()
-    replayed, problem = list[Replayed](), None
+    replayed, problem = list[MergedBatches](), None
     landed = pipeline.intermediate.landed().batches
     oldest = landed[0].number if landed else 0
     # Separately, so that batches that retention has removed do not prevent the replay of others.

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.batch import LandedBatch
 from jobs.commit_loop import retry_on_conflict
 from jobs.destinations.base import Destination
-from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import log_refused
 from jobs.lineage import next_batches, of_one_meaning
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge
 from jobs.replay.coordinates import check_batches, check_coordinates
@@ -25,15 +24,7 @@ from resources.errors import ConfigurationError
 _LOG = logging.getLogger("batchmerge")
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """One replay: its batches, and its result."""
-
-    batches: list[LandedBatch]
-    merged: Merged
-
-
-def replay_window(pipeline: Pipeline, destination: Destination, start: datetime, end: datetime) -> Replayed | None:
+def replay_window(pipeline: Pipeline, destination: Destination, start: datetime, end: datetime) -> MergedBatches | None:
     """Replays the batches that were landed in ``[start, end)``; None if there were none.
 
     Raises:
@@ -48,7 +39,7 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
     )
 
 
-def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> Replayed | None:
+def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> MergedBatches | None:
     """Replays landed batches by number, both ends included; None if there are none."""
     return _replay(pipeline, destination, lambda b: first <= b.number <= last, lambda oldest: first < oldest.number)
 
@@ -58,7 +49,7 @@ def _replay(
     destination: Destination,
     wanted: Callable[[LandedBatch], bool],
     before: Callable[[LandedBatch], bool],
-) -> Replayed | None:
+) -> MergedBatches | None:
     """Replays the wanted batches.
 
     Args:
@@ -69,7 +60,7 @@ def _replay(
         # A run has died in the middle of a batch: finish it before the replay.
         merge(pipeline, destination)
 
-    def once() -> Replayed | None:
+    def once() -> MergedBatches | None:
         committed = destination.committed()
         pipeline.check_meaning(committed)
         if committed is None:
@@ -91,7 +82,7 @@ def _replay(
         merged = destination.replay(pipeline.merge_context(destination), committed, batches)
         _LOG.info("replayed batches %d to %d into %s", batches[0].number, batches[-1].number, destination.name)
         log_refused(pipeline.name, destination.name, merged.counts)
-        return Replayed(batches, merged)
+        return MergedBatches(batches, committed, merged)
 
     return retry_on_conflict(once, destination.table.max_commit_attempts, destination.name)
 

@@ -12,9 +12,11 @@ letter, but its earlier reading remains in the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
+from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.protocol import merge, merge_together
@@ -23,11 +25,11 @@ from resources.errors import BatchmergeError
 
 @dataclass(frozen=True)
 class Applied:
-    """The results of merging the tables.
+    """The results of a merge or replay of several tables.
 
     Attributes:
-        merged: by table name; None: the table had everything.
-        failed: tables that could not be merged; the next run merges what they lack.
+        merged: by table name; None: there was nothing to do for the table.
+        failed: by table name its error; the next run merges what a table lacks.
     """
 
     merged: Mapping[str, MergedBatches | None] = field(default_factory=dict)
@@ -38,11 +40,16 @@ def merge_tables(pipeline: Pipeline) -> Applied:
     """Merges what is landed into every table; a table that fails does not stop the others."""
     if pipeline.spec.commit == "together":
         return Applied({done.destination.name: done.merged for done in merge_together(pipeline)})
-    merged, failed = {}, {}
     pipeline.resolve()
-    for destination in pipeline.destinations():
+    return applied(pipeline.destinations(), partial(merge, pipeline))
+
+
+def applied(destinations: Iterable[Destination], work: Callable[[Destination], MergedBatches | None]) -> Applied:
+    """The results of this work for each table; a table that fails does not stop the others."""
+    merged, failed = {}, {}
+    for destination in destinations:
         try:
-            merged[destination.name] = merge(pipeline, destination)
+            merged[destination.name] = work(destination)
         except BatchmergeError as problem:
             failed[destination.name] = problem
     return Applied(merged, failed)
@@ -51,5 +58,5 @@ def merge_tables(pipeline: Pipeline) -> Applied:
 def combined(done: Iterable[Applied]) -> Applied:
     """The results of several pipelines together."""
     found = list(done)
-    merged = {table: one for applied in found for table, one in applied.merged.items()}
-    return Applied(merged, {table: problem for applied in found for table, problem in applied.failed.items()})
+    merged = {table: one for part in found for table, one in part.merged.items()}
+    return Applied(merged, {table: problem for part in found for table, problem in part.failed.items()})

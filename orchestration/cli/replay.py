@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import click
 
-from jobs.batch import LandedBatch
+from jobs.batch import LandedBatch, MergeCounts
 from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination
-from jobs.destinations.merge_context import Merged
 from jobs.pipeline import Pipeline
 from jobs.replay import ahead
 from jobs.replay.from_kafka import Wanted, from_offsets, from_time, ranges_ahead, reread_from_kafka
 from jobs.replay.landed import replay_batches
-from jobs.replay.revise import merge_tables
+from jobs.replay.revise import Applied, applied, combined, merge_tables
 from orchestration.cli import output
 from orchestration.cli.in_turn import each_in_turn
 from orchestration.cli.instance import dagster_instance
@@ -127,15 +126,7 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
             return None
         batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
         click.echo(f"{pipeline.name}: {ahead.of_batches(batches)}", err=True)
-        done = _Replayed()
-        for destination in wanted:
-            try:
-                replayed = replay_batches(pipeline, destination, low, high)
-                done.tables[destination.name] = replayed.merged if replayed else None
-            except BatchmergeError as problem:
-                # A table that fails does not stop the others.
-                done.failed[destination.name] = problem
-        return done
+        return _Replayed(applied(wanted, lambda destination: replay_batches(pipeline, destination, low, high)))
 
     found, problems = each_in_turn(name, "replay", wait, work, _Replayed.problems)
     if not (found or problems):
@@ -150,9 +141,8 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
             return None
         click.echo(f"{pipeline.name}: {ahead.of_kafka(ranges_ahead(pipeline, wanted))}", err=True)
         batch = reread_from_kafka(pipeline, wanted)
-        applied = merge_tables(pipeline)
-        tables = {table: one.merged if one and batch else None for table, one in applied.merged.items()}
-        return _Replayed(tables, dict(applied.failed), batch)
+        done = merge_tables(pipeline)
+        return _Replayed(done if batch else Applied(dict.fromkeys(done.merged), done.failed), batch)
 
     found, problems = each_in_turn(name, "replay", wait, work, _Replayed.problems)
     for batch in (one.batch for one in found if one.batch):
@@ -161,31 +151,25 @@ def _from_kafka(name: str, reread: Reread, wait: bool) -> None:
     _show(found, problems)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Replayed:
-    """The result of a replay for one pipeline.
+    """The result of a replay for one pipeline; `batch`: of the records that were read from Kafka again."""
 
-    Attributes:
-        tables: by table what was merged; None: there was nothing to replay.
-        failed: by table its error.
-        batch: the batch of records that were read from Kafka again.
-    """
-
-    tables: dict[str, Merged | None] = field(default_factory=dict)
-    failed: dict[str, BatchmergeError] = field(default_factory=dict)
+    applied: Applied
     batch: LandedBatch | None = None
 
     def problems(self) -> list[BatchmergeError]:
-        return list(self.failed.values())
+        return list(self.applied.failed.values())
 
 
 def _show(done: Sequence[_Replayed], problems: Sequence[BatchmergeError]) -> None:
-    tables = {table: merged for one in done for table, merged in one.tables.items()}
-    failed = [(table, "failed", None, None, None) for one in done for table in one.failed]
-    rows = [*((table, *_counts(merged)) for table, merged in tables.items()), *failed]
+    whole = combined(one.applied for one in done)
+    counts = {table: one.merged.counts if one else None for table, one in whole.merged.items()}
+    failed = [(table, "failed", None, None, None) for table in whole.failed]
+    rows = [*((table, *_shown(found)) for table, found in counts.items()), *failed]
     output.table(("table", "changes", "inserted", "updated", "deleted"), rows)
     if not problems:
-        output.result({"tables": {table: merged.counts if merged else None for table, merged in tables.items()}})
+        output.result({"tables": counts})
     raise_most_terminal(problems)
 
 
@@ -199,10 +183,9 @@ def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
     return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
 
 
-def _counts(merged: Merged | None) -> tuple[object, ...]:
-    if merged is None:
+def _shown(counts: MergeCounts | None) -> tuple[object, ...]:
+    if counts is None:
         return "nothing to replay", None, None, None
-    counts = merged.counts
     return counts.changes, counts.inserted, counts.updated, counts.deleted
 
 

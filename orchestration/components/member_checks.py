@@ -105,7 +105,7 @@ def table_results_of_members(
             done = asking.ask(
                 table.connection,
                 destination.name,
-                lambda: settled(pipeline, destination, (), None, None),
+                lambda: settled(pipeline, destination),
                 table.time_limit_seconds,
             )
             return label, report(pipeline, key, table, done, None, now)[0]

@@ -73,7 +73,7 @@ def run_merge(
         def work() -> TableResult:
             if held := None if replayed else launch.held(context, table):
                 context.log.info("nothing is merged: %s", held)
-                return settled(pipeline, destination, (), None, None)
+                return settled(pipeline, destination)
             return advance_or_replay(pipeline, destination, replayed)
 
         done = within_limit(pipeline, destination, columns, work)
@@ -90,7 +90,8 @@ def run_merge(
 
 def advance_or_replay(pipeline: Pipeline, destination: Destination, window: Window | None) -> TableResult:
     """Merges the landed batches that the table lacks, or again those that were landed in the window."""
-    return _replay(pipeline, destination, window) if window else _advance(pipeline, destination)
+    done = _replay(pipeline, destination, window) if window else _advance(pipeline, destination)
+    return settled(pipeline, destination, done)
 
 
 def within_limit(
@@ -132,40 +133,24 @@ def report(
     return results, shown
 
 
-def _advance(pipeline: Pipeline, destination: Destination) -> TableResult:
-    done = (
-        _merge_all(pipeline, destination)
-        if pipeline.spec.commit == "together"
-        else protocol.merge(pipeline, destination)
-    )
-    if done is None:
-        return settled(pipeline, destination, (), None, None)
-    return settled(pipeline, destination, done.batches, done.before, done.merged)
-
-
-def _merge_all(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
-    """The first table's step commits all tables; the steps of the others wait for it and find nothing to merge."""
+def _advance(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:
+    if pipeline.spec.commit != "together":
+        return protocol.merge(pipeline, destination)
+    # The first table's step commits all tables; the steps of the others wait for it and find nothing to merge.
     return next(t.merged for t in protocol.merge_together(pipeline) if t.destination.name == destination.name)
 
 
-def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> TableResult:
+def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> MergedBatches | None:
     done = replay_window(pipeline, destination, window.start, window.end)
     if done is None and window.is_before(pipeline.intermediate.landed().batches):
         # The landing's step has read these hours from Kafka, as a new batch: merge it.
         return _advance(pipeline, destination)
-    if done is None:
-        return settled(pipeline, destination, (), None, None)
-    return settled(pipeline, destination, done.batches, destination.committed(), done.merged)
+    return done
 
 
-def settled(
-    pipeline: Pipeline,
-    destination: Destination,
-    batches: Sequence[LandedBatch],
-    before: CommittedState | None,
-    merged: Merged | None,
-) -> TableResult:
+def settled(pipeline: Pipeline, destination: Destination, done: MergedBatches | None = None) -> TableResult:
     """The table after the step, as its system shows it. Before records have brought a column there is no table."""
+    batches, before, merged = (done.batches, done.before, done.merged) if done else ((), None, None)
     if not pipeline.spec.source.row:
         landed = pipeline.intermediate.landed().batches
         return TableResult(batches, before, merged, destination.committed(), landed, 0, 0, (), None)

@@ -252,7 +252,7 @@ def _materialize_merged(
         destination = pipeline.destination_of(table)
 
         def after() -> TableResult:
-            return settled(pipeline, destination, merged.batches, merged.before, merged.merged)
+            return settled(pipeline, destination, merged)
 
         done = asking.ask(table.connection, destination.name, after, table.time_limit_seconds)
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)

@@ -101,12 +101,7 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_Tab
     """Reports what was merged since the last materialization, with facts that need a look at the tables."""
 
     def look() -> list[TableResult]:
-        return [
-            settled(pipeline, one.destination, of.batches, of.before, of.merged)
-            if (of := one.merged)
-            else settled(pipeline, one.destination, (), None, None)
-            for one in tables
-        ]
+        return [settled(pipeline, one.destination, one.merged) for one in tables]
 
     with step.turn():
         found = _in_time(pipeline, tables, look)

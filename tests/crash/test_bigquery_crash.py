@@ -200,7 +200,7 @@ def test_replay_that_dies_or_wakes_up_late(stack: Path, connections: Connections
         code, output = log.flow.run(stack)
         assert code == 0, output
     _, output = end_of(sleeper)
-    assert "Replayed(" in output, output
+    assert "MergedBatches(" in output, output
     assert "another run" in output, output
     log.check(connections, "after the replay")
 

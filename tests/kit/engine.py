@@ -14,7 +14,7 @@ from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
-from jobs.replay.landed import Replayed, replay_batches
+from jobs.replay.landed import replay_batches
 from jobs.sessions import OneSession
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection
@@ -100,5 +100,5 @@ class Engine:
         self.merge_all()
         return landed
 
-    def replay(self, mode: str, first: int, last: int) -> Replayed | None:
+    def replay(self, mode: str, first: int, last: int) -> MergedBatches | None:
         return replay_batches(self.pipeline, self.destination(mode), first, last)

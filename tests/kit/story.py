@@ -15,7 +15,7 @@ from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches
-from jobs.replay.landed import Replayed, replay_batches
+from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import Verdict, reconcile
 from jobs.verify.stale_keys import stale_keys
 from resources.connections import Connections
@@ -197,7 +197,7 @@ class TableUnderTest:
         if batches:
             assert destination.merge(pipeline.merge_context(destination), committed, batches)
 
-    def replay(self, first: int, last: int) -> Replayed | None:
+    def replay(self, first: int, last: int) -> MergedBatches | None:
         pipeline = self.engine.pipeline
         return replay_batches(pipeline, pipeline.destinations()[0], first, last)
 
