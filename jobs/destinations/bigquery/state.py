@@ -169,8 +169,7 @@ class TableState:
             CommitFailed: the row has moved since.
         """
         theirs = TableState(self._bigquery, to, self._table, self._suffix)._new_generation()
-        values = {"new_generation": theirs["generation"], "intermediate_table": theirs["intermediate_table"]}
-        self._compare_and_set("state_hand_over", row, {**values, "to": to})
+        self._update(row, {**theirs, "pipeline": to, "commit_id": "", "batch_number": 0, "state": ""})
 
     def _insert(self, values: dict[str, str], job_id: str) -> Job:
         return self._bigquery.submit_query(job_id, self._text("state_create"), values, {"batchmerge-kind": "state"})
@@ -181,12 +180,8 @@ class TableState:
         Raises:
             CommitFailed: the row has moved since. CommitStateUnknown: the answer was lost and reading back fails too.
         """
-        values = {
-            "commit_id": after.committed.commit_id,
-            "batch_number": after.committed.batch_number,
-            "state": after.to_json(),
-        }
-        self._compare_and_set("state_move", row, values)
+        state = after.committed
+        self._update(row, {"commit_id": state.commit_id, "batch_number": state.batch_number, "state": after.to_json()})
 
     def renew(self, row: StateRow, table_created: str) -> None:
         """Gives the row a new generation with a staging table of a new name.
@@ -194,13 +189,7 @@ class TableState:
         Raises:
             CommitFailed: it has moved since.
         """
-        found = self._new_generation()
-        values = {
-            "new_generation": found["generation"],
-            "intermediate_table": found["intermediate_table"],
-            "table_created": table_created,
-        }
-        self._compare_and_set("state_renew", row, values)
+        self._update(row, {**self._new_generation(), "table_created": table_created})
 
     def forget(self, row: StateRow) -> None:
         """Removes the row.
@@ -213,12 +202,15 @@ class TableState:
         if self.read() is not None:
             raise CommitFailed("another run has committed", where=self._where, remedy="try again")
 
-    def _compare_and_set(self, template: str, row: StateRow, values: dict[str, Any]) -> None:
+    def _update(self, row: StateRow, values: dict[str, Any]) -> None:
+        """Sets columns of the row by compare-and-set."""
         token = _token()
-        expected = {"generation": row.generation, "committed": row.commit_id, "moved_by": token}
+        text = self._text("state_update", columns=list(values))
+        new = {f"new_{name}": value for name, value in values.items()}
+        expected = {"generation": row.generation, "committed": row.commit_id}
         for _ in range(_ATTEMPTS):
             try:
-                if self._bigquery.change(self._text(template), {**self._key, **values, **expected}, self._where) == 1:
+                if self._bigquery.change(text, {**self._key, **expected, **new, "moved_by": token}, self._where) == 1:
                     return
             except (CommitStateUnknown, CommitFailed):
                 pass
@@ -254,8 +246,8 @@ class TableState:
     def _key(self) -> dict[str, str]:
         return {"pipeline": self._pipeline, "table_name": self._table}
 
-    def _text(self, template: str) -> str:
-        return render("bigquery", template, table=self._bigquery.table_id(self.state_table))
+    def _text(self, template: str, **more: object) -> str:
+        return render("bigquery", template, table=self._bigquery.table_id(self.state_table), **more)
 
 
 def identity(table: bigquery.Table) -> str:

@@ -211,16 +211,16 @@ def test_analyzer_refuses_a_broken_statement(old: str, new: str, analyze: Callab
         analyze(broken, {TARGET: (target, False), STAGING: (staged, True)}, parameters(found))
 
 
-_VALUES = ["pipeline", "table_name", "generation", "committed", "commit_id", "state", "moved_by", "table_created"]
+_COLUMNS = [field.name for field in _SCHEMA if field.name not in ("table_name", "moved_by", "updated_at")]
 
 
-@pytest.mark.parametrize("template", ["state_read", "state_create", "state_move", "state_renew"])
+@pytest.mark.parametrize("template", ["state_read", "state_create", "state_update", "state_forget"])
 def test_state_statements_are_accepted(template: str, analyze: Callable[..., None]) -> None:
     declared = {
-        **dict.fromkeys([*_VALUES, "new_generation", "intermediate_table"], "STRING"),
-        "batch_number": "INTEGER",
+        **dict.fromkeys([f.name for f in _SCHEMA] + ["committed"], "STRING"),
+        **{f"new_{f.name}": f.field_type for f in _SCHEMA},
     }
-    analyze(render("bigquery", template, table=STATE), {STATE: (_SCHEMA, False)}, declared)
+    analyze(render("bigquery", template, table=STATE, columns=_COLUMNS), {STATE: (_SCHEMA, False)}, declared)
 
 
 @pytest.mark.parametrize("kind", ["GEOGRAPHY", "TIMESTAMP", "NUMERIC"])
