@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from jobs.added import Added
 from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
+from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal, judged
 from jobs.spark_tasks import Task, report_row, task_reports, telling
@@ -92,7 +92,8 @@ class Insertion:
         dead_letters_sql: the insert into the side table.
         fit_sql: for each column of a named type the query that checks whether values fit, and their wire type.
         spread: which rows belong on this endpoint; None: all.
-        elsewhere: other endpoints, whose records are not inserted here.
+        elsewhere: of each other endpoint whether it has a row's record, given the records that the chunk covers: such
+            rows are not inserted here.
     """
 
     server: ClickHouseServer
@@ -109,7 +110,7 @@ class Insertion:
     dead_letters_sql: str
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spread: Spread | None = None
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[Question, ...] = ()
 
     def run(self, pieces: Iterable[tuple[int, Rows]]) -> Iterator[pa.RecordBatch]:
         """Inserts all chunks of one task, by number with their rows; reports what was inserted of each.
@@ -150,8 +151,8 @@ class Insertion:
 
     def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> int:
         coordinates = _coordinates(chunk, self.coordinates)
-        for other in self.elsewhere:
-            rows = other.lacking(rows, coordinates)
+        for is_there in self.elsewhere:
+            rows = rows.filter(pa.array(~is_there.holds(rows, coordinates)))
         if not rows.num_rows:
             return 0
         body = to_arrow_file(rows.select(list(self.wire)))

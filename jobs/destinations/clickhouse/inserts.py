@@ -20,7 +20,7 @@ from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.newest_rows import NewestRows
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
-from jobs.destinations.clickhouse.spread import Elsewhere
+from jobs.destinations.clickhouse.spread import Question
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.tables import Present, describe
@@ -212,7 +212,7 @@ class Inserts:
             elsewhere=self._elsewhere() if appends and only is Only.RECORD else (),
         )
 
-    def _elsewhere(self) -> tuple[Elsewhere, ...]:
+    def _elsewhere(self) -> tuple[Question, ...]:
         """The other endpoints: a record that was read again may be there, though its values now belong here."""
         there = [(other, describe(other.server, other.layout.path)) for other in self.shard.others]
         return tuple(

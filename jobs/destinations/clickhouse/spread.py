@@ -19,18 +19,40 @@ NUMBER = "__number"
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Selects the rows of one endpoint; travels to the workers.
+class Question:
+    """A question about each row of a chunk; travels to the workers.
 
     Attributes:
-        sql: the query for the `NUMBER`s of the rows that belong here, of data with `columns` in `structure`.
-        endpoint: from 0.
+        sql: the query for the `NUMBER`s of the rows for which the answer is yes, of data with `columns` in `structure`.
     """
 
     server: ClickHouseServer
     sql: str
     columns: tuple[str, ...]
     structure: str
+
+    def holds(self, rows: pa.Table, parameters: Mapping[str, object] | None = None) -> np.ndarray:
+        """The answer for each row.
+
+        Raises:
+            TerminalError: a value cannot be converted to the column's type.
+        """
+        if not rows.num_rows:
+            return np.zeros(0, dtype=bool)
+        asked = rows.select([*self.columns, NUMBER])
+        found = retried(lambda: self.server.select_with(self.sql, asked, self.structure, parameters))
+        return np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Selects the rows of one endpoint; travels to the workers.
+
+    Attributes:
+        endpoint: from 0.
+    """
+
+    belongs_here: Question
     endpoint: int
     endpoints: int
 
@@ -40,43 +62,9 @@ class Spread:
         Raises:
             TerminalError: a value cannot be converted to the column's type.
         """
-        return rows.filter(pa.array(_found(self.server, self.sql, rows, self.columns, self.structure)))
+        return rows.filter(pa.array(self.belongs_here.holds(rows)))
 
     def own_dead_letters(self, dead_letters: pa.Table) -> pa.Table:
         """The dead letters to keep on this endpoint: each is kept on one, although its row belongs to none."""
         places = dead_letters["partition"].to_numpy() + dead_letters["offset"].to_numpy()
         return dead_letters.filter(pa.array(places % self.endpoints == self.endpoint))
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """The records that another endpoint has; travels to the workers.
-
-    Attributes:
-        sql: the query for the `NUMBER`s of the rows whose record is there, of data with `columns` in `structure`.
-    """
-
-    server: ClickHouseServer
-    sql: str
-    columns: tuple[str, ...]
-    structure: str
-
-    def lacking(self, rows: pa.Table, parameters: Mapping[str, object]) -> pa.Table:
-        """The rows whose record the endpoint lacks; `parameters` contain the records that their chunk covers."""
-        return rows.filter(pa.array(~_found(self.server, self.sql, rows, self.columns, self.structure, parameters)))
-
-
-def _found(
-    server: ClickHouseServer,
-    sql: str,
-    rows: pa.Table,
-    columns: tuple[str, ...],
-    structure: str,
-    parameters: Mapping[str, object] | None = None,
-) -> np.ndarray:
-    """For each row whether the server returns its number."""
-    if not rows.num_rows:
-        return np.zeros(0, dtype=bool)
-    asked = rows.select([*columns, NUMBER])
-    found = retried(lambda: server.select_with(sql, asked, structure, parameters))
-    return np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())

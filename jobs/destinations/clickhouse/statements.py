@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
-from jobs.destinations.clickhouse.spread import NUMBER, Elsewhere, Spread
+from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
@@ -104,13 +104,13 @@ class Statements:
             shard=endpoint,
         )
         structure = _structure({**{c.name: c.wire for c in by}, NUMBER: "UInt32"})
-        return Spread(server, sql, tuple(c.name for c in by), structure, endpoint, endpoints)
+        return Spread(Question(server, sql, tuple(c.name for c in by), structure), endpoint, endpoints)
 
-    def elsewhere(self, server: ClickHouseServer, origin: bool) -> Elsewhere:
-        """Selects the records that `server`, another endpoint, has; `origin` as in `insert`, of that server's table."""
+    def elsewhere(self, server: ClickHouseServer, origin: bool) -> Question:
+        """Whether `server`, another endpoint, has a row's record; `origin` as in `insert`, of that server's table."""
         sql = render("clickhouse", "present_records", table=self.layout.path, number=NUMBER, origin=origin)
         wire = {name: self.wire[name] for name in ("_topic", "_partition", "_offset")}
-        return Elsewhere(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
+        return Question(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
 
     def fits(self) -> dict[str, tuple[str, str]]:
         """For each converted column the query that checks whether values fit, and their wire type."""
