@@ -17,7 +17,6 @@ from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insertion import Inserted
 from jobs.destinations.clickhouse.layout import layout_differences
-from jobs.destinations.clickhouse.leases import lease_state
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
@@ -129,8 +128,7 @@ class ClickHouseDestination(Destination):
 
     def leases(self) -> list[LeaseState]:
         """What KeeperMap says of this table, per endpoint that has had a run; read only."""
-        found = [lease_state(s.server, s.store.table, s.store.name) for s in self.shards]
-        return [lease for lease in found if lease]
+        return [lease for shard in self.shards if (lease := shard.store.state())]
 
     def maintain(self, session: Callable[[], SparkSession]) -> Iterator[Done]:
         del session

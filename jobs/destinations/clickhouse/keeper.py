@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
+from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner, state_from_text
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
+from jobs.destinations.leases import LeaseState, PartitionState
 from jobs.groups import groups
 from jobs.offsets import TopicPartition
 from resources.clickhouse import ClickHouseServer, Row, retried
@@ -53,7 +54,7 @@ _COLUMNS = {
 # Columns of topic-partitions that hold other fields in a lease: a KeeperMap table cannot get new columns.
 _NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step", "phase": "spread_by"}
 # Error codes of an unknown table and an unknown database: no run has written here yet.
-NO_STATE_TABLE = (60, 81)
+_NO_STATE_TABLE = (60, 81)
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,29 @@ class KeeperStore:
         sql = render("clickhouse", "state_names", table=self.table)
         found = self._found(lambda: self.server.rows(sql, {"suffix": f"/{table}/{shard}"}))
         return sorted(row["name"].split("/")[0] for row in found if row["name"] != self.name)
+
+    def state(self) -> LeaseState | None:
+        """The lease with its topic-partitions, for readers; None before the first run."""
+        sql = render("clickhouse", "state_rows", table=self.table, prefix=True)
+        rows = self._found(lambda: self.server.rows(sql, {"prefix": self.name}))
+        lease = next((row for row in rows if row["name"] == self.name), None)
+        if lease is None:
+            return None
+        below = [row for row in rows if row["name"].startswith(f"{self.name}/")]
+        pipeline, table, shard = self.name.split("/")
+        return LeaseState(
+            pipeline=pipeline,
+            table=table,
+            shard=int(shard),
+            endpoint=self.server.endpoint,
+            owner=lease["owner"],
+            run_id=lease["run_id"],
+            epoch=lease["epoch"],
+            batch=lease["batch"],
+            committed=state_from_text(lease["state"]) if lease["state"] else None,
+            changed_at=lease["changed_at"],
+            partitions=tuple(sorted((_partition_state(row) for row in below), key=lambda p: (p.topic, p.partition))),
+        )
 
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
         wanted = replace(new, change=uuid.uuid4().hex)
@@ -215,7 +239,7 @@ class KeeperStore:
         try:
             return read()
         except TerminalError as problem:
-            if problem.facts.get("code") in NO_STATE_TABLE:
+            if problem.facts.get("code") in _NO_STATE_TABLE:
                 return []
             raise
 
@@ -241,3 +265,18 @@ def _lease(row: Row) -> Lease:
 def _partition(row: Row) -> PartitionRow:
     handled = Handled(Span(row["first"], row["last"]), Phase(row["phase"]))
     return PartitionRow(handled, row["batch"], row["commit_id"], row["topic_id"])
+
+
+def _partition_state(row: Row) -> PartitionState:
+    topic, partition = row["name"].rsplit("/", 2)[1:]
+    return PartitionState(
+        topic=topic,
+        partition=int(partition),
+        first=row["first"],
+        last=row["last"],
+        phase=row["phase"],
+        batch=row["batch"],
+        commit_id=row["commit_id"],
+        run_id=row["run_id"],
+        changed_at=row["changed_at"],
+    )

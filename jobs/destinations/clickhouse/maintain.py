@@ -12,7 +12,6 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from jobs.destinations.clickhouse.leases import lease_state
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import require_owner
 from sql import render
@@ -56,7 +55,7 @@ def drop_deletes(shard: Shard, seconds: int) -> int:
 
 def _may_be_at_work(shard: Shard) -> bool:
     """Whether the lease has changed within a step's time limit, so that its owner (as a replay) may still be alive."""
-    state = lease_state(shard.server, shard.store.table, shard.store.name)
+    state = shard.store.state()
     limit = timedelta(seconds=shard.table.time_limit_seconds)
     return state is not None and datetime.now(UTC) - state.changed_at < limit
 
