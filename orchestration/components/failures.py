@@ -43,15 +43,15 @@ def failure(problem: BatchmergeError) -> dg.Failure:
     # A step that hung for its whole time limit would hold this run for as long again: the next run tries it.
     again = transient and not isinstance(problem, TimeLimitReached)
     how = "tried again" if again else "the next run tries again"
-    facts = {f"fact {name}": dg.MetadataValue.text(str(value)) for name, value in problem.facts.items()}
+    facts = {f"fact {name}": str(value) for name, value in problem.facts.items()}
     texts = {"where": problem.where, "remedy": problem.remedy}
     return dg.Failure(
         description=str(problem),
         metadata={
-            "error": dg.MetadataValue.text(type(problem).__name__),
-            "class": dg.MetadataValue.text(f"transient: {how}" if transient else "terminal: needs a person"),
-            "what": dg.MetadataValue.text(problem.what),
-            **{name: dg.MetadataValue.text(text) for name, text in texts.items() if text},
+            "error": type(problem).__name__,
+            "class": f"transient: {how}" if transient else "terminal: needs a person",
+            "what": problem.what,
+            **{name: text for name, text in texts.items() if text},
             **facts,
         },
         allow_retries=again,

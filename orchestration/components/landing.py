@@ -33,8 +33,8 @@ def run_landing(
         place = open_lineage.landing(pipeline.intermediate)
         with open_lineage.reported(pipeline, "landing", open_lineage.topics(pipeline), place) as work:
             result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
-            work.rows = result["metadata"]["landed"].value
-        batches, new = pipeline.intermediate.landed().batches, result["metadata"]["batches"].value
+            work.rows = result["metadata"]["landed"]
+        batches, new = pipeline.intermediate.landed().batches, result["metadata"]["batches"]
         results = [*checks.landing_results(key, batches, new), checks.fields_result(key, pipeline.spec, batches)]
     yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
     raise_for_checks(results, "/".join(key.path))
@@ -69,7 +69,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     context.instance.add_run_tags(context.run.run_id, {LANDED_TAG: str(state.batch_number if state else 0)})
     if new := ", ".join(name for name in pipeline.names if name not in known):
         text = f"{new}: reload the code location to see the assets of {launch.name}"
-        return shown(pipeline, done, time.monotonic() - began, {"new tables": dg.MetadataValue.text(text)})
+        return shown(pipeline, done, time.monotonic() - began, {"new tables": text})
     return shown(pipeline, done, time.monotonic() - began)
 
 
@@ -81,13 +81,13 @@ def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
             return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
 
         reread = pipeline.land_in_time(work)
-        return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": dg.MetadataValue.text(str(window))})
+        return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": str(window)})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
-    return shown(pipeline, batches, 0.0, {"replay of": dg.MetadataValue.text(str(window))})
+    return shown(pipeline, batches, 0.0, {"replay of": str(window)})
 
 
 def shown(
-    pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, dg.MetadataValue] | None = None
+    pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The materialization's metadata and data version."""
     state = pipeline.intermediate.committed()
@@ -96,6 +96,6 @@ def shown(
         **(more or {}),
         **metadata.landed(batches, seconds),
         **metadata.progress(state.watermark if state else None, Ends.now(pipeline).lag(state), now),
-        "run id": dg.MetadataValue.text(pipeline.run_id),
+        "run id": pipeline.run_id,
     }
     return {"metadata": found, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}

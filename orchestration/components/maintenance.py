@@ -128,13 +128,13 @@ def _op(
     return maintain
 
 
-def metadata(done: Sequence[Done]) -> dict[str, dg.MetadataValue]:
+def metadata(done: Sequence[Done]) -> dict[str, int | float | str]:
     """Every count of every task as ``<task>: <count>``; tasks of a second table (kept deletes) begin with its name."""
-    shown: dict[str, dg.MetadataValue] = {}
+    shown: dict[str, int | float | str] = {}
     for one in done:
         prefix = one.task if one.table == done[0].table else f"{one.table} {one.task}"
-        shown |= {f"{prefix}: {name}": dg.MetadataValue.int(count) for name, count in one.counts.items()}
+        shown |= {f"{prefix}: {name}": count for name, count in one.counts.items()}
         if said := one.note or (one.problem and str(one.problem)):
-            shown[prefix] = dg.MetadataValue.text(said)
-        shown[f"{prefix}: seconds"] = dg.MetadataValue.float(one.seconds)
+            shown[prefix] = said
+        shown[f"{prefix}: seconds"] = one.seconds
     return shown

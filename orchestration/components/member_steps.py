@@ -154,7 +154,7 @@ class MergedMember:
     table: Table
     done: TableResult
     results: Sequence[dg.AssetCheckResult]
-    facts: Mapping[str, dg.MetadataValue]
+    facts: Mapping[str, Any]
 
     @property
     def batch(self) -> int:
@@ -218,7 +218,7 @@ def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMateriali
     )
 
 
-def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, dg.MetadataValue]:
+def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, Any]:
     batches = [batch for outcome in outcomes for batch in outcome.done or ()]
     counts = metadata.total(batches)
     rows = [
@@ -229,10 +229,10 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
         if o.done
     ]
     return {
-        "batches": dg.MetadataValue.int(len(batches)),
-        **{name: dg.MetadataValue.int(value) for name, value in vars(counts).items()},
-        "seconds": dg.MetadataValue.float(round(seconds, 3)),
-        "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
+        "batches": len(batches),
+        **vars(counts),
+        "seconds": round(seconds, 3),
+        "records per second": round(counts.read / seconds, 1) if seconds else 0.0,
         **({metadata.TOPICS: dg.MetadataValue.table(rows)} if rows else {}),
         **metadata.fields_and_columns(
             {o.topic: metadata.unknown(o.done or ()) for o in outcomes},
@@ -242,24 +242,22 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
     }
 
 
-def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, dg.MetadataValue]:
+def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, str]:
     """Names new topics: they are landed and merged, and get their assets when the definitions are loaded again."""
     if seen is None or not seen.appeared:
         return {}
     text = f"{', '.join(seen.appeared)}: reload the code location to see the assets of {launch.name}"
-    return {"new topics": dg.MetadataValue.text(text)}
+    return {"new topics": text}
 
 
-def merged_metadata(
-    merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]
-) -> dict[str, dg.MetadataValue]:
+def merged_metadata(merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:
     done = [one.done.merged for one in merged if one.done.merged]
     rows = [
         dg.TableRecord({"topic": one.topic, "table": one.table.table, "batch": one.batch})
         for one in sorted(merged, key=lambda one: one.topic)
     ]
     return {
-        "batches": dg.MetadataValue.int(sum(len(one.done.batches) for one in merged)),
+        "batches": sum(len(one.done.batches) for one in merged),
         **metadata.effect(sum((one.counts for one in done), MergeCounts())),
         **metadata.stage_seconds([one.seconds for one in done]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
@@ -267,7 +265,7 @@ def merged_metadata(
     }
 
 
-def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, dg.MetadataValue]:
+def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:
     if not problems:
         return {}
     texts = {

@@ -109,7 +109,7 @@ def within_limit(
 
 def report(
     pipeline: Pipeline, key: dg.AssetKey, table: Table, done: TableResult, replayed: Window | None, ends: Ends
-) -> tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]:
+) -> tuple[list[dg.AssetCheckResult], dict[str, Any]]:
     """The checks and the metadata for what a step did to a table."""
     now, behind = ends.at, ends.lag(done.after)
     watermark = done.after.watermark if done.after else None
@@ -123,12 +123,12 @@ def report(
     if pipeline.spec.freshness:
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, watermark, behind, now))
     shown = {
-        **({"replay of": dg.MetadataValue.text(str(replayed))} if replayed else {}),
+        **({"replay of": str(replayed)} if replayed else {}),
         **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
         **metadata.progress(watermark, behind, now),
         **metadata.row_count(done.rows),
         **metadata.stale_keys(done.stale),
-        "run id": dg.MetadataValue.text(pipeline.run_id),
+        "run id": pipeline.run_id,
     }
     return results, shown
 

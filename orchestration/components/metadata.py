@@ -1,9 +1,13 @@
-"""What a materialization shows. Pure: engine values in, Dagster metadata out."""
+"""What a materialization shows. Pure: engine values in, Dagster metadata out.
+
+Dagster itself wraps numbers and text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -29,22 +33,22 @@ TOPICS = "topics"
 STAGE = "seconds "
 
 
-def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, dg.MetadataValue]:
+def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, Any]:
     """What a run landed: batches, offsets before and after, records by what became of them."""
     counts = total(batches)
     return {
         **_batches(batches),
-        **_counts(counts),
+        **vars(counts),
         **fields_and_columns(unknown(batches), new_columns(batches)),
-        "seconds": dg.MetadataValue.float(round(float(seconds), 3)),
-        "records per second": dg.MetadataValue.float(round(counts.read / seconds, 1) if seconds else 0.0),
-        **({"snapshot id": dg.MetadataValue.text(str(batches[-1].snapshot_id))} if batches else {}),
+        "seconds": round(float(seconds), 3),
+        "records per second": round(counts.read / seconds, 1) if seconds else 0.0,
+        **({"snapshot id": str(batches[-1].snapshot_id)} if batches else {}),
     }
 
 
 def merged(
     batches: Sequence[LandedBatch], before: CommittedState | None, done: Merged | None, reference: str
-) -> dict[str, dg.MetadataValue]:
+) -> dict[str, Any]:
     """What a merge or a replay did to a table.
 
     Args:
@@ -53,42 +57,42 @@ def merged(
         reference: what the table's system calls its commits: snapshot id, job id, query id.
     """
     if done is None:
-        return {"batches": dg.MetadataValue.int(0)}
+        return {"batches": 0}
     counts = done.counts
     return {
         **_batches(batches),
-        "batch before": dg.MetadataValue.int(before.batch_number if before else 0),
+        "batch before": before.batch_number if before else 0,
         **effect(counts),
-        **{name: dg.MetadataValue.int(number) for name, number in _unfit(counts).items() if number},
-        "read": dg.MetadataValue.int(total(batches).read),
-        "quarantined": dg.MetadataValue.int(total(batches).quarantined),
+        **{name: number for name, number in _unfit(counts).items() if number},
+        "read": total(batches).read,
+        "quarantined": total(batches).quarantined,
         **stage_seconds([done.seconds]),
-        reference: dg.MetadataValue.text(done.reference),
+        reference: done.reference,
     }
 
 
-def effect(counts: MergeCounts) -> dict[str, dg.MetadataValue]:
+def effect(counts: MergeCounts) -> dict[str, int]:
     """What merges did to the rows of tables."""
     names = ("changes", "inserted", "updated", "deleted")
-    return {name: dg.MetadataValue.int(getattr(counts, name)) for name in names}
+    return {name: getattr(counts, name) for name in names}
 
 
-def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, dg.MetadataValue]:
+def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Seconds by stage, summed over the merges of one or several tables, which may have run side by side."""
     stages: dict[str, float] = {}
     for stage, taken in (one for merge in done for one in merge.items()):
         stages[stage] = stages.get(stage, 0.0) + taken
     return {
-        "seconds": dg.MetadataValue.float(round(sum(stages.values(), 0.0), 3)),
-        **{f"{STAGE}{stage}": dg.MetadataValue.float(round(taken, 3)) for stage, taken in stages.items()},
+        "seconds": round(sum(stages.values(), 0.0), 3),
+        **{f"{STAGE}{stage}": round(taken, 3) for stage, taken in stages.items()},
     }
 
 
-def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, dg.MetadataValue]:
+def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, Any]:
     """How current a table is: record time, and records that still wait. A table without lag is caught up as of now."""
-    found: dict[str, dg.MetadataValue] = {}
+    found: dict[str, Any] = {}
     if lag is not None:
-        found["lag"] = dg.MetadataValue.int(lag)
+        found["lag"] = lag
     if watermark and watermark.vtts is not None:
         found["VTTS"] = dg.MetadataValue.timestamp(datetime.fromtimestamp(watermark.vtts / 1000, UTC))
     reached = caught_up_through(watermark, lag, now)
@@ -97,16 +101,16 @@ def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dic
     return found
 
 
-def row_count(rows: int | str | None) -> dict[str, dg.MetadataValue]:
+def row_count(rows: int | str | None) -> dict[str, int | str]:
     """The row count, where Dagster shows it as the table's; or as text why it is unknown."""
-    if isinstance(rows, str):
-        return {"row count": dg.MetadataValue.text(rows)}
-    return {} if rows is None else {"dagster/row_count": dg.MetadataValue.int(rows)}
+    if rows is None:
+        return {}
+    return {"row count" if isinstance(rows, str) else "dagster/row_count": rows}
 
 
-def stale_keys(keys: int) -> dict[str, dg.MetadataValue]:
+def stale_keys(keys: int) -> dict[str, int]:
     """The number of keys of which the table has an older row than was sent; nothing if there are none."""
-    return {STALE_KEYS: dg.MetadataValue.int(keys)} if keys else {}
+    return {STALE_KEYS: keys} if keys else {}
 
 
 def table_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
@@ -141,15 +145,15 @@ def total(batches: Sequence[LandedBatch]) -> Counts:
     return sum((b.counts for b in batches), Counts())
 
 
-def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
+def _batches(batches: Sequence[LandedBatch]) -> dict[str, Any]:
     if not batches:
-        return {"batches": dg.MetadataValue.int(0)}
+        return {"batches": 0}
     first, last = batches[0].batch, batches[-1].batch
     return {
-        "batches": dg.MetadataValue.int(len(batches)),
-        "first batch": dg.MetadataValue.int(first.number),
-        "last batch": dg.MetadataValue.int(last.number),
-        "commit id": dg.MetadataValue.text(last.commit_id),
+        "batches": len(batches),
+        "first batch": first.number,
+        "last batch": last.number,
+        "commit id": last.commit_id,
         "offsets before": dg.MetadataValue.json(_by_topic(offsets.starts(first.ranges))),
         "offsets after": dg.MetadataValue.json(_by_topic(offsets.ends(last.ranges))),
     }
@@ -158,10 +162,6 @@ def _batches(batches: Sequence[LandedBatch]) -> dict[str, dg.MetadataValue]:
 def _unfit(counts: MergeCounts) -> dict[str, int]:
     """Rows that the table's system cannot store as they were landed."""
     return {"refused": counts.refused, "skipped": counts.skipped, "out of range": counts.out_of_range}
-
-
-def _counts(counts: Counts) -> dict[str, dg.MetadataValue]:
-    return {name: dg.MetadataValue.int(value) for name, value in vars(counts).items()}
 
 
 def unknown(batches: Sequence[LandedBatch]) -> dict[str, int]:
@@ -178,7 +178,7 @@ def new_columns(batches: Sequence[LandedBatch]) -> dict[str, str]:
     return {name: kind for batch in batches for name, kind in batch.new_columns.items()}
 
 
-def fields_and_columns(left_out: Mapping[str, object], brought: Mapping[str, object]) -> dict[str, dg.MetadataValue]:
+def fields_and_columns(left_out: Mapping[str, object], brought: Mapping[str, object]) -> dict[str, Any]:
     """Metadata on unknown fields and new columns, by field or by topic and field; nothing where there are none."""
     found = {"unknown fields": left_out, "new columns": brought}
     named = {what: {name: one for name, one in by_name.items() if one} for what, by_name in found.items()}

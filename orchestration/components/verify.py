@@ -192,7 +192,7 @@ def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict:
 
 def _results(table: Table, verdict: Verdict) -> _Results:
     key = names.table_key(table)
-    left_out = {"left out": dg.MetadataValue.text(", ".join(verdict.left_out))} if verdict.left_out else {}
+    left_out = {"left out": ", ".join(verdict.left_out)} if verdict.left_out else {}
     beside = {"rows of records that are not landed": verdict.beside} if verdict.beside else {}
     refused = {"refused rows": verdict.refused} if verdict.refused else {}
     yield dg.AssetCheckResult(

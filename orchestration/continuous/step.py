@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -152,16 +153,16 @@ class ContinuousStep:
             for point in topic_points(self.launch.name, self.launch.spec, seen.ends, numbers):
                 self.context.log_event(point)
 
-    def _rates(self, batches: int, rows: int) -> dict[str, dg.MetadataValue]:
+    def _rates(self, batches: int, rows: int) -> dict[str, float]:
         minutes = max((time.monotonic() - self._reported_at) / 60, 1 / 60)
         return {
-            "batches per minute": dg.MetadataValue.float(round(batches / minutes, 1)),
-            "rows per minute": dg.MetadataValue.float(round(rows / minutes, 1)),
+            "batches per minute": round(batches / minutes, 1),
+            "rows per minute": round(rows / minutes, 1),
         }
 
     def materialize(
         self,
-        shown: Mapping[str, dg.MetadataValue],
+        shown: Mapping[str, Any],
         results: Sequence[dg.AssetCheckResult],
         version: str | None,
         *,

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
@@ -129,29 +130,29 @@ def _events(
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
     age = now - cursor.waiting_since if cursor.waiting_since else 0.0
-    numbers = {**lags(seen), "lag seconds": dg.MetadataValue.float(round(age, 1))}
+    numbers = {**lags(seen), "lag seconds": round(age, 1)}
     topics = topic_points(name, spec, seen.ends, numbers)
     # Dagster plots a partitioned asset by its partitions, without events that name none.
     return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
 
 
-def lags(seen: Waiting) -> dict[str, dg.MetadataValue]:
+def lags(seen: Waiting) -> dict[str, int]:
     """How many records wait: for the landing, for the slowest table, and together."""
     return {
-        "lag": dg.MetadataValue.int(seen.landing + seen.tables),
-        "lag of landing": dg.MetadataValue.int(seen.landing),
-        "lag of tables": dg.MetadataValue.int(seen.tables),
+        "lag": seen.landing + seen.tables,
+        "lag of landing": seen.landing,
+        "lag of tables": seen.tables,
     }
 
 
 def topic_points(
-    name: str, spec: PipelineSpec, all_ends: Offsets, numbers: Mapping[str, dg.MetadataValue]
+    name: str, spec: PipelineSpec, all_ends: Offsets, numbers: Mapping[str, int | float]
 ) -> list[dg.AssetMaterialization]:
     """A point of each of these numbers in the plots of each topic."""
     version, found = offsets.encode(all_ends), []
     for key in topic_keys(name, spec.source):
         ends = {str(tp): o for tp, o in all_ends.items() if spec.source.pattern or tp.topic == key.path[-1]}
-        end = {"end offset": dg.MetadataValue.int(sum(ends.values())), "ends": dg.MetadataValue.json(ends)}
+        end: dict[str, Any] = {"end offset": sum(ends.values()), "ends": dg.MetadataValue.json(ends)}
         # Several pipelines may read the topic: their lags are separate plots.
         own = {f"{name}: {what}": value for what, value in numbers.items()}
         tags = {"dagster/data_version": hashlib.sha256(version.encode()).hexdigest()[:16]}

@@ -174,18 +174,18 @@ def _version(one: _Looked, ends: Offsets) -> str:
     return hashlib.sha256(repr((seen, sorted(ends.items()))).encode()).hexdigest()[:16]
 
 
-def _metadata(leases: Sequence[LeaseState], ends: Offsets) -> dict[str, dg.MetadataValue]:
+def _metadata(leases: Sequence[LeaseState], ends: Offsets) -> dict[str, Any]:
     reached = [s.committed.offsets if s.committed else {} for s in leases]
     lag = max(sum(max(0, end - offsets.get(tp, 0)) for tp, end in ends.items()) for offsets in reached)
     under_way = [s for s in leases if s.left_behind]
     found = {
-        "committed batch": dg.MetadataValue.int(min(s.committed.batch_number if s.committed else 0 for s in leases)),
-        "batch under way": dg.MetadataValue.int(max((s.batch for s in under_way), default=0)),
-        "partitions in BEFORE": dg.MetadataValue.int(sum(len(s.open_partitions) for s in leases)),
-        "held by": dg.MetadataValue.text(", ".join(dict.fromkeys(s.run_id for s in leases if s.owner)) or "nobody"),
+        "committed batch": min(s.committed.batch_number if s.committed else 0 for s in leases),
+        "batch under way": max((s.batch for s in under_way), default=0),
+        "partitions in BEFORE": sum(len(s.open_partitions) for s in leases),
+        "held by": ", ".join(dict.fromkeys(s.run_id for s in leases if s.owner)) or "nobody",
         "partitions": _table(leases, ends),
     }
-    return {**found, **({"lag": dg.MetadataValue.int(lag)} if ends else {})}
+    return {**found, **({"lag": lag} if ends else {})}
 
 
 def _table(leases: Sequence[LeaseState], ends: Offsets) -> dg.MetadataValue:

@@ -203,7 +203,7 @@ def run_often(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
             assert done.success
 
 
-Told = tuple[list[dg.AssetCheckResult], dict[str, dg.MetadataValue]]
+Told = tuple[list[dg.AssetCheckResult], dict[str, Any]]
 
 
 def _landed(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch]) -> Told:
