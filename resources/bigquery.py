@@ -174,8 +174,7 @@ class BigQuery:
         """As `arrow`, of a SELECT that may run this long: each request still has its own time limit."""
         with bigquery_errors(where):
             job = self.client.query(text, job_config=_query_config(()), **self._options)
-            if failure := self.wait(job, seconds):
-                raise failure
+            self.finish(job, seconds)
             return job.result(**self._options).to_arrow(create_bqstorage_client=False)
 
     def batches(self, table: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -319,6 +318,11 @@ class BigQuery:
                         remedy="look at the job in BigQuery; the next run goes on as soon as it has ended",
                     )
         return job_failure(job)
+
+    def finish(self, job: Job, seconds: float) -> None:
+        """Waits until the job is done. Raises BatchmergeError: it failed, or did not end in time."""
+        if failure := self.wait(job, seconds):
+            raise failure
 
     def _is_over(self, job: Job, seconds: float) -> bool:
         """Asks until the job is done or the time is up, at first often: most jobs are short."""

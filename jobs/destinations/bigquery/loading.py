@@ -105,9 +105,7 @@ class Loader:
         job = self.rows.load(
             f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}", flush, labels, writes_dead_letters
         )
-        failure = self.rows.bigquery.wait(job, self.rows.table.time_limit_seconds)
-        if failure is not None:
-            raise failure
+        self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
         return _rows(job), Judged.of(job.labels)
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
@@ -117,8 +115,7 @@ class Loader:
         text = render("bigquery", "kept_deletes", **named)
         job_id = f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}"
         job = self.rows.bigquery.submit_query(job_id, text, {"last": last}, {})
-        if failure := self.rows.bigquery.wait(job, self.rows.table.time_limit_seconds):
-            raise failure
+        self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
 
     def _load_once(self, flush: Flush, prefix: str, labels: Mapping[str, str]) -> Job:
         """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""

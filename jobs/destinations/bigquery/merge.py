@@ -30,6 +30,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
@@ -141,10 +142,5 @@ class Merging(CleanUp):
         text, values = self.bound(loader, row, flush)
         text = with_state(text, self.after(row, flush))
         labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
-
-        def submit(job_id: str) -> Job:
-            job = self.bigquery.submit_query(job_id, text, values, labels)
-            failpoint("bigquery.submitted")
-            return job
-
+        submit = partial(self.submit, text, values, labels)
         return self.attempts_on(row).run_until_done(submit, applies)

@@ -131,8 +131,6 @@ class BigQueryReader(TableReader):
         path = (self._bigquery.table_id(answer),)
         kept = render("bigquery", "kept_answer", table=path, answer=text)
         job = self._bigquery.submit_query(f"batchmerge-{self._pipeline}-verify-{uuid.uuid4().hex}", kept, {}, {})
-        failure = self._bigquery.wait(job, self._table.time_limit_seconds)
-        if failure is not None:
-            raise failure
+        self._bigquery.finish(job, self._table.time_limit_seconds)
         (counted,) = self._bigquery.read(render("bigquery", "count_rows", table=path, whole=None), {}, self._where)
         return int(counted["rows"])

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, applies
@@ -64,13 +65,7 @@ class Replaying(Work):
         text, values = self.bound(loader, row, flush)
         token = uuid.uuid4().hex
         labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
-
-        def submit(job_id: str) -> Job:
-            job = self.bigquery.submit_query(job_id, text, values, labels)
-            failpoint("bigquery.submitted")
-            return job
-
-        job = self.attempts_on(row).step(submit, applies)
+        job = self.attempts_on(row).step(partial(self.submit, text, values, labels), applies)
         if job.labels.get("batchmerge-replay") != token:
             raise CommitFailed("another run was faster", where=self.where, remedy="plan again from what it committed")
         return job

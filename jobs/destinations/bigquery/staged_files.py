@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from jobs.added import Added
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.staging import Stager, arrow_type
@@ -31,24 +32,18 @@ _GROUP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Staged:
+class Staged(Added):
     """What one task wrote, or all tasks together.
 
     Attributes:
         rows: how many are in `files`.
         files, dead_letters: paths of files with rows, and with dead letters of refused rows.
-        job: the load job that a task has submitted.
     """
 
     rows: int = 0
     judged: Judged = field(default_factory=Judged)
     files: tuple[str, ...] = ()
     dead_letters: tuple[str, ...] = ()
-    job: str = ""
-
-    def __add__(self, other: Staged) -> Staged:
-        both = (self.files + other.files, self.dead_letters + other.dead_letters)
-        return Staged(self.rows + other.rows, self.judged + other.judged, *both, self.job or other.job)
 
     @classmethod
     def sum_of(cls, parts: Sequence[Staged]) -> Staged:

@@ -45,5 +45,5 @@ class UploadTask:
                 self.side_table.add(dead_letters, self.labels, self.seconds)
             labels = {**self.labels, **written.judged.labels(self.attempt)}
             with path.open("rb") as rows:
-                job = self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
-        yield report_row(replace(written, files=(), job=str(job.job_id)))
+                self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
+        yield report_row(replace(written, files=()))

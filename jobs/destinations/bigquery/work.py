@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,6 +35,7 @@ from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.destinations.refused_rows import with_refused
 from jobs.destinations.requirements import require_batch_column
+from jobs.failpoints import failpoint
 from jobs.lineage import joined, recreated_topics
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_leave_unchanged, leaves_unchanged
@@ -107,6 +108,12 @@ class Work:
         """The sequence of jobs that are applied to a state."""
         prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
         return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
+
+    def submit(self, text: str, values: Values, labels: Mapping[str, str], job_id: str) -> Job:
+        """Submits a statement on the table."""
+        job = self.bigquery.submit_query(job_id, text, values, labels)
+        failpoint("bigquery.submitted")
+        return job
 
     def after(self, row: StateRow, flush: Flush) -> TableAt:
         """The table's state after this flush, which a run with another pipeline file may have begun."""
