@@ -7,6 +7,11 @@ from typing import Any
 import dagster as dg
 
 
+def failures(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
+    """The failures of a run's steps."""
+    return [event for event in result.all_events if event.is_step_failure]
+
+
 def failure_text(event: dg.DagsterEvent) -> str:
     """The text of a step's failure, for people."""
     data = event.step_failure_data

@@ -109,7 +109,7 @@ def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Coll
             continue
         assert isinstance(found, Member)
         members.append(found)
-        taken.update({(t.kind, t.connection, t.table.lower()): found for t in found.spec.tables})
+        taken.update({table.place: found for table in found.spec.tables})
     return Expansion(members, refused)
 
 
@@ -218,7 +218,7 @@ def _narrowed(document: Mapping[str, Any], topic: str, later: bool) -> dict[str,
 
 def _table_twice(found: Member, taken: Mapping[tuple[str, str, str], Member]) -> Iterator[Mistake]:
     for number, table in enumerate(found.spec.tables):
-        other = taken.get((table.kind, table.connection, table.table.lower()))
+        other = taken.get(table.place)
         if other is None:
             continue
         keys = [one.spec.changes.key.columns if one.spec.changes.key else [] for one in (other, found)]

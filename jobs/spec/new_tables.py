@@ -98,7 +98,7 @@ def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -
 
 def refused_names(spec: PipelineSpec, known: Iterable[str], new: Sequence[str]) -> dict[str, str]:
     """New names that cannot become valid tables, and why; if two would have the same table, the first gets it."""
-    taken = {_place(table): table for table in all_tables(spec, map(Named, known))}
+    taken = {table.place: table for table in all_tables(spec, map(Named, known))}
     found = {}
     for name in new:
         tables, problems = [], list[str]()
@@ -111,16 +111,12 @@ def refused_names(spec: PipelineSpec, known: Iterable[str], new: Sequence[str]) 
             tables.append(table)
             document = {**entry.model_dump(exclude_unset=True), "table": table.table}
             problems += [mistake.what for mistake in examine(type(entry), document).mistakes]
-            problems += [f"{table.table} is another name's table"] if _place(table) in taken else []
+            problems += [f"{table.table} is another name's table"] if table.place in taken else []
         if problems:
             found[name] = f"no table can be made for {name!r}: {'; '.join(problems)}"
         else:
-            taken |= {_place(table): table for table in tables}
+            taken |= {table.place: table for table in tables}
     return found
-
-
-def _place(table: Table) -> tuple[str, str, str]:
-    return table.kind, table.connection, table.table.lower()
 
 
 def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -156,6 +156,11 @@ class Table(Spec):
         return [self.kind, *other, *each(self.table).split(".")]
 
     @property
+    def place(self) -> tuple[str, str, str]:
+        """The same for entries that name the same table."""
+        return self.kind, self.connection, self.table.lower()
+
+    @property
     def on_usual_connection(self) -> bool:
         """Whether it uses the default connection of its kind."""
         return bool(self.connection == type(self).model_fields["connection"].default)

@@ -28,7 +28,7 @@ from orchestration.names import (
     pool,
     table_pool,
 )
-from orchestration.step_failures import failure_text
+from orchestration.step_failures import failure_text, failures
 from orchestration.turns import turn
 from resources.errors import BatchmergeError, TerminalError
 
@@ -105,7 +105,7 @@ def _run(
     if raised:
         raise raised[0]
     if not found:
-        why = [failure_text(event) for event in result.all_events if event.is_step_failure]
+        why = map(failure_text, failures(result))
         remedy = "look at its page in Dagster (`batchmerge ui`)"
         raise TerminalError(
             " ".join(why) or "the run failed before the command's work began",

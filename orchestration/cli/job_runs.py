@@ -30,7 +30,7 @@ from orchestration.names import (
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.run_process import process_tags
 from orchestration.signs_of_life import signs_of_life
-from orchestration.step_failures import failure_text, is_transient
+from orchestration.step_failures import failure_text, failures, is_transient
 
 _LOG = logging.getLogger("batchmerge")
 # At most this many steps of a run at once, if the caller names no other number.
@@ -192,7 +192,7 @@ def _steps(job: dg.JobDefinition, result: dg.ExecuteInProcessResult) -> list[Ste
     landing = landing_key(job.name)
     keys = sorted(job.asset_layer.executable_asset_keys, key=lambda key: (key != landing, key))
     made = {event.asset_key: event for event in result.get_asset_materialization_events()}
-    failed = {event.step_key: event for event in result.all_events if event.is_step_failure}
+    failed = {event.step_key: event for event in failures(result)}
     return [_step(key, made.get(key), failed.get(op_name(job.name, key))) for key in keys]
 
 

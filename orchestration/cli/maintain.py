@@ -15,7 +15,7 @@ from orchestration.cli.run import launched
 from orchestration.components.maintenance import AT_ONCE
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
-from orchestration.step_failures import failure_text, is_transient
+from orchestration.step_failures import failure_text, failures, is_transient
 
 
 @click.command()
@@ -33,7 +33,7 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         result = execute(instance, job, {}, config, not no_wait, at_once=AT_ONCE)
     _show(result)
-    problems = [event for event in result.all_events if event.is_step_failure]
+    problems = failures(result)
     problem_texts = [failure_text(problem) for problem in problems]
     output.result({"run_id": result.run_id, "done": _counts(result), "problems": problem_texts})
     for line in problem_texts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
-from dagster import AssetCheckEvaluation, DagsterEvent, ExecuteInProcessResult
+from dagster import AssetCheckEvaluation, ExecuteInProcessResult
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
@@ -14,7 +14,7 @@ from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
 from orchestration.files import pipeline_spec
 from orchestration.names import table_pool
-from orchestration.step_failures import failure_text, is_transient
+from orchestration.step_failures import failure_text, failures, is_transient
 
 
 @click.command()
@@ -52,7 +52,7 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
         lines.append(("/".join(check.asset_key.path), check.check_name, _word(check.passed), found))
     output.table(("asset", "check", "result", "what was found"), lines)
     output.result([_plain(check) for check in checks])
-    for event in _failures(result):
+    for event in failures(result):
         click.echo(failure_text(event), err=True)
     sys.exit(exit_code(result))
 
@@ -63,11 +63,7 @@ def exit_code(result: ExecuteInProcessResult) -> int:
         return 1
     if result.success:
         return 0
-    return failure_code(map(is_transient, _failures(result)))
-
-
-def _failures(result: ExecuteInProcessResult) -> list[DagsterEvent]:
-    return [event for event in result.all_events if event.is_step_failure]
+    return failure_code(map(is_transient, failures(result)))
 
 
 def _plain(check: AssetCheckEvaluation) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from jobs.behind import lag_behind
 from jobs.connections_file import load_connections
 from jobs.destinations.kind import Kind
 from jobs.destinations.leases import LeaseState
@@ -175,8 +176,7 @@ def _version(one: _Looked, ends: Offsets) -> str:
 
 
 def _metadata(leases: Sequence[LeaseState], ends: Offsets) -> dict[str, Any]:
-    reached = [s.committed.offsets if s.committed else {} for s in leases]
-    lag = max(sum(max(0, end - offsets.get(tp, 0)) for tp, end in ends.items()) for offsets in reached)
+    lag = max(lag_behind(ends, lease.committed) for lease in leases)
     under_way = [s for s in leases if s.left_behind]
     found = {
         "committed batch": min(s.committed.batch_number if s.committed else 0 for s in leases),
