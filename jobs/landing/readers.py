@@ -13,13 +13,11 @@ from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
-from jobs.decode.excluded import Excluding
 from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
-from jobs.decode.nested import Nested
-from jobs.decode.renamed import Renamed
 from jobs.decode.source_position import SourcePosition
 from jobs.decode.unknown import Watch
+from jobs.decode.wrapping import Excluding, Nested, Renamed
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
