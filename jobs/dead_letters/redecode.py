@@ -28,7 +28,7 @@ from jobs.dead_letters.moved_rows import MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED
-from jobs.iceberg.rows import with_all_columns
+from jobs.iceberg.spark_writes import with_all_columns
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader

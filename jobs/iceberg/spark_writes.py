@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import PREFIX
 from sql import quote
 
 _OPTION = "snapshot-property."
 _SESSION = f"spark.sql.iceberg.{_OPTION}"
+
+
+def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema) -> DataFrame:
+    """The declared columns, and nulls for the table's other columns: an append has to name all of them.
+
+    The column names are an argument, because asking the DataFrame for them is a request to the Spark server.
+    """
+    # Spark compares names without case.
+    named = {name.lower() for name in declared}
+    others = [f for f in table if f.name.lower() not in named]
+    return rows.select(
+        *(F.col(quote("spark", name)) for name in declared),
+        *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
+    )
 
 
 def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> None:

@@ -26,7 +26,6 @@ from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport
-from jobs.iceberg.rows import with_all_columns
 from jobs.lineage import bound_topics
 from jobs.own_views import own_views
 from jobs.spark_tasks import OneTask, numbered, task_reports
@@ -71,7 +70,7 @@ class WantedChanges:
     def append_to(self, attempt: Attempt) -> int:
         """Appends every change that the table takes, as it was landed; returns how many rows there were."""
         self.one_task.is_not_enough()
-        rows = with_all_columns(
+        rows = spark_writes.with_all_columns(
             self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema
         )
         spark_writes.append(rows, attempt.path, attempt.summary)
