@@ -22,11 +22,13 @@ from jobs.spec.changes import Key
 from jobs.spec.columns import optional
 from jobs.spec.formats import Value, columns_text
 from jobs.spec.rules import mistakes
+from jobs.spec.transform import is_taken
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
+    from jobs.spec.source import Source
 
 # More new columns than this in one batch are probably values that a producer has written as names.
 MOST_ADDED = 500
@@ -112,12 +114,13 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
 def _merged_columns(spec: PipelineSpec, landed: Sequence[pa.Field]) -> PipelineSpec:
     """The pipeline with those landed columns that are the records' own, and not made by the transform."""
     declared, resolved = spec.source.value.columns, spec.source.resolved
-    own = [
-        f
-        for f in landed
-        if resolved is None or f.name in resolved.unchanged or not (f.name in resolved.columns or f.name in declared)
-    ]
+    own = [f for f in landed if resolved is None or f.name in resolved.unchanged or not _is_made(f.name, spec.source)]
     return _with_columns(spec, _merged(list(parse_columns(declared)), own))
+
+
+def _is_made(column: str, source: Source) -> bool:
+    """Whether the statement makes the column, or an earlier one did: records bring none of a name that is taken."""
+    return column in {**source.row, **source.value.columns} or is_taken(column, source.key is not None)
 
 
 def _unfilled(value: Value) -> set[Path]:

@@ -31,10 +31,15 @@ KEY = "_key"
 _EVALUATION = ("__problem", "__filtered", "__unknown", "__usable", "__passes", "__refused")
 
 
-def is_taken(name: str) -> bool:
+def is_taken(name: str, has_key: bool) -> bool:
     """Whether `records` has a column of this name besides the value's, to Spark, which ignores case."""
+    return name.lower() in (*METADATA, REFUSED) or is_evaluated(name, has_key)
+
+
+def is_evaluated(name: str, has_key: bool) -> bool:
+    """Whether the evaluation itself reads a column of this name, whatever the statement does."""
     lower = name.lower()
-    return lower in (*METADATA, KEY, REFUSED, *_EVALUATION) or lower.startswith("__raw_")
+    return lower in _EVALUATION or lower.startswith("__raw_") or (has_key and lower == KEY)
 
 
 class Transform(Spec):

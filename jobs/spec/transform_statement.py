@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.statement_types import certain_type, path
-from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_taken
+from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_evaluated, is_taken
 from resources.config_files.mistakes import closest, one_of
 from resources.errors import ConfigurationError
 from sql import quote
@@ -63,7 +63,6 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     known = {**parse_fields(value), **METADATA}
     if key:
         known[KEY] = pa.struct(list(parse_columns(key)))
-    _refuse_ambiguous(list(value))
     select, tokens = _parsed(transform.sql)
     _check(select, tokens)
     pieces, where = _pieces(tokens)
@@ -75,6 +74,8 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     _name_as_declared(select, known)
     passes = any(star and not star[1] for star in map(_star, select.expressions))
     texts = _expand_stars(select, written, list(value), known)
+    reads = frozenset(path(column)[0] for column in select.find_all(exp.Column))
+    _refuse_ambiguous(list(value), reads, bool(key), passes)
     _refuse_unknown(select, known)
     names = [one.output_name or f"_col_{n}" for n, one in enumerate(select.expressions)]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
@@ -87,7 +88,6 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     unused = sorted(set(transform.columns).difference(types))
     if unused:
         raise _wrong(f"`columns` names {', '.join(unused)}, which the statement does not give")
-    reads = frozenset(path(column)[0] for column in select.find_all(exp.Column))
     unchanged = frozenset(
         name
         for name, one in zip(names, select.expressions, strict=True)
@@ -165,15 +165,17 @@ def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) ->
             part.set("this", declared.get(part.name.lower(), part.name))
 
 
-def _refuse_ambiguous(names: Sequence[str]) -> None:
-    """Refuses columns of the value that Spark, which ignores case, could not tell from others of `records`."""
-    seen: dict[str, str] = {}
+def _refuse_ambiguous(names: Sequence[str], reads: Collection[str], has_key: bool, passes: bool) -> None:
+    """Refuses to read columns of the value that Spark, which ignores case, cannot tell from others of `records`."""
+    read, seen = {name.lower() for name in reads}, dict[str, str]()
     for name in names:
-        if is_taken(name):
+        lower = name.lower()
+        if is_evaluated(name, has_key) or (lower in read and is_taken(name, has_key)):
             raise _ambiguous(f"{name} is a column that `records` has besides those of the value")
-        if other := seen.get(name.lower()):
+        # The `except` of a star leaves out both, also the one that records may bring.
+        if (other := seen.get(lower)) and (lower in read or passes):
             raise _ambiguous(f"{other} and {name} are one name to Spark")
-        seen[name.lower()] = name
+        seen[lower] = name
 
 
 def _ambiguous(what: str) -> ConfigurationError:

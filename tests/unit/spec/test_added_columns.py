@@ -459,6 +459,19 @@ def test_columns_behind_a_transform_may_all_be_left_to_the_records() -> None:
     assert reopened(opened, made).source == made.source
 
 
+def test_column_of_the_record_that_a_statement_gave_before_is_no_field_of_records() -> None:
+    made = behind("select *, _topic, _timestamp as at from records")
+    opened = behind("select *, _timestamp as at from records")
+    assert reopened(opened, made).source == opened.source
+
+
+def test_field_with_the_name_of_a_key_that_is_not_decoded_is_a_column() -> None:
+    opened = behind("select *, 1 as one from records")
+    made = additions(opened, found(_key="string"))
+    assert made.added == {"_key": "text"}
+    assert reopened(opened, made.spec).source == made.spec.source
+
+
 @pytest.mark.parametrize(
     ("field", "reason"),
     [

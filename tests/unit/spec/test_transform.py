@@ -138,3 +138,49 @@ def test_what_is_refused(sql: str, says: str) -> None:
 def test_types_of_columns_that_the_statement_does_not_give() -> None:
     with pytest.raises(ConfigurationError, match="names y, which the statement does not give"):
         resolved("select id from records", y="int")
+
+
+ARANGO = {"_key": "string", "_rev": "string", "n": "long"}
+
+
+@pytest.mark.parametrize(
+    ("value", "sql", "columns"),
+    [
+        (ARANGO, "select *, 1 as one from records", {**ARANGO, "one": "int"}),
+        ({"_timestamp": "long", "n": "long"}, "select n from records", {"n": "long"}),
+        ({"_Topic": "string", "n": "long"}, "select * except (_Topic) from records", {"n": "long"}),
+        ({"_refused": "string", "n": "long"}, "select n from records", {"n": "long"}),
+        ({"s": "int", "S": "int", "n": "long"}, "select n from records", {"n": "long"}),
+    ],
+)
+def test_columns_that_spark_cannot_tell_apart_may_be_there(
+    value: dict[str, str], sql: str, columns: dict[str, str]
+) -> None:
+    assert resolve(Transform(sql=sql), value, None).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("value", "sql", "says"),
+    [
+        (
+            {"_timestamp": "long"},
+            "select _Timestamp + 1 as t from records",
+            "_timestamp is a column that `records` has",
+        ),
+        ({"_Topic": "string", "n": "long"}, "select n from records where _topic > ''", "_Topic is a column that"),
+        ({"_headers": "string"}, "select * from records", "_headers is a column that `records` has"),
+        ({"_refused": "string"}, "select * from records", "_refused is a column that `records` has"),
+        ({"s": "int", "S": "int"}, "select S from records", "s and S are one name to Spark"),
+        ({"s": "int", "S": "int", "n": "long"}, "select * except (s) from records", "s and S are one name to Spark"),
+        ({"__usable": "int", "n": "long"}, "select n from records", "__usable is a column that `records` has"),
+        ({"__raw_key": "int", "n": "long"}, "select n from records", "__raw_key is a column that `records` has"),
+    ],
+)
+def test_columns_that_spark_cannot_tell_apart_are_not_read(value: dict[str, str], sql: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        resolve(Transform(sql=sql), value, None)
+
+
+def test_key_is_a_column_of_records_where_it_is_decoded() -> None:
+    with pytest.raises(ConfigurationError, match="_key is a column that `records` has"):
+        resolve(Transform(sql="select n from records"), ARANGO, {"id": "long"})
