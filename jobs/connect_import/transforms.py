@@ -15,7 +15,7 @@ from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import TARGET, UNWRAPPING, drops_deletes
+from jobs.connect_import.unwrapping import MARKS, TARGET, UNWRAPPING, drops_deletes
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
 _HEADERS = ("DropHeaders", "InsertHeader")
@@ -104,8 +104,8 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
             found = inner
         elif kind == "ExtractField" and transform.predicate is None:
             found = {options.get("field", ""): struct_of(found)}
-        elif kind in ("DebeziumTransform", "DmsTransform"):
-            found.pop("_cdc", None)
+        elif kind in MARKS:
+            found.pop(MARKS[kind], None)
     return found
 
 

@@ -13,6 +13,7 @@ from jobs.connect_import.chain import Chain
 from jobs.connect_import.configured import Options, Transform
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.steps import Step, items
+from jobs.spec.column_rules import RESERVED
 from sql import literal
 
 # Fields of the envelope itself; other simple names in `add.fields` are fields of its `source`.
@@ -20,6 +21,8 @@ _OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "t
 _LONG = {"ts_ms", "ts_us", "ts_ns", "lsn", "xmin", "pos", "row", "server_id", "thread", "total_order",
          "data_collection_order", "txId", "event_serial_no", "ord"}  # fmt: skip
 TARGET = "_cdc_target"
+# Columns with which these transforms say what a row is, and which no record has any more.
+MARKS = {"ExtractNewRecordState": "__deleted", "DebeziumTransform": "_cdc", "DmsTransform": "_cdc"}
 
 
 def extract_new_record_state(chain: Chain, options: Options) -> str:
@@ -89,8 +92,8 @@ def log_deletes(
         filled: the known tables that the entry of this name stands for.
         columns: of the tables, if known.
     """
-    marks = [(t, "__deleted") for t in transforms if t.kind == "ExtractNewRecordState" and _rewrites(t.options)]
-    marks += [(t, "_cdc") for t in transforms if t.kind in ("DebeziumTransform", "DmsTransform")]
+    marks = [(t, MARKS[t.kind]) for t in transforms if t.kind in MARKS]
+    marks = [(t, column) for t, column in marks if column != "__deleted" or _rewrites(t.options)]
     appended = [table for table in tables if table["mode"] == "append"] if marks else []
     todo = [_as_rows(table, filled(table["table"])) for table in appended]
     for transform, column in marks:
@@ -98,9 +101,9 @@ def log_deletes(
             todo.append(f"{transform.name}: a deleted row came as a row with __deleted; a table of mode upsert leaves "
                         "deletes out, one of mode upsert_delete removes the row")  # fmt: skip
         if column in columns:
+            other = "; or make it in source.transform, of parts that source.value.envelope.metadata names"
             todo.append(f"{column}: {transform.kind} filled it, and it is null from now on: with `deletes: rows` `_op` "
-                        "says what a row is; or make it in source.transform, of parts that "
-                        "source.value.envelope.metadata names")  # fmt: skip
+                        f"says what a row is{'' if column in RESERVED else other}")  # fmt: skip
     return todo
 
 

@@ -58,6 +58,7 @@ UNWRAP = (
     "io.debezium.transforms.ExtractNewRecordState",
     {"add.fields": "op,lsn,source.ts_ms", "drop.tombstones": "true"},
 )
+REWRITING = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
 
 
 def test_unwrapped_debezium_into_tabulars_sink() -> None:
@@ -113,8 +114,7 @@ def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
 
 def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None:
     route = (KAFKA + "RegexRouter", {"regex": "raw-(.*)", "replacement": "$1"})
-    rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
-    _, spec = made({**CLICKHOUSE, **chain(rewriting, route)}, COLUMNS)
+    _, spec = made({**CLICKHOUSE, **chain(REWRITING, route)}, COLUMNS)
     assert placed(spec) == {"raw-orders": "shop.orders", "raw-lines": "shop.lines"}
     assert spec.source.value.envelope is not None
     (table,) = spec.tables
@@ -124,11 +124,32 @@ def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None
 
 
 def test_rows_that_say_they_are_deleted_in_a_table_that_is_upserted() -> None:
-    rewriting = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
-    options = {**TABULAR, **chain(rewriting), "iceberg.tables.upsert-mode-enabled": "true"}
+    options = {**TABULAR, **chain(REWRITING), "iceberg.tables.upsert-mode-enabled": "true"}
     imported, spec = made({**options, "iceberg.tables.default-id-columns": "id"}, COLUMNS)
     assert (spec.tables[0].mode, spec.tables[0].deletes) == ("upsert", "leave_out")
     assert any("upsert_delete removes the row" in line for line in imported.todo)
+
+
+INSERTING = {**BIGQUERY, "upsertEnabled": "false", "deleteEnabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("options", "tables"),
+    [
+        (TABULAR, ["db.t"]),
+        ({**INSERTING, "topics": "pg.public.orders"}, ["d.pg_public_orders"]),
+        (INSERTING, ["d.pg_public_orders", "d.pg_public_lines"]),
+    ],
+)
+def test_tables_whose_rows_say_that_they_are_deleted_go_on(options: dict[str, str], tables: list[str]) -> None:
+    columns = {"id": "long", "n": "string", "__deleted": "string"}
+    imported, spec = made({**options, **chain(REWRITING)}, known=dict.fromkeys(tables, KnownTable(columns)))
+    assert any(line.startswith("__deleted: ExtractNewRecordState filled it") for line in imported.todo)
+    single = expand("sink", spec, spec.source.topics).members if spec.source.for_each else ()
+    for one in [member.spec for member in single] or [spec]:
+        assert one.tables[0].deletes == "rows"
+        assert one.source.row.keys() == {"id", "n", "_op"}
+        assert one.source.transform is None
 
 
 def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
