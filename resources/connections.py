@@ -68,8 +68,9 @@ class KafkaConnection(Connection):
     def _security_rules(self) -> list[tuple[bool, Mistake]]:
         sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
         oauth = self.sasl_mechanism == "OAUTHBEARER"
-        # The machine's own identity, such as azure_imds.
-        by_machine = oauth and "sasl.oauthbearer.metadata.authentication.type" in self.settings
+        # The machine's own identity stands in for a user; librdkafka itself has a way to it for Azure alone.
+        identity = self.settings.get(_IDENTITY, SecretStr("none")).get_secret_value()
+        by_machine = oauth and identity != "none"
         files = self.ca_file or self.certificate_file or self.key_file
         return [
             (
@@ -92,6 +93,11 @@ class KafkaConnection(Connection):
             (
                 sasl and bool(self.token_url) and not oauth,
                 Mistake(("token_url",), "it goes with OAUTHBEARER only", "leave it out, or change `sasl_mechanism`"),
+            ),
+            (
+                identity not in ("none", "azure_imds"),
+                Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only",
+                        "write azure_imds, or leave it out"),
             ),
             (
                 bool(self.certificate_file) != bool(self.key_file),
@@ -120,6 +126,14 @@ _OPTIONS = {
     "sasl.oauthbearer.token.endpoint.url": "token_url",
     "sasl.oauthbearer.scope": "token_scope",
 }
+
+
+_IDENTITY = "sasl.oauthbearer.metadata.authentication.type"
+
+
+def option_of(name: str) -> str:
+    """The option that stands for one of librdkafka's settings, else the setting itself."""
+    return _OPTIONS.get(name, name)
 
 
 def _is_free(name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from resources.connections import option_of
 from resources.errors import BatchmergeError, ConfigurationError, Interrupted, TopicMissing, Unavailable
 
 T = TypeVar("T")
@@ -46,8 +47,10 @@ _CREDENTIALS = (
     "correct `username` and `password` of the connection in the connections file, or with TLS `certificate_file`, "
     "`key_file` and `ca_file`"
 )
-# A setting in librdkafka's errors of configuration.
+# A setting in librdkafka's errors of configuration: of one setting, and of several that do not go together.
 _SETTING = re.compile(r'(?:property:?|value for) "([\w.]+)"')
+_SETTINGS = re.compile(r"\b(?:client|socket|broker|ssl|sasl)(?:\.\w+)+")
+_NO_CLIENT = "Failed to create "
 _BROKERS = "check the brokers, or `bootstrap_servers` in the connections file"
 
 
@@ -107,12 +110,20 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
             where=where,
             remedy="create it again, or correct the pipeline file",
         )
+    # librdkafka's text may quote the value, which may be a secret.
     if code == KafkaError._INVALID_ARG and (named := _SETTING.search(error.str())):
-        # librdkafka's text may quote the value, which may be a secret.
         return ConfigurationError(
             f"Kafka's client does not take the setting {named[1]}, or its value",
             where=where,
             remedy="correct it in `settings` of the connection",
+        )
+    if code == KafkaError._INVALID_ARG and _NO_CLIENT in error.str():
+        names = ", ".join(dict.fromkeys(map(option_of, _SETTINGS.findall(error.str()))))
+        return ConfigurationError(
+            f"Kafka's client does not take the connection's settings{names and f' ({names})'}",
+            where=where,
+            remedy="correct the connections file: something is missing, or not of the right form, or a file cannot be "
+            "read",
         )
     return Unavailable(
         f"Kafka does not answer as it should: {error.name()}, {error.str()}",

@@ -22,7 +22,9 @@ def connection(**given: object) -> KafkaConnection:
 
 
 LOGIN = {"username": "me", "password": "pw"}
-_AZURE = {"sasl.oauthbearer.metadata.authentication.type": "azure_imds", "sasl.oauthbearer.config": "query=a"}
+_IDENTITY = "sasl.oauthbearer.metadata.authentication.type"
+_AZURE = {_IDENTITY: "azure_imds", "sasl.oauthbearer.config": "query=a"}
+_OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
 
 
 def test_no_security() -> None:
@@ -84,6 +86,12 @@ def test_client_certificate(tmp_path: Path) -> None:
         ({"settings": {"group.id": "g"}}, r"group\.id.*Batchmerge sets it"),
         ({"settings": {"ssl.ca.location": "c"}}, "use `ca_file`"),
         ({"settings": {"sasl.kerberos.service.name": "k"}}, r"sasl\.kerberos.*leave it out"),
+        (
+            {**_OAUTH, "settings": {_IDENTITY: "aws_iam", "sasl.oauthbearer.config": "region=r"}},
+            "azure_imds",
+        ),
+        ({**_OAUTH, **LOGIN, "token_url": "u", "settings": {_IDENTITY: "aws_iam"}}, "azure_imds"),
+        ({**_OAUTH, "settings": {_IDENTITY: "none"}}, "token_url"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
@@ -103,4 +111,21 @@ def test_further_settings_reach_the_client_and_are_shown_nowhere() -> None:
 def test_a_setting_that_the_client_refuses_is_named_without_its_value(name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"setting {re.escape(name)},.*`settings`") as caught:
         KafkaCluster("kafka", connection(settings={name: "hidden"})).topic_names()
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"settings": {"ssl.key.pem": "hidden"}}, r"\(ssl\.key\.pem\)"),
+        ({"settings": {"ssl.ca.pem": "hidden"}}, r"\(ssl\.ca\.pem\)"),
+        ({"settings": {"ssl.keystore.location": "/hidden"}}, r"\(ssl\.keystore\.password, ssl\.keystore\.location\)"),
+        ({"settings": {"ssl.providers": "hidden"}}, "the connection's settings. "),
+        ({"ca_file": "/hidden.pem"}, r"\(ca_file\)"),
+        ({**_OAUTH, "settings": {_IDENTITY: "azure_imds"}}, r"\(token_url\)"),
+    ],
+)
+def test_settings_that_the_client_refuses_together_are_no_outage(given: dict[str, object], names: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"does not take .*{names}") as caught:
+        KafkaCluster("kafka", connection(**{"security_protocol": "SSL", **given})).topic_names()
     assert "hidden" not in str(caught.value)
