@@ -8,7 +8,6 @@ from typing import Any
 
 from google.auth import load_credentials_from_dict
 from google.auth.credentials import AnonymousCredentials, with_scopes_if_required
-from google.auth.exceptions import GoogleAuthError
 
 from resources.connections import BigQueryConnection
 from resources.errors import ConfigurationError
@@ -30,7 +29,7 @@ def credentials_of(connection: BigQueryConnection, name: str) -> Any:
             info = {"type": "service_account", **json.loads(text)}
             # Scopes afterwards: with them, those of workload identity would ask Google for their project at once.
             return with_scopes_if_required(load_credentials_from_dict(info)[0], [_SCOPE])
-    except (OSError, ValueError, TypeError, GoogleAuthError) as problem:
+    except Exception as problem:  # google-auth reads nested parts unchecked
         # The exception's text may quote the secret.
         raise ConfigurationError(
             f"BigQuery: the credentials cannot be read ({type(problem).__name__})",

@@ -118,8 +118,21 @@ def test_credentials_of_every_type(text: dict[str, object], tmp_path: Path) -> N
     assert text is _USER or found[0].scopes == ["https://www.googleapis.com/auth/bigquery"]
 
 
+_IMPERSONATED = {"type": "impersonated_service_account", "delegates": ["hidden"]}
+
+
 @pytest.mark.parametrize(
-    "text", ['{"type": "magic", "key": "hidden"}', '["hidden"]', "hidden", '{"type": "authorized_user"}']
+    "text",
+    [
+        '{"type": "magic", "key": "hidden"}',
+        '["hidden"]',
+        "hidden",
+        '{"type": "authorized_user"}',
+        json.dumps(_IMPERSONATED),
+        json.dumps({**_IMPERSONATED, "source_credentials": {"type": "authorized_user", "refresh_token": "hidden"}}),
+        json.dumps({**_FEDERATION, "credential_source": "hidden"}),
+        json.dumps({**_FEDERATION, "credential_source": ["hidden"]}),
+    ],
 )
 def test_credentials_that_cannot_be_read(text: str) -> None:
     connection = BigQueryConnection.model_validate({"kind": "bigquery", "project": "p", "credentials_json": text})
