@@ -23,7 +23,7 @@ from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import Cursors, NotInStep
 from jobs.decode.columns.reading import InStep, by_prefix, tombstones
 from jobs.decode.convert import converter
-from jobs.decode.of_schema import OneSchema, Reading, SchemaOfEach
+from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
 from jobs.decode.unknown import Watch
@@ -47,7 +47,7 @@ class Avro(OneSchema):
         return type(self), (self.type, self._schema, self._watch)
 
     def reading(self) -> Reading:
-        return _reading((self._schema,), self._fields, None)
+        return _reading((self._schema,), Marked(self._fields), None)
 
 
 class RegisteredAvro(SchemaOfEach):
@@ -75,7 +75,7 @@ class RegisteredAvro(SchemaOfEach):
 
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
         del message  # an Avro schema has only one
-        return _reading(schema.texts, self._fields, self._reader)
+        return _reading(schema.texts, Marked(self._fields), self._reader)
 
     def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
         del record  # the prefix has a fixed length
@@ -91,8 +91,9 @@ class RegisteredAvro(SchemaOfEach):
 
 
 @lru_cache(256)
-def _reading(texts: tuple[str, ...], kind: pa.DataType, reader: str | None) -> Reading:
+def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Reading:
     """Made once per worker process; raises Unrepresentable."""
+    kind = marked.kind
     wire = avro_wire((reader,) if reader else texts)
     wrapped = None
     one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1

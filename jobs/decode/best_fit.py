@@ -8,13 +8,14 @@ declared               accepted too
 =====================  ===============================================================
 ``int`` to ``double``  a string that is a number, as the number
 ``boolean``            ``"true"`` and ``"false"`` in any case; ``1`` and ``0``
-``string``             any other value, as JSON
+``string``             any other value, as JSON; times in ISO format, bytes in base64
 ``timestamp``          a date ``"YYYY-MM-DD"``: its midnight, for ``timestamp`` in UTC
 =====================  ===============================================================
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -40,10 +41,13 @@ def of_json(field: pa.Field, convert: Convert) -> Convert:
 
 def of_wire(wire: Wire, field: pa.Field, where: str) -> Convert | None:
     """The conversion of a value whose schema names another type; None: best fit does not read it."""
-    if not is_best_fit(field) or wire.logical or wire.bytes_as:
+    if not is_best_fit(field):
         return None
     if pa.types.is_string(field.type):
-        return text_converter(wire)
+        text = text_converter(wire)
+        return lambda value: b64encode(value).decode() if type(value) is bytes else text(value)
+    if wire.logical or wire.bytes_as:
+        return None
     if wire.kind == "string" and _fitted(field.type):
         return of_json(field, scalar_converter(field.type, where))
     if wire.kind in ("int", "long") and pa.types.is_boolean(field.type):

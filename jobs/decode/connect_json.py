@@ -149,12 +149,12 @@ class ConnectJson(RowDecoder):
 
     def _wrapped(self, wire: Wire) -> Reading | Refused:
         """How a key that is a single value is read as the only column."""
-        field = self.type.field(0)
+        name = self.type.field(0).name
         try:
-            convert = converter(wire, field.type, field.name)
+            convert = converter(Wire("record", fields=((name, wire),)), self.type)
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
-        return Reading(lambda value: {field.name: value if convert is None else convert(value)})
+        return Reading(lambda value: {name: value} if convert is None else convert({name: value}))
 
     def _remember(self, record: bytes, schema: Any, reading: Reading | Refused) -> None:
         at = record.find(_BETWEEN)

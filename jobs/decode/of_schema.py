@@ -43,6 +43,19 @@ class Reading:
     undeclared: FoundFields = NOTHING_FOUND
 
 
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """A type as a key of caches: Arrow's own equality ignores marks on fields (`text`, `jobs.decode.json_dialect`)."""
+
+    kind: pa.DataType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Marked) and bool(self.kind.equals(other.kind, check_metadata=True))
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+
 class SchemaDecoder(RowDecoder):
     """Reads records by their schemas."""
 

@@ -20,7 +20,7 @@ from jobs.decode.columns.cursors import NotInStep
 from jobs.decode.columns.protobuf import protobuf_read, read_wire
 from jobs.decode.columns.reading import InStep, by_prefix, tombstones
 from jobs.decode.convert import converter
-from jobs.decode.of_schema import OneSchema, Reading, SchemaOfEach
+from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
 from jobs.decode.protobuf_json import json_text
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
@@ -46,7 +46,7 @@ class Protobuf(OneSchema):
         return type(self), (self.type, self._descriptors, self._message, self._watch)
 
     def reading(self) -> Reading:
-        return _reading(self._descriptors, self._message, self._fields, self._rest is not None)
+        return _reading(self._descriptors, self._message, Marked(self._fields), self._rest is not None)
 
 
 class RegisteredProtobuf(SchemaOfEach):
@@ -62,7 +62,7 @@ class RegisteredProtobuf(SchemaOfEach):
         if schema.problem:
             raise Refused("schema", f"schema id {schema.id}: {schema.problem}")
         try:
-            return _reading(schema.descriptors, message, self._fields, self._rest is not None)
+            return _reading(schema.descriptors, message, Marked(self._fields), self._rest is not None)
         except (KeyError, IndexError):
             raise Refused("schema", f"schema id {schema.id} has no message at the indexes of the record") from None
 
@@ -120,13 +120,13 @@ def _zigzag(data: bytes, at: int) -> tuple[int, int]:
 
 
 @lru_cache(256)
-def _reading(descriptors: bytes, message: str | tuple[int, ...], kind: pa.DataType, whole: bool) -> Reading:
+def _reading(descriptors: bytes, message: str | tuple[int, ...], marked: Marked, whole: bool) -> Reading:
     """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message.
 
     Args:
         whole: also read fields that have no column.
     """
-    messages = Messages(descriptors)
+    messages, kind = Messages(descriptors), marked.kind
     found = messages.named(message) if isinstance(message, str) else messages.at(message)
     wanted = set(kind.names) if pa.types.is_struct(kind) else set()
     wire = message_wire(found)

@@ -12,6 +12,7 @@ import pytest
 
 from jobs.decode.base import DecodeError
 from jobs.decode.connect_json import ConnectJson
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
 from jobs.schema.types import as_text, parse_columns, parse_type, type_name
@@ -208,6 +209,26 @@ def test_a_schema_text_in_the_payload_is_not_taken_for_the_schema() -> None:
 def test_key_that_is_one_value() -> None:
     decoded = ConnectJson(LONG).decode(pa.array([compact(field("int64", optional=False), 7)]))
     assert decoded.values.to_pylist() == [{"id": 7}]
+    fitting = ConnectJson(JsonDialect(best_fit=True).of_row(LONG)).decode(pa.array([compact(field("string"), "7")]))
+    assert (fitting.errors, fitting.values.to_pylist()) == ({}, [{"id": 7}])
+
+
+@pytest.mark.parametrize(
+    ("schema", "payload", "wanted"),
+    [
+        (field("int64", f"{_CONNECT}Timestamp"), 1500, "1970-01-01T00:00:01.500000Z"),
+        (field("int32", f"{_CONNECT}Date"), 1, "1970-01-02"),
+        (field("bytes"), "YWI=", "YWI="),
+        (field("array", items=field("int32", f"{_CONNECT}Date")), [1], '["1970-01-02"]'),
+        (struct(a=field("bytes")), {"a": "YWI="}, '{"a":"YWI="}'),
+    ],
+)
+def test_text_that_fits_best_says_what_is_meant(schema: dict[str, Any], payload: Any, wanted: str) -> None:
+    kind = JsonDialect(best_fit=True).of_row(pa.struct([pa.field("c", pa.string())]))
+    raw = compact(struct(c=schema), {"c": payload})
+    assert_same(ConnectJson(kind), [raw])
+    decoded = ConnectJson(kind).decode(pa.array([raw]))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": wanted}])
 
 
 def test_required_column_that_is_null() -> None:

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 
 from jobs.decode.base import DecodeError
+from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf, message_indexes
 from jobs.decode.registered import RegisteredSchema
@@ -18,7 +19,7 @@ from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
-from tests.kit.arrow import copied, raw_values
+from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.in_step import assert_same
 
 COMMON = 'syntax = "proto3"; package common; message Money { int64 units = 1; string currency = 2; }'
@@ -201,6 +202,18 @@ def test_broken_bytes() -> None:
 def test_refused_when_the_file_is_loaded(columns: str, name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         decoder(columns, name)
+
+
+def test_text_that_fits_best() -> None:
+    kind = JsonDialect(best_fit=True).of_row(row_type({"id": "string", "raw": "string", "at": "string"}))
+    raw = made({"id": "7", "raw": "/w==", "at": "2024-02-29T10:00:00Z"})
+    fitting = Protobuf(kind, DESCRIPTORS, "shop.Order")
+    assert_same(fitting, [raw])
+    (row,) = copied(fitting).decode(raw_values(raw)).values.to_pylist()
+    assert row == {"id": "7", "raw": "/w==", "at": "2024-02-29T10:00:00Z"}
+    # Another pipeline in the same process, whose columns are of the same Arrow types, reads in its own way.
+    with pytest.raises(ConfigurationError, match="column id: expected string"):
+        decoder("struct<id: string, raw: string, at: string>").decode(raw_values(raw))
 
 
 def test_text_that_is_no_schema() -> None:
