@@ -192,15 +192,20 @@ def _split(endpoint: str, secure: bool) -> tuple[str, int]:
 
 
 def retried(work: Callable[[], T], tries: int = 6, first_pause: float = 0.2) -> T:
-    """The result of `work`, which is tried again with doubling pauses while the server is unavailable.
+    """The result of `work`, which is tried again with doubling pauses while the server is unavailable, but not once it
+    was silent for `_SILENT` seconds: others wait meanwhile. The fact `waited` is that of all tries.
 
     Only for work that may be sent twice. A lost lease and everything terminal is raised at once.
     """
+    waited = 0.0
     for turn in range(tries):
         try:
             return work()
         except Unavailable as problem:
-            if turn == tries - 1:
+            if isinstance(seconds := problem.facts.get("waited"), int | float):
+                waited += seconds
+                problem.facts["waited"] = waited
+            if turn == tries - 1 or waited >= _SILENT:
                 raise
             _LOG.warning("%s; trying again", problem)
             time.sleep(first_pause * 2**turn)
@@ -227,6 +232,8 @@ def clickhouse_errors(where: str) -> Iterator[None]:
         raise found from None
 
 
+# Seconds without any answer, in all tries.
+_SILENT = 60
 NEWER_RUN = "nothing to do: the newer run goes on"
 _CHECK = "check the address in the connections file and that the server runs"
 

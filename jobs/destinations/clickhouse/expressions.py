@@ -7,6 +7,7 @@ Expressions that sqlglot cannot parse are left to ClickHouse, which checks them 
 from __future__ import annotations
 
 import logging
+import re
 
 import sqlglot
 from sqlglot import exp
@@ -24,6 +25,16 @@ def partition_columns(expression: str) -> list[str]:
 def ttl_columns(expression: str) -> list[str]:
     """``at + INTERVAL 1 YEAR DELETE WHERE kind = 1, …`` has the columns ``at`` and ``kind``."""
     return _columns(f"ORDER BY tuple() TTL {expression}") if expression.strip() else []
+
+
+def times_of_ttl(expression: str) -> list[str]:
+    """Columns by which rows expire, not those of conditions; none of a part that says what stands for null."""
+    found = dict[str, None]()
+    for rule in re.split(r",(?![^(]*\))", expression):
+        time = re.split(r"\b(?:DELETE|TO|WHERE|SET|GROUP|RECOMPRESS)\b", rule, flags=re.IGNORECASE)[0]
+        if not re.search(r"\b(?:ifNull|coalesce|assumeNotNull)\b", time, re.IGNORECASE):
+            found |= dict.fromkeys(ttl_columns(time))
+    return list(found)
 
 
 def sorted_by(sorting_key: str) -> list[str]:

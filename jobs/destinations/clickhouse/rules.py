@@ -26,8 +26,20 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
         if name in types and has_map(types[name]):
             what = f"{name} is {type_name(types[name])}, by which ClickHouse cannot sort"
             yield Mistake(("order_by", number), what, "name columns without maps")
+    if table.ttl:
+        yield from _expiry(layout, table.ttl)
     if layout.versioned:
         yield from _keyed(layout, spec)
+
+
+def _expiry(layout: Layout, ttl: str) -> Iterator[Mistake]:
+    # Imported here: an SQL parser that most files do not need.
+    from jobs.destinations.clickhouse.expressions import times_of_ttl
+
+    optional = {column.name for column in layout.columns if column.type.startswith("Nullable")}
+    if may_be_null := [name for name in times_of_ttl(ttl) if name in optional]:
+        what = f"{', '.join(may_be_null)} may be null, and ClickHouse lets no row expire by such a column"
+        yield Mistake(("ttl",), what, f"write ifNull({may_be_null[0]}, …), or declare the column as `not null`")
 
 
 def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:

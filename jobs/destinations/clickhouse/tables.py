@@ -144,8 +144,8 @@ class Layout:
 
     @property
     def settings(self) -> dict[str, str | int]:
-        by_name = {c.name: c for c in self.columns}
-        nullable = any("Nullable" in by_name[name].type for name in self.order_by)
+        used = {*self.order_by, *re.findall(r"\w+", self.table.partition_by or "")}
+        nullable = any("Nullable" in column.type for column in self.columns if column.name in used)
         replicated = "Replicated" in self.engine or "Shared" in self.engine
         window: dict[str, str | int] = {"non_replicated_deduplication_window": self.window}
         if replicated:
@@ -241,13 +241,14 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         there.append(pa.field(column.name, declared_part(kind, column.arrow), nullable))
     wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
     changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
-    fixed = [str(c) for c in changes if c.path[0] in present.sorting_columns and not _is_new(c)]
+    kept = present.sorting_columns | present.partition_columns
+    fixed = [str(c) for c in changes if c.path[0] in kept and not _is_new(c)]
     if fixed:
         as_it_is = "declare the column as it is"
         if layout.table.deletes_are_rows:
             as_it_is = "name it in `changes.key`, since `deletes: rows` makes all other columns optional"
         raise SchemaRefused(
-            f"{'; '.join(fixed)}: ClickHouse does not change columns of the sorting key",
+            f"{'; '.join(fixed)}: ClickHouse does not change columns of the sorting and partition keys",
             where=where,
             remedy=f"make a new table, or {as_it_is}",
         )

@@ -141,3 +141,17 @@ def test_only_what_may_come_right_is_tried_again(outcomes: list[BatchmergeError 
     with pytest.raises(type(last)) if last else nullcontext():
         assert retried(work, tries=3, first_pause=0.001) == "done"
     assert len(coming) == left
+
+
+@pytest.mark.parametrize(("each", "tries"), [(0.1, 6), (30.0, 2), (300.0, 1)])
+def test_silent_server_is_not_asked_again_for_ever(each: float, tries: int) -> None:
+    asked: list[int] = []
+
+    def work() -> None:
+        asked.append(1)
+        raise Unavailable("no answer", waited=each)
+
+    with pytest.raises(Unavailable) as caught:
+        retried(work, first_pause=0)
+    assert len(asked) == tries
+    assert caught.value.facts["waited"] == pytest.approx(each * tries)
