@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from jobs.batch import CommittedState
 from jobs.lineage import RecreatedTopics
@@ -20,17 +21,27 @@ def require_create(table: Table, where: str) -> None:
         )
 
 
-def require_same_table(committed: CommittedState, known: str, present: str | None, where: str) -> None:
-    """Requires that the present table is the one into which the committed batches were merged.
+def require_same_table(
+    committed: CommittedState, known: str, present: str | None, where: str, rows: Callable[[], int]
+) -> None:
+    """Requires that the present table is the one into which the committed batches were merged; one with rows counts as
+    restored, or made anew from it (`CREATE OR REPLACE TABLE … AS SELECT`).
 
     Args:
         known: the id of that table. present: the id of the present one; None: there is no table.
+        rows: asks for the number of its rows.
 
     Raises:
-        TableReplaced: it was dropped, created again or restored since.
+        TableReplaced: it was dropped, or created again without its rows.
     """
-    if present != known:
-        happened = "was dropped" if present is None else "was dropped and created again, or restored,"
+    if present is not None and present != known and rows():
+        _LOG.warning(
+            "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
+            "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it",
+            where, committed.batch_number, committed.pipeline, committed.batch_number, where,
+        )  # fmt: skip
+    elif present != known:
+        happened = "was dropped" if present is None else "was dropped and created again without rows"
         raise TableReplaced(
             f"the table {happened} after batch {committed.batch_number} was committed",
             where=where,

@@ -70,7 +70,8 @@ class BigQueryDestination(Destination):
         row = self.state.read()
         if row is None:
             return None
-        check_identity(row, self.bigquery.find_table(self.table.table), self.name)
+        found = self.bigquery.find_table(self.table.table)
+        check_identity(row, found, self.name, lambda: count_rows(self.bigquery, self.table, self.columns))
         return row.committed
 
     def settle(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from google.cloud import bigquery
@@ -29,9 +29,9 @@ from resources.errors import CommitFailed, TableReplaced
 _BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
 
 
-def check_identity(row: StateRow, present: bigquery.Table | None, where: str) -> None:
+def check_identity(row: StateRow, present: bigquery.Table | None, where: str, rows: Callable[[], int]) -> None:
     if row.committed:
-        require_same_table(row.committed, row.table_created, identity(present) if present else None, where)
+        require_same_table(row.committed, row.table_created, identity(present) if present else None, where, rows)
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,9 @@ class Preparation(Work):
         if row is None:
             self.state.require_only_writer()
         if row is not None:
-            check_identity(row, found, self.where)
+            check_identity(row, found, self.where, self._count)
         elif found is not None and knows_pipeline(found, self.pipeline):
-            count = count_rows(self.bigquery, self.table, self.columns)
-            require_known_rows(count, self.table, self.where, _BRING_BACK)
+            require_known_rows(self._count(), self.table, self.where, _BRING_BACK)
         done = self._destination(found is not None, dry_run)
         if dry_run:
             return [*done, *self._planned(row, placed(self.staged, found.schema if found else ()))]
@@ -61,13 +60,16 @@ class Preparation(Work):
             raise TableReplaced("the table was dropped meanwhile", where=self.where, remedy="run again")
         if row is None:
             row = self.state.create(identity(found), self.table.time_limit_seconds)
-        elif not row.committed and row.table_created != identity(found):
+        elif row.table_created != identity(found):
             self.state.renew(row, identity(found))
             row = self._present_row()
         if not knows_pipeline(found, self.pipeline):
             # Written before the first row: a table with this mark and without a state row has lost that row.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
         return [*done, *self._staging_table(row, placed(self.staged, found.schema))]
+
+    def _count(self) -> int:
+        return count_rows(self.bigquery, self.table, self.columns)
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]

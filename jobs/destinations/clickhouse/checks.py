@@ -13,9 +13,10 @@ from resources.errors import CommitFailed, ConfigurationError
 
 
 def check_table(where: str, lease: Lease, present: Present | None) -> None:
-    """Requires that the table is the one with the committed batches; a new one with rows counts as restored."""
-    if lease.committed and not (present and present.rows):
-        require_same_table(lease.committed, lease.table_id, present.id if present else None, where)
+    """Requires that the table is the one with the committed batches (`require_same_table`)."""
+    if lease.committed:
+        found, rows = (present.id, present.rows) if present else (None, 0)
+        require_same_table(lease.committed, lease.table_id, found, where, lambda: rows)
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:

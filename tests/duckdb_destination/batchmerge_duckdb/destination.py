@@ -61,6 +61,8 @@ class DuckDbDestination(ReducedDestination):
                 state.begin()
                 if self.kept_deletes:
                     create(db, self.kept_deletes, self.kept_deletes_schema)
+            else:
+                state.go_on()
         return [f"create {self.name}"] if present is None else [f"{self.name}: {change}" for change in changes]
 
     def apply(self, step: Step) -> Merged:

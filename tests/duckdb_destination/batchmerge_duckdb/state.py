@@ -42,7 +42,7 @@ class TableState:
         ((table_id, text),) = self.run("state_read") or [("", "")]
         committed = CommittedState.from_properties(json.loads(text)) if text else None
         if committed:
-            require_same_table(committed, table_id, self.table_id(), self.of.name)
+            require_same_table(committed, table_id, self.table_id(), self.of.name, self.count)
         return committed
 
     def table_id(self) -> str | None:
@@ -60,8 +60,17 @@ class TableState:
         if self.table_id():
             require_known_rows(self.count(), self.of.table, self.of.name)
         table_id = uuid.uuid4().hex
-        run(self.db, "state_table", self.of.table.table, table_id=table_id)
+        self._mark(table_id)
         self.run("state_begin", table_id=table_id)
+
+    def go_on(self) -> None:
+        """Marks the table with the row's id, which a restored one lacks."""
+        ((table_id, _),) = self.run("state_read")
+        if table_id != self.table_id():
+            self._mark(table_id)
+
+    def _mark(self, table_id: str) -> None:
+        run(self.db, "state_table", self.of.table.table, table_id=table_id)
 
     def move(self, before: CommittedState | None, after: CommittedState) -> None:
         """The compare-and-set: of two transactions that move the same row, DuckDB lets one commit.
