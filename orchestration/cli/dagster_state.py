@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -9,12 +10,13 @@ import dagster as dg
 from dagster._core.scheduler.instigation import InstigatorStatus
 
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
-from orchestration.daemon import daemon_runs
 from orchestration.databases import keep_databases_open
 from orchestration.names import PIPELINE_TAG, STALE_KEYS
 from orchestration.pauses import pauses_of
 from orchestration.step_failures import failure_text
 
+# Seconds without a heartbeat after which the daemon counts as down; its parts send one every 30 s.
+_SILENT = 90
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
@@ -32,7 +34,7 @@ class DagsterHere(AsksDagster):
         pauses = {name: pauses_of(instance, name, map(dg.AssetKey, tables)) for name, tables in pipelines.items()}
         by_table = {name: [pauses[name].tables.get(dg.AssetKey(t)) for t in pipelines[name]] for name in pipelines}
         return DagsterState(
-            daemon=daemon_runs(instance),
+            daemon=_daemon_runs(instance),
             stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
             errors={name: error for name in pipelines if (error := _last_error(instance, name))},
             runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in pipelines},
@@ -73,6 +75,12 @@ def _runs(
 
 def _named(run: dg.DagsterRun) -> str:
     return f"run {run.run_id[:8]} is {run.status.value.lower()}"
+
+
+def _daemon_runs(instance: dg.DagsterInstance) -> bool:
+    """Whether a daemon takes runs out of the queue, and ticks schedules and sensors."""
+    heartbeats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
+    return time.time() - max(heartbeats, default=0.0) < _SILENT
 
 
 def _last_error(instance: dg.DagsterInstance, name: str) -> str | None:
