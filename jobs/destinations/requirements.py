@@ -25,7 +25,7 @@ def require_same_table(
     committed: CommittedState, known: str, present: str | None, where: str, rows: Callable[[], int]
 ) -> None:
     """Requires that the present table is the one into which the committed batches were merged; one with rows counts as
-    restored, or made anew from it (`CREATE OR REPLACE TABLE … AS SELECT`).
+    restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`).
 
     Args:
         known: the id of that table. present: the id of the present one; None: there is no table.
