@@ -211,7 +211,7 @@ def _wanted(
             f"partitions were added ({', '.join(map(str, grown[:5]))}), so a key may have moved to another partition "
             "and the order of its changes is no longer that of the batches",
             where=f"topic {grown[0].topic}",
-            remedy="name a column that orders the changes in `changes.order_by` (the upsert tables of some systems then "
+            remedy="name a column that orders the changes in `changes.order_by` (upsert tables of some systems then "
             "have to be new ones), or state that keys did not move with `changes.order_by: arrival`; then accept that: "
             f"`batchmerge offsets reset {committed.pipeline} --to committed --accept-changes --yes`",
             partitions=[str(tp) for tp in grown],
