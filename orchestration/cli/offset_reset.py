@@ -121,7 +121,7 @@ def _plain(base: CommittedState, batch: Batch, *, done: bool) -> dict[str, objec
 
 
 def require_idle(name: str, file_of: str | None = None) -> None:
-    """Raises Unavailable while a run of the pipeline (of a topic: of its pipeline) is queued or running.
+    """Raises Unavailable while a run of the pipeline (of a topic: of its pipeline) is under way.
 
     Args:
         file_of: another pipeline, whose file has the tables, if this one's file is gone.

@@ -90,8 +90,12 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
 
 
 def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Which run or backfill works on the pipeline's tables, or is queued to; None: there is none."""
-    return next((_named(run, name) for run in runs_of(instance, name, spec)), None)
+    """Which run or backfill works on the pipeline's tables; None: there is none.
+
+    A queued one goes on from what it finds when it starts, and where no daemon runs it never does.
+    """
+    begun = (run for run in runs_of(instance, name, spec) if run.status != dg.DagsterRunStatus.QUEUED)
+    return next((_named(run, name) for run in begun), None)
 
 
 def maintenance_reason(instance: dg.DagsterInstance, name: str) -> str | None:
