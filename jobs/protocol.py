@@ -240,9 +240,9 @@ def _apply(pipeline: Pipeline, wanted: Pending, transaction: Transaction | None)
     """Merges the pending batches into the table; with a transaction everything but the commit itself."""
     if not wanted.batches:
         return None
-    if (revises := wanted.batches[-1].batch.revises) is not None:
-        # It was checked when they were landed, but a table may have been added since.
-        check_rereading(pipeline, wanted.destination, from_kafka=revises == 0)
+    if wanted.batches[-1].batch.revises == 0:
+        # Read from Kafka again. It was checked when that was landed, but a table may have been added since.
+        check_rereading(pipeline, wanted.destination, from_kafka=True)
     failpoint("merge.planned")
     context = replace(pipeline.merge_context(wanted.destination), transaction=transaction, due=wanted.more)
     with batch_error_context([b.batch for b in wanted.batches]):

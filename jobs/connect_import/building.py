@@ -18,7 +18,7 @@ from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, OptionStatus, find, none
 from jobs.connect_import.unwrapping import TARGET, log_deletes
 from jobs.spec.envelope import OP_COLUMN
-from jobs.spec.metadata import COORDINATES
+from jobs.spec.metadata import COORDINATES, metadata_of
 from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
 from resources.config_files.models import examine
@@ -91,7 +91,7 @@ def build(
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns)
     if not sink.keeps_coordinates:
-        parts = list(map(_with_coordinates, parts))
+        parts = [_with_coordinates(part, chain) for part in parts]
     as_configured = deepcopy(parts[0])
     if placed.each:
         chain.drop(TARGET)
@@ -247,9 +247,11 @@ def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed,
     return followed.tombstones_todo if deletes else []
 
 
-def _with_coordinates(part: dict[str, Any]) -> dict[str, Any]:
-    """Has rows of a table without a unique key show their records, so that dead letters can be retried."""
-    if part["mode"] not in ("append", "delete"):
+def _with_coordinates(part: dict[str, Any], chain: Chain) -> dict[str, Any]:
+    """Has rows of a table without a unique key show their records, so that dead letters can be retried; not where a
+    transform makes columns of these names."""
+    ours = {metadata.column for metadata in metadata_of(COORDINATES)}
+    if part["mode"] not in ("append", "delete") or ours & {*chain.columns, *chain.made}:
         return part
     names = part.get("metadata_columns", [])
     return {**part, "metadata_columns": [*(name for name in COORDINATES if name not in names), *names]}

@@ -22,10 +22,10 @@ def require_create(table: Table, where: str) -> None:
 
 
 def require_same_table(
-    committed: CommittedState, known: str, present: str | None, where: str, rows: Callable[[], int]
+    committed: CommittedState, known: str, present: str | None, table: Table, where: str, rows: Callable[[], int]
 ) -> None:
     """Requires that the present table is the one into which the committed batches were merged; one with rows counts as
-    restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`).
+    restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`), if a replay can bring what it lacks.
 
     Args:
         known: the id of that table. present: the id of the present one; None: there is no table.
@@ -34,7 +34,7 @@ def require_same_table(
     Raises:
         TableReplaced: it was dropped, or created again without its rows.
     """
-    if present is not None and present != known and rows():
+    if present is not None and present != known and table.has_coordinates and not committed.untraced_to and rows():
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
             "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it",

@@ -37,6 +37,8 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.replay.coordinates import check_rereading
 from jobs.replay.revising_batch import most_attempts, revising_batch
+from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.source import FromOffsets
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
 
 _LOG = logging.getLogger("batchmerge")
@@ -94,7 +96,32 @@ def _ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     topics = pipeline.topic_state()
     needs_key = any(table.needs_key for table in pipeline.spec.tables)
-    return wanted_ranges(committed, topics, of_one_meaning(landed), *wanted(topics, committed), whole=needs_key)
+    found = wanted_ranges(committed, topics, of_one_meaning(landed), *wanted(topics, committed), whole=needs_key)
+    check_start(pipeline.spec, found)
+    return found
+
+
+def check_start(spec: PipelineSpec, ranges: Ranges) -> None:
+    """Requires that tables without a unique key have no rows of others for these records.
+
+    An imported pipeline begins at the offsets where its connector stopped, in the tables that it has filled.
+
+    Raises:
+        ConfigurationError: some records are before `source.start`.
+    """
+    start, tables = spec.source.start, [table.table for table in spec.tables if table.mode in ("append", "delete")]
+    if not isinstance(start, FromOffsets) or not tables:
+        return
+    first = {tp: start.offsets.get(tp.topic, {}).get(tp.partition, 0) for tp in ranges}
+    before = [f"{tp}={first[tp]}" for tp, r in sorted(ranges.items()) if r.start < first[tp]]
+    if before:
+        raise ConfigurationError(
+            f"records before `source.start` ({', '.join(before[:3])}) may be in {', '.join(tables)} as rows of another "
+            "writer, which do not show their records and would come twice",
+            where="source.start",
+            remedy="begin there; or, if nobody has written them, set `source.start: earliest` (a pipeline that has "
+            "begun does not read it) and try again",
+        )
 
 
 def wanted_ranges(

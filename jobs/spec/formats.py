@@ -202,6 +202,8 @@ class Value(Format):
             yield Mistake(("time_unit",), what, "write `timestamps` in `envelope`, and leave this out")
         elif self.time_unit and not of_json:
             yield Mistake(("time_unit",), "no record is in the format json, so times say their unit", "leave it out")
+        if self.convert == "best_fit" and self.envelope and self.envelope.kind == "mongo":
+            yield Mistake(("convert",), "MongoDB's documents say their types themselves", "leave it out")
         if self.convert == "best_fit" and self.format in ONE_COLUMN:
             yield Mistake(("convert",), f"a record of the format {self.format} is one column as it is", "leave it out")
 

@@ -14,9 +14,10 @@ from jobs.landing.places import BATCH, POSITION, landed_from, places
 from jobs.offsets import Later, OffsetRange, Ranges, TopicPartition
 from jobs.plan import TopicState
 from jobs.replay import ahead
-from jobs.replay.from_kafka import wanted_ranges
+from jobs.replay.from_kafka import check_start, wanted_ranges
 from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, OffsetsGone, TopicRecreated
+from tests.kit import specs
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed
 
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
@@ -133,3 +134,19 @@ def test_what_is_ahead_is_said_before() -> None:
     assert "nothing was landed then" in ahead.of_batches([])
     assert "11 offsets (t[0] 7 to 18)" in ahead.of_kafka({P0: OffsetRange(7, 18)}).replace("t-0", "t[0]")
     assert "nothing is to be read" in ahead.of_kafka({})
+
+
+def test_records_that_another_writer_has_written_are_not_read_again() -> None:
+    """An imported pipeline begins at offsets, in tables that its connector has filled."""
+    start = {"offsets": {P0.topic: {P0.partition: 10}}}
+
+    def check(mode: str, source: dict[str, object], first: int) -> None:
+        made = specs.spec(specs.table(mode=mode), columns={"id": "long"}, key={"id": "long"}, source=source)
+        check_start(made, {P0: OffsetRange(first, 20)})
+
+    check("append", {"start": start}, 10)
+    check("append", {}, 3)
+    check("upsert", {"start": start}, 3)
+    for mode in ("append", "delete"):
+        with pytest.raises(ConfigurationError, match=rf"{P0}=10.* would come twice.* Fix: begin there; or, if nobody"):
+            check(mode, {"start": start}, 9)

@@ -71,7 +71,7 @@ class BigQueryDestination(Destination):
         if row is None:
             return None
         found = self.bigquery.find_table(self.table.table)
-        check_identity(row, found, self.name, lambda: count_rows(self.bigquery, self.table, self.columns))
+        check_identity(row, found, self.table, self.name, lambda: count_rows(self.bigquery, self.table, self.columns))
         return row.committed
 
     def settle(self) -> None:

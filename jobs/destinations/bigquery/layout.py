@@ -16,21 +16,23 @@ def layout_differences(table: BigQueryTable, found: bigquery.Table) -> Iterator[
     names = {f"labels.{name}": name for name in table.labels}
     partitions = found.time_partitioning
     expiration = partitions.expiration_ms if partitions else None
+    # BigQuery does not tell upper from lower case in names of columns.
+    column, clustered = partitions.field if partitions else None, found.clustering_fields or ()
     declared = {
         "time_partitioning": table.time_partitioning,
-        "partition_column": table.partition_column,
+        "partition_column": table.partition_column and table.partition_column.lower(),
         "partition_expiration_days": table.partition_expiration_days,
         "require_partition_filter": table.require_partition_filter,
-        "cluster_by": table.cluster_by,
+        "cluster_by": [name.lower() for name in table.cluster_by],
         "description": table.description,
         **{option: table.labels[name] for option, name in names.items()},
     }
     present = {
         "time_partitioning": partitions.type_ if partitions else None,
-        "partition_column": partitions.field if partitions else None,
+        "partition_column": column and column.lower(),
         "partition_expiration_days": int(expiration) // DAY_MS if expiration else None,
         "require_partition_filter": bool(found.require_partition_filter),
-        "cluster_by": list(found.clustering_fields or ()),
+        "cluster_by": [name.lower() for name in clustered],
         "description": found.description,
         **{option: found.labels.get(name) for option, name in names.items()},
     }

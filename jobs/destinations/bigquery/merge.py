@@ -93,7 +93,7 @@ class Merging(CleanUp):
             self.settle()
             raise
         failpoint("bigquery.merged")
-        clock.time("state", lambda: self.state.move(row, self.after(row, flush)))
+        clock.time("state", lambda: self.state.move(row, state_after(job)))
         failpoint("bigquery.moved")
         clock.time("clean-up", lambda: self.clean_up(row, flush))
         failpoint("bigquery.cleaned")

@@ -13,6 +13,7 @@ from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.schema import can_follow, placed
+from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, identity
 from jobs.destinations.bigquery.tables import (
     destination_table,
@@ -29,9 +30,12 @@ from resources.errors import CommitFailed, TableReplaced
 _BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
 
 
-def check_identity(row: StateRow, present: bigquery.Table | None, where: str, rows: Callable[[], int]) -> None:
+def check_identity(
+    row: StateRow, present: bigquery.Table | None, table: BigQueryTable, where: str, rows: Callable[[], int]
+) -> None:
     if row.committed:
-        require_same_table(row.committed, row.table_created, identity(present) if present else None, where, rows)
+        found = identity(present) if present else None
+        require_same_table(row.committed, row.table_created, found, table, where, rows)
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Preparation(Work):
         if row is None:
             self.state.require_only_writer()
         if row is not None:
-            check_identity(row, found, self.where, self._count)
+            check_identity(row, found, self.table, self.where, self._count)
         elif found is not None and knows_pipeline(found, self.pipeline):
             require_known_rows(self._count(), self.table, self.where, _BRING_BACK)
         done = self._destination(found is not None, dry_run)
@@ -61,12 +65,20 @@ class Preparation(Work):
         if row is None:
             row = self.state.create(identity(found), self.table.time_limit_seconds)
         elif row.table_created != identity(found):
-            self.state.renew(row, identity(found))
-            row = self._present_row()
+            row = self._renewed(row, identity(found))
         if not knows_pipeline(found, self.pipeline):
             # Written before the first row: a table with this mark and without a state row has lost that row.
             self.bigquery.update_table(*knowing_pipeline(found, self.pipeline))
         return [*done, *self._staging_table(row, placed(self.staged, found.schema))]
+
+    def _renewed(self, row: StateRow, table_created: str) -> StateRow:
+        """The row of a restored table: a merge that has taken effect in it is adopted first, and one that starts later
+        fails without the staging table."""
+        if row.committed:
+            self.bigquery.delete_table(row.staging_table)
+        if not row.committed or self.attempts_on(row).closed(applies) is None:
+            self.state.renew(row, table_created)
+        return self._present_row()
 
     def _count(self) -> int:
         return count_rows(self.bigquery, self.table, self.columns)

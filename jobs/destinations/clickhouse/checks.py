@@ -12,11 +12,11 @@ from jobs.destinations.requirements import require_same_table
 from resources.errors import CommitFailed, ConfigurationError
 
 
-def check_table(where: str, lease: Lease, present: Present | None) -> None:
+def check_table(where: str, lease: Lease, table: ClickHouseTable, present: Present | None) -> None:
     """Requires that the table is the one with the committed batches (`require_same_table`)."""
     if lease.committed:
         found, rows = (present.id, present.rows) if present else (None, 0)
-        require_same_table(lease.committed, lease.table_id, found, where, lambda: rows)
+        require_same_table(lease.committed, lease.table_id, found, table, where, lambda: rows)
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:

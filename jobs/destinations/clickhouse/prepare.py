@@ -29,7 +29,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         check_spread(shard.where, lease, shard.spread_by)
     present = tables.describe(shard.server, shard.layout.path)
     if lease:
-        check_table(shard.where, lease, present)
+        check_table(shard.where, lease, shard.table, present)
     if lease is None or not lease.state:
         shard.check_only_writer()
     if not dry_run and lease is None:

@@ -79,7 +79,7 @@ class Shard:
             return None
         check_endpoints(self.where, lease, self.endpoints)
         if lease.state:
-            check_table(self.where, lease, tables.describe(self.server, self.layout.path))
+            check_table(self.where, lease, self.table, tables.describe(self.server, self.layout.path))
         return lease.committed
 
     @cached_property

@@ -110,7 +110,7 @@ class IcebergDestination(ReducedDestination):
             mirrored |= self._recreated_by(step)
             if self._skips_batches(step):
                 mirrored |= skipped_properties(self.pipeline, self.table.branch)
-        elif self.table.mode in ("append", "delete"):
+        elif self.table.mode in ("append", "delete") and self.table.has_coordinates:
             changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge
         return write(step, changes, mirrored)

@@ -29,6 +29,7 @@ def layout_differences(table: IcebergTable, found: Table) -> Iterator[str]:
         "sort_by": [schema.find_column_name(field.source_id) for field in found.sort_order().fields],
         "write": properties.get("write.merge.mode", WRITE_MODES["copy_on_write"]),
         **{option: properties.get(name) for option, name in names.items()},
+        "properties.format-version": str(found.format_version),  # no property of the table's, once it is made
     }
     return differences(declared, present)
 

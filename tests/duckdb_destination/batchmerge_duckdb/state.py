@@ -42,7 +42,7 @@ class TableState:
         ((table_id, text),) = self.run("state_read") or [("", "")]
         committed = CommittedState.from_properties(json.loads(text)) if text else None
         if committed:
-            require_same_table(committed, table_id, self.table_id(), self.of.name, self.count)
+            require_same_table(committed, table_id, self.table_id(), self.of.table, self.of.name, self.count)
         return committed
 
     def table_id(self) -> str | None:

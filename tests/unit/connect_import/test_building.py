@@ -227,6 +227,8 @@ def test_rows_of_append_tables_show_their_records_so_that_dead_letters_can_be_re
         assert [t.metadata_columns[:3] for t in made(sink)[1].tables] == [coordinates]
     assert [t.has_coordinates for t in made(CLICKHOUSE)[1].tables] == [True, True]
     assert made(TABULAR)[1].tables[0].metadata_columns == [], "rows with a key are recognized by it"
+    inserts = {"transforms": "i", "transforms.i.type": "org.apache.kafka.connect.transforms.InsertField$Value"}
+    assert made({**APACHE, **inserts, "transforms.i.topic.field": "_topic"})[1].tables[0].metadata_columns == []
 
 
 def test_bigquery_sink_of_a_whole_database() -> None:
