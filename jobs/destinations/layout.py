@@ -6,19 +6,23 @@ without effect must not look like one that has it: who writes a `ttl` relies on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 
-def differences(declared: Mapping[str, object], present: Mapping[str, object]) -> Iterator[str]:
+def differences(declared: Mapping[str, object], present: Callable[[], Mapping[str, object] | None]) -> Iterator[str]:
     """Options in which the file and the table differ, as sentences; those that the file leaves out are not compared.
 
     Args:
         declared: the options that the file names, by name; what is empty counts as left out.
-        present: the same of the table.
+        present: asks for the same of the table, unless the file names none; None: there is no table.
     """
-    for option, wanted in declared.items():
-        found = present.get(option)
-        if wanted and wanted != found:
+    named = {option: wanted for option, wanted in declared.items() if wanted}
+    there = present() if named else None
+    if there is None:
+        return
+    for option, wanted in named.items():
+        found = there.get(option)
+        if wanted != found:
             yield (
                 f"{option} is {_text(wanted)} in the file and {_text(found)} in the table: the option is for tables "
                 "that we create, so change the table by hand, or leave the option out"

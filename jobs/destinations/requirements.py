@@ -32,7 +32,7 @@ def require_same_table(
         rows: asks for the number of its rows.
 
     Raises:
-        TableReplaced: it was dropped, or created again without its rows.
+        TableReplaced: it was dropped, or created again without its rows; or no replay can bring what it lacks.
     """
     if present is not None and present != known and table.has_coordinates and not committed.untraced_to and rows():
         _LOG.warning(
@@ -41,7 +41,7 @@ def require_same_table(
             where, committed.batch_number, committed.pipeline, committed.batch_number, where,
         )  # fmt: skip
     elif present != known:
-        happened = "was dropped" if present is None else "was dropped and created again without rows"
+        happened = "was dropped" if present is None else "was dropped and created again, or restored,"
         raise TableReplaced(
             f"the table {happened} after batch {committed.batch_number} was committed",
             where=where,

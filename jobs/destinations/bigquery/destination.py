@@ -81,8 +81,7 @@ class BigQueryDestination(Destination):
         return Preparation(*self._parts).run(dry_run)
 
     def layout_differences(self) -> list[str]:
-        found = self.bigquery.find_table(self.table.table)
-        return list(layout_differences(self.table, found)) if found else []
+        return list(layout_differences(self.table, lambda: self.bigquery.find_table(self.table.table)))
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         found = self.bigquery.find_table(self.table.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from google.cloud import bigquery
 
@@ -11,13 +11,10 @@ from jobs.destinations.bigquery.tables import DAY_MS
 from jobs.destinations.layout import differences
 
 
-def layout_differences(table: BigQueryTable, found: bigquery.Table) -> Iterator[str]:
+def layout_differences(table: BigQueryTable, find: Callable[[], bigquery.Table | None]) -> Iterator[str]:
     """Options of the file that the table does not have (`differences`)."""
     names = {f"labels.{name}": name for name in table.labels}
-    partitions = found.time_partitioning
-    expiration = partitions.expiration_ms if partitions else None
     # BigQuery does not tell upper from lower case in names of columns.
-    column, clustered = partitions.field if partitions else None, found.clustering_fields or ()
     declared = {
         "time_partitioning": table.time_partitioning,
         "partition_column": table.partition_column and table.partition_column.lower(),
@@ -27,13 +24,22 @@ def layout_differences(table: BigQueryTable, found: bigquery.Table) -> Iterator[
         "description": table.description,
         **{option: table.labels[name] for option, name in names.items()},
     }
-    present = {
-        "time_partitioning": partitions.type_ if partitions else None,
-        "partition_column": column and column.lower(),
-        "partition_expiration_days": int(expiration) // DAY_MS if expiration else None,
-        "require_partition_filter": bool(found.require_partition_filter),
-        "cluster_by": [name.lower() for name in clustered],
-        "description": found.description,
-        **{option: found.labels.get(name) for option, name in names.items()},
-    }
+
+    def present() -> dict[str, object] | None:
+        found = find()
+        if found is None:
+            return None
+        partitions = found.time_partitioning
+        expiration = partitions.expiration_ms if partitions else None
+        column, clustered = partitions.field if partitions else None, found.clustering_fields or ()
+        return {
+            "time_partitioning": partitions.type_ if partitions else None,
+            "partition_column": column and column.lower(),
+            "partition_expiration_days": int(expiration) // DAY_MS if expiration else None,
+            "require_partition_filter": bool(found.require_partition_filter),
+            "cluster_by": [name.lower() for name in clustered],
+            "description": found.description,
+            **{option: found.labels.get(name) for option, name in names.items()},
+        }
+
     return differences(declared, present)

@@ -66,8 +66,7 @@ class ClickHouseDestination(Destination):
     def layout_differences(self) -> list[str]:
         found = dict[str, None]()  # in the order in which they are found, each once
         for shard in self.shards:
-            if present := tables.describe(shard.server, self.layout.path):
-                found |= dict.fromkeys(layout_differences(shard.server, self.table, present))
+            found |= dict.fromkeys(layout_differences(shard.server, self.table))
         return list(found)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from jobs.destinations.clickhouse.expressions import sorted_by
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Present
+from jobs.destinations.clickhouse.tables import describe
 from jobs.destinations.layout import differences
 from resources.clickhouse import ClickHouseServer
 from sql import render
@@ -17,23 +17,29 @@ _PARTITIONS, _TTL = " PARTITION BY ", " TTL "
 _SPREAD = "^(Replicated|Shared)"
 
 
-def layout_differences(server: ClickHouseServer, table: ClickHouseTable, present: Present) -> Iterator[str]:
+def layout_differences(server: ClickHouseServer, table: ClickHouseTable) -> Iterator[str]:
     """Options of the file that the table does not have (`differences`)."""
-    clauses = _clauses(present.engine_full)
     declared = {
         "engine": re.sub(_SPREAD, "", table.engine.partition("(")[0]) if table.engine else None,
         "order_by": table.order_by,
         **(_spelled(server, table) if table.partition_by or table.ttl else {}),
         **{f"settings.{name}": str(value) for name, value in table.settings.items()},
     }
-    settings = dict(re.findall(r"(\w+) = '?([^',]*)'?", clauses["settings"]))
-    found = {
-        "engine": re.sub(_SPREAD, "", present.engine),
-        "order_by": sorted_by(present.sorting_key),
-        **clauses,
-        **{f"settings.{name}": settings.get(name) for name in table.settings},
-    }
-    return differences(declared, found)
+
+    def present() -> dict[str, object] | None:
+        found = describe(server, table.path)
+        if found is None:
+            return None
+        clauses = _clauses(found.engine_full)
+        settings = dict(re.findall(r"(\w+) = '?([^',]*)'?", clauses["settings"]))
+        return {
+            "engine": re.sub(_SPREAD, "", found.engine),
+            "order_by": sorted_by(found.sorting_key),
+            **clauses,
+            **{f"settings.{name}": settings.get(name) for name in table.settings},
+        }
+
+    return differences(declared, present)
 
 
 def _spelled(server: ClickHouseServer, table: ClickHouseTable) -> dict[str, str]:

@@ -68,8 +68,7 @@ class IcebergDestination(ReducedDestination):
         return self.catalog.load(self.table.table)
 
     def layout_differences(self) -> list[str]:
-        found = self._load()
-        return list(layout_differences(self.table, found)) if found else []
+        return list(layout_differences(self.table, self._load))
 
     def drop_state(self) -> bool:
         if self._load() is not None:
