@@ -26,12 +26,12 @@ P2, U0 = TopicPartition("t", 2), TopicPartition("u", 0)
 
 def test_what_kafka_has_counts_as_of_the_moment_before_it_was_asked() -> None:
     """Records that come while it answers, or before the batch is planned, must not count as landed."""
-    before, answered = int(time.time() * 1000), list[int]()
+    before, called = int(time.time() * 1000), list[int]()
 
     class Kafka:
         def describe(self, _: object) -> tuple[dict[str, str], list[TopicPartition]]:
-            until(lambda: time.time() * 1000 > before + 1, what="the next millisecond")
-            answered.append(int(time.time() * 1000))
+            called.append(int(time.time() * 1000))
+            until(lambda: time.time() * 1000 > called[0] + 1, what="a millisecond after the call")
             return TOPIC_IDS, [P0]
 
         def stable_ends(self, _: object) -> tuple[Offsets, dict[TopicPartition, int]]:
@@ -41,7 +41,7 @@ def test_what_kafka_has_counts_as_of_the_moment_before_it_was_asked() -> None:
             return {P0: 0}
 
     found = topic_state(Kafka(), ["t"])  # type: ignore[arg-type]
-    assert before <= found.asked_at < answered[0]
+    assert before <= found.asked_at <= called[0]
     assert found.by_topic()["t"].asked_at == found.asked_at
     assert found == replace(found, asked_at=1), "nothing is new"
 
