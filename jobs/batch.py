@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from jobs import offsets
 from jobs.added import Added
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition
 from jobs.watermark import RECORD_TIMES, Watermark
+
+if TYPE_CHECKING:
+    from jobs.spec.tables import Table
 
 PREFIX = "batchmerge."
 # The number of offsets of each topic-partition; only in summaries of landed batches.
@@ -19,6 +23,7 @@ LENGTHS = PREFIX + "lengths"
 _EPOCHS = PREFIX + "leader-epochs"
 _ORDER = PREFIX + "order"
 _UNTRACED = PREFIX + "untraced-to"
+_UNTRACED_TABLES = PREFIX + "untraced-tables"
 _CONTINUES = PREFIX + "continues"
 _UNKNOWN = PREFIX + "unknown-fields"
 _NEW_COLUMNS = PREFIX + "new-columns"
@@ -51,6 +56,8 @@ class Batch:
             records, of an offset that stays, when it was committed.
         revises: only in a batch of records that were read again (`jobs.replay.revise`): no batch before this one is
             revised. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
+        untraced: only in a batch that takes tables over: those of them (`Table.title`) with rows that do not show which
+            records they are from.
     """
 
     pipeline: str
@@ -64,6 +71,7 @@ class Batch:
     continues: Mapping[str, Offsets] | None = None
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     revises: int | None = None
+    untraced: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"batch {self.number} ({self.commit_id[:8]})"
@@ -204,6 +212,16 @@ class CommittedState:
             untraced_to=untraced_to,
         )
 
+    @staticmethod
+    def untraced_after(before: CommittedState | None, batches: Sequence[LandedBatch], table: Table) -> int:
+        """`untraced_to` of a table at this state, or without one, after a merge of these batches."""
+        if not table.has_coordinates:
+            return batches[-1].number
+        if before:
+            return before.untraced_to
+        first = batches[0].batch
+        return first.number if table.title in first.untraced else 0
+
     def orders_otherwise(self, meaning_hash: str, order: str) -> bool:
         """Whether the kept deletes are void, because key or `order_by` changed since they were written. If the state
         does not say what they were written with, any change of `changes` counts."""
@@ -285,6 +303,7 @@ def landed_to_properties(landed: LandedBatch, after: CommittedState | None = Non
         LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
         **_continues_to_property(batch.continues),
         **({} if batch.revises is None else {_REVISES: str(batch.revises)}),
+        **({_UNTRACED_TABLES: json.dumps(batch.untraced)} if batch.untraced else {}),
         PREFIX + "planned-at": str(batch.planned_at),
         PREFIX + "counts": json.dumps(counts.__dict__, sort_keys=True),
         **({_UNKNOWN: json.dumps(landed.unknown)} if landed.unknown else {}),
@@ -313,6 +332,7 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         continues=_continues_from(properties),
         leader_epochs=state.leader_epochs,
         revises=int(properties[_REVISES]) if _REVISES in properties else None,
+        untraced=tuple(json.loads(properties.get(_UNTRACED_TABLES, "[]"))),
     )
     counts = Counts(**json.loads(properties[PREFIX + "counts"]))
     unknown, new_columns = (json.loads(properties.get(name, "{}")) for name in (_UNKNOWN, _NEW_COLUMNS))

@@ -120,7 +120,9 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
     begun = [lease.batch for table in tables for lease in table.leases()]
     known = replace(known, highest=max(known.highest, base.batch_number, *begun))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]
-    return TakeOver(other, tables, known, base, offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash))
+    untraced = [name for name, found in states.items() if any(state and state.untraced_to for state in found)]
+    reset = offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash)
+    return TakeOver(other, tables, known, base, replace(reset, untraced=untraced))
 
 
 def _require_written(before: Pipeline) -> None:

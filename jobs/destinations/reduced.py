@@ -76,7 +76,7 @@ class ReducedDestination(Destination):
         wanted = Reduction.of_table(
             self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, newest
         )
-        untraced_to = self.table.untraced_to(newest.number, committed.untraced_to if committed else 0)
+        untraced_to = CommittedState.untraced_after(committed, batches, self.table)
         after = CommittedState.after(newest, self.spec.order_hash, untraced_to)
         again = newest.batch.revises is not None
         return self.apply(Step(self, context, batches, wanted, committed, after, again))

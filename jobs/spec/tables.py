@@ -109,14 +109,6 @@ class Table(Spec):
         """Whether rows are recognized: by a key, or by the coordinates of their records."""
         return self.mode not in ("append", "delete") or {*COORDINATES} <= {*self.metadata_columns}
 
-    def untraced_to(self, newest: int, before: int) -> int:
-        """`CommittedState.untraced_to` after a merge of batches up to `newest`.
-
-        Args:
-            before: that of the state before.
-        """
-        return before if self.has_coordinates else newest
-
     @property
     def loses_rows(self) -> bool:
         """Whether deletes remove rows."""

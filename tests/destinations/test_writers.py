@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.offsets import TopicPartition
+from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.take_over import plan_take_over
 from resources.errors import CommitFailed, ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.command import Command
 from tests.kit.records import random_changes
-from tests.kit.story import Story, TableUnderTest, Target, on_targets
+from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, on_targets
 
 CHAPTERS = [random_changes(seed, 20, 12, 2, bad=0.03) for seed in range(3)]
 
@@ -92,6 +94,26 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
     assert renamed.replay(first.number, first.number)
     assert table.rows() == model.expected(story.records, target.mode)
     assert renamed.verify().wrong == []
+
+
+@on_targets("append", "delete", always="append")
+def test_taken_over_rows_without_coordinates_are_not_read_again(target: Target, story: Story) -> None:
+    """The old pipeline's state said which rows do not show their records; the new one's has to say it too."""
+    table = story.table(target, metadata_columns=[])
+    if table.destination.table.metadata_columns:
+        return  # a kind that adds them itself
+    table.merge()
+    renamed = table.as_another_pipeline()
+    renamed = renamed.under(renamed.story, metadata_columns=COORDINATES)
+    plan_take_over(renamed.engine.pipeline, names(table)).carry_out(renamed.engine.pipeline)
+    story.tell(*random_changes(9, 20, 12, 2))
+    (landed,) = renamed.story.land()
+    renamed.merge()
+    assert renamed.replay(landed.number, landed.number)
+    from_the_start = from_offsets({TopicPartition(story.engine.flow.topic, partition): 0 for partition in range(2)})
+    with pytest.raises(ConfigurationError, match=r"were written without coordinates"):
+        reread_from_kafka(renamed.engine.pipeline, from_the_start)
+    assert renamed.rows() == model.expected(story.records, target.mode)
 
 
 @on_targets("upsert", always="iceberg-upsert clickhouse-upsert duckdb-upsert")

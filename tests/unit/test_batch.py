@@ -36,7 +36,7 @@ def test_landed_batch_round_trips(
     ranges: dict[TopicPartition, OffsetRange], previous: str | None, caught_up: int | None
 ) -> None:
     made = Batch("p_1", 12, new_commit_id(), previous, ranges, {"a": "id", "b.-": 'q"uote'}, 123, "hash",
-                 leader_epochs=dict.fromkeys(ranges, 7))  # fmt: skip
+                 leader_epochs=dict.fromkeys(ranges, 7), untraced=("iceberg a.b",))  # fmt: skip
     times = {tp: r.start if len(r) else None for tp, r in ranges.items()}
     whole = LandedBatch(made, Counts(5, 3, 1, 1, 7), Watermark(times, caught_up), snapshot_id=99)
     properties = landed_to_properties(whole)

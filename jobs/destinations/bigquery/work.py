@@ -118,7 +118,7 @@ class Work:
     def after(self, row: StateRow, flush: Flush) -> TableAt:
         """The table's state after this flush, which a run with another pipeline file may have begun."""
         order = self.spec.order_hash if flush.last.batch.meaning_hash == self.spec.meaning_hash else ""
-        untraced_to = self.table.untraced_to(flush.last.number, row.committed.untraced_to if row.committed else 0)
+        untraced_to = CommittedState.untraced_after(row.committed, flush.batches, self.table)
         return TableAt.after(row.at, flush.batches, order, untraced_to)
 
     def loader(self, context: MergeContext, staging_table: str, replayed: Reduction | None = None) -> Loader:
