@@ -167,11 +167,11 @@ class Pipeline:
     @property
     def group(self) -> str:
         """The consumer group that follows the tables; members of a pipeline share one."""
-        return f"batchmerge-{self.part_of or self.name}"
+        return self.spec.control.group(self.part_of or self.name)
 
     def group_of_role(self, role: str) -> str:
         """The consumer group, and the id of transactions, of a publisher of the pipeline's events."""
-        return f"batchmerge-{self.name}/{role}"
+        return self.spec.control.group(self.name, role)
 
     @property
     def run_properties(self) -> dict[str, str]:

@@ -56,8 +56,9 @@ def role_of(pipeline: Pipeline, name: str) -> Role | SharedRole:
     """The role, which may be open from the previous batch. Members of a pipeline that work side by side share one."""
     if pipeline.events:
         return SharedRole(pipeline.events, pipeline.name)
-    group = f"batchmerge-{pipeline.part_of or pipeline.name}/{name}"
-    role = Role(pipeline.name, pipeline.spec.control, pipeline.kafka, pipeline.run_id, group)
+    control = pipeline.spec.control
+    group = control.group(pipeline.part_of or pipeline.name, name)
+    role = Role(pipeline.name, control, pipeline.kafka, pipeline.run_id, group)
     return pipeline.roles.setdefault(name, role)
 
 

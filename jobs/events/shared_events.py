@@ -62,8 +62,7 @@ class SharedEvents:
     """
 
     def __init__(self, pipeline: str, control: Control, kafka: KafkaCluster, run_id: str, role: str) -> None:
-        self.group = f"batchmerge-{pipeline}/{role}"
-        self._tables_group = f"batchmerge-{pipeline}"
+        self.group, self._tables_group = control.group(pipeline, role), control.group(pipeline)
         self._control, self._kafka, self._run_id = control, kafka, run_id
         self._writer = self._new_writer()
         self._lock, self._publishing = Lock(), Lock()

@@ -165,7 +165,7 @@ class Members:
 
     def group_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How far all tables are, by the consumer group of the pipeline."""
-        return group_offsets(self._kafka, f"batchmerge-{self.name}", partitions)
+        return group_offsets(self._kafka, self.spec.control.group(self.name), partitions)
 
     @property
     def _kafka(self) -> KafkaCluster:

@@ -18,6 +18,17 @@ class Control(Spec):
         examples=["batchmerge_control"],
     )
     create: bool = Field(True, description="create the topic when it is missing: one partition, the cluster's defaults")
+    group_prefix: str = Field(
+        "batchmerge-",
+        pattern=r"^[A-Za-z0-9._-]{0,150}$",
+        description="how the names of consumer groups and transactional ids begin, before the pipeline's name. After a "
+        "change the events and dead letters of the last seven days are sent again, events with the same ids",
+        examples=["analytics."],
+    )
     time_limit_seconds: int = Field(
         15, gt=0, description="data waits no longer than this for its events; the next run publishes what is missing"
     )
+
+    def group(self, pipeline: str, role: str = "") -> str:
+        """The consumer group of a pipeline, or of one of its roles, whose `transactional.id` it is too."""
+        return self.group_prefix + "/".join(filter(None, (pipeline, role)))

@@ -40,7 +40,7 @@ def listed(flow: Flow) -> list[AclBinding]:
         "`source.topics`": flow.topic,
         "`control.topic`": flow.spec.control.topic,
         "`dead_letters.topic`": flow.spec.dead_letters.topic,
-        "those that begin with `batchmerge-<pipeline>`": f"batchmerge-{flow.name}",
+        "those that begin with `control.group_prefix` and the pipeline's name": f"analytics.{flow.name}",
     }
     bindings = []
     for kind, names, operations in ROW.findall(SECURITY.read_text()):
@@ -69,7 +69,7 @@ def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, sp
     row: dict[str, object] = {"id": 1, "name": "a", "amount": 1.0, "op": "u"}
     produce(secure.plain, name, [Record(0, 1, row), Record(0, 2, "{bad")])
     options: dict[str, object] = {
-        "control": {"topic": f"control-{name}", "time_limit_seconds": 20},
+        "control": {"topic": f"control-{name}", "time_limit_seconds": 20, "group_prefix": "analytics."},
         "dead_letters": {"topic": f"dlq-{name}", "time_limit_seconds": 20},
     }
     limited = secure.connection("limited").model_copy(update={"timeout_seconds": 10})
