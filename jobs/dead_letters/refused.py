@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from jobs.destinations.base import Destination
+from jobs.lineage import of_one_meaning
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_batches
@@ -48,11 +49,7 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
         return None
     destination.prepare()
     replayed, problem = list[MergedBatches](), None
-    landed = pipeline.intermediate.landed().batches
-    oldest = landed[0].number if landed else 0
-    # Separately, so that batches that retention has removed do not prevent the replay of others.
-    gone, there = (ranges(n for n in refused if (n < oldest) is removed) for removed in (True, False))
-    for first, last in [*gone, *there]:
+    for first, last in ranges(refused, _first_replayable(pipeline, destination)):
         try:
             if done := replay_batches(pipeline, destination, first, last):
                 replayed.append(done)
@@ -63,11 +60,24 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
     return RetriedRows(tried, stay, replayed, problem)
 
 
-def ranges(batches: Iterable[int]) -> list[tuple[int, int]]:
-    """Ranges of batches, both ends included, that contain all of these; near ones are joined."""
+def _first_replayable(pipeline: Pipeline, destination: Destination) -> int:
+    """The first batch whose replay is not refused (`jobs.replay.landed`), unless a run comes in between."""
+    committed = destination.committed()
+    if committed is None:
+        return 0
+    landed = [b for b in pipeline.intermediate.landed().batches if b.number <= committed.batch_number]
+    return max(of_one_meaning(landed)[0].number if landed else 0, committed.untraced_to + 1)
+
+
+def ranges(batches: Iterable[int], split_at: int = 0) -> list[tuple[int, int]]:
+    """Ranges of batches, both ends included, that contain all of these; near ones are joined.
+
+    Args:
+        split_at: no range has batches before this one and from it on: one that cannot be replayed stops no other.
+    """
     found = list[tuple[int, int]]()
     for number in sorted(batches):
-        if found and number - found[-1][1] <= _GAP:
+        if found and number - found[-1][1] <= _GAP and (number < split_at) is (found[-1][1] < split_at):
             found[-1] = (found[-1][0], number)
         else:
             found.append((number, number))

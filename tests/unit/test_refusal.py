@@ -142,3 +142,7 @@ def test_columns_with_rows_that_are_certain_to_be_refused(table: str, type_: str
 
 def test_batches_near_each_other_are_replayed_at_once() -> None:
     assert ranges([3, 1, 2, 20, 100]) == [(1, 20), (100, 100)]
+
+
+def test_batches_that_cannot_be_replayed_stop_no_others() -> None:
+    assert ranges([3, 1, 2, 20, 100], split_at=3) == [(1, 2), (3, 20), (100, 100)]
