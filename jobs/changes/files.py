@@ -149,6 +149,10 @@ class LandedSlice:
         found = self.at(path)
         return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
 
+    def operations(self, deletes_are_rows: bool) -> pa.Array:
+        """The operations, as `Reduction` names them: where deletes are rows, every change is an insert."""
+        return pa.repeat("insert", len(self)) if deletes_are_rows else self.plain(("op",))
+
     def route_filter(self, route: RouteFilter | None) -> LandedSlice:
         if route is None:
             return self

@@ -29,6 +29,7 @@ class LastChanges:
     Attributes:
         columns: of the table's rows.
         leaves_unchanged: changes may omit columns.
+        deletes_are_rows: a delete is an insert.
         shares: the number of shares, by key, in which the changes are merged.
         readers: the number of tasks that read the changes for all shares; 0: each share reads its own.
     """
@@ -38,6 +39,7 @@ class LastChanges:
     last: int
     columns: tuple[RowColumn, ...]
     leaves_unchanged: bool
+    deletes_are_rows: bool = False
     shares: int = 1
     readers: int = 0
 
@@ -82,7 +84,8 @@ class LastChanges:
             yield piece, share_of_each([piece.at(path) for path in keys], self.shares)
 
     def _last(self, landed: LandedSlice) -> pa.Table:
-        rows = pa.table({c.name: landed.at(c.path) for c in self.columns} | {"__op": landed.plain(("op",))})
+        columns = {c.name: landed.at(c.path) for c in self.columns}
+        rows = pa.table(columns | {"__op": landed.operations(self.deletes_are_rows)})
         return rows.take(last_of_each([rows[c.name] for c in self.columns if c.is_key]))
 
 

@@ -70,11 +70,11 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"{kind_of(table).title} does not have the mode {table.mode}",
                 f"use {one_of(sorted(kind_of(table).capabilities.modes))}",
             )
-        if table.deletes_are_rows and table.mode != "append":
+        if table.deletes_are_rows and table.mode not in ("append", "upsert"):
             yield Mistake(
                 ("tables", number, "deletes"),
                 f"in the mode {table.mode} a delete is no row",
-                "leave it out, or use the mode append",
+                "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, and say so)",
             )
         if table.needs_key and spec.changes.key is None and not takes_key(spec):
             yield Mistake(

@@ -60,9 +60,9 @@ class Table(Spec):
     )
     deletes: Literal["leave_out", "rows"] = Field(
         "leave_out",
-        description="mode append: leave_out, or rows: a delete is a row too, with the key, and the values of the row "
-        "that was deleted where the record has them (columns of values are optional then). `op` of metadata_columns "
-        "tells it from other rows",
+        description="modes append and upsert: leave_out, or rows: a delete is a row too, with the key, and the values "
+        "of the row that was deleted where the record has them (columns of values are optional then). `op` of "
+        "metadata_columns tells it from other rows",
     )
     route: Route | None = None
     create: bool = Field(True, description="create the table when it is missing")

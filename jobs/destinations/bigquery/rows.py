@@ -57,8 +57,7 @@ class RowShape:
 
     def of(self, landed: LandedSlice) -> pa.Table:
         rows = {name: landed.plain(path) for name, path in self._landed.items()}
-        if self.deletes_are_rows:
-            rows["op"] = pa.repeat("insert", len(landed))
+        rows["op"] = landed.operations(self.deletes_are_rows)
         if self.judged:
             rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
         return pa.table(rows)

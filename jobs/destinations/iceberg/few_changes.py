@@ -56,7 +56,9 @@ def few_changes(
         return None
     is_sent = len(files.files or ()) > _OPENED_BY_EACH or shares > _MOST_SHARES
     readers = files.most_shares if is_sent else 0
-    return LastChanges(files, wanted.first, wanted.last, wanted.columns, leaves_unchanged, shares, readers)
+    deletes_are_rows = "delete" in wanted.row_operations
+    options = leaves_unchanged, deletes_are_rows, shares, readers
+    return LastChanges(files, wanted.first, wanted.last, wanted.columns, *options)
 
 
 def are_too_many(shares: int, cores: Callable[[], int]) -> bool:
