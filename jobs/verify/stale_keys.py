@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_leave_unchanged
+from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
 from jobs.lineage import of_one_meaning
 from jobs.own_views import own_views
@@ -26,8 +27,8 @@ def stale_keys(
 ) -> int:
     """The number of stale keys of a table of upserts at its committed state; 0 for other tables.
 
-    Counts the keys of dead letters with a readable key, and of rows that the table refused. Costs nothing if there are
-    none, else a scan of the landed keys.
+    Counts the keys of open dead letters with a readable key, and of rows that the table refused. Costs nothing if there
+    are none, else a scan of the keys landed since the first of them.
 
     Args:
         known: the landed batches.
@@ -36,10 +37,13 @@ def stale_keys(
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
     landed = of_one_meaning([b for b in known if b.number <= state.batch_number])
-    places = destination.refused_places(session)
-    if not landed or not (places or any(b.counts.quarantined for b in landed)):
+    refused_in, with_dead_letters = destination.refused(), [b for b in landed if b.counts.quarantined]
+    if with_dead_letters and not open_count(pipeline.intermediate):
+        with_dead_letters = []
+    first = first_missing(with_dead_letters, refused_in)
+    if first is None or not landed:
         return 0
-    spark = session()
+    places, spark = destination.refused_places(session) if refused_in else None, session()
     with spark_errors(destination.name), own_views(spark, "refused") as refused:
         if places is not None:
             places.createOrReplaceTempView(*refused)
@@ -56,6 +60,19 @@ def stale_keys(
             route=route,
             leaves_unchanged=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
         )
-        bound = {"first": landed[0].number, "last": landed[-1].number, **(route.parameters if route else {})}
+        first = max(first, landed[0].number)
+        bound = {"first": first, "last": landed[-1].number, **(route.parameters if route else {})}
         found = spark.sql(text, args=bound).first()
     return int(found["keys"]) if found else 0
+
+
+def first_missing(with_dead_letters: Sequence[LandedBatch], refused: Collection[int]) -> int | None:
+    """The first batch that may have a change that the table lacks; None: there is none.
+
+    Args:
+        with_dead_letters: batches that had some when they were landed. Those of records that were read again keep the
+            numbers of their first readings.
+        refused: batches with rows that the table refused.
+    """
+    batches = [landed.batch for landed in with_dead_letters]
+    return min([*(b.number if b.revises is None else b.revises for b in batches), *refused], default=None)
