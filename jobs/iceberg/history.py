@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
@@ -30,8 +31,8 @@ _GIVEN_TO = PREFIX + "given-to"
 # Table property: the first landed batch that retention keeps.
 _KEPT_FROM = "kept-from"
 
-# Parsed summaries, by the path of the snapshot's manifest list, which is unique. Beyond `_MOST_KNOWN` the oldest go.
-_KNOWN: OrderedDict[str, _SnapshotReport] = OrderedDict()
+# Parsed summaries by table and snapshot. Beyond `_MOST_KNOWN` those of tables go that were not looked at for longest.
+_KNOWN: OrderedDict[UUID, dict[int, _SnapshotReport]] = OrderedDict()
 _MOST_KNOWN = 20_000
 _LOCK = Lock()
 
@@ -173,8 +174,8 @@ def landed_batches(table: Table, pipeline: str) -> LandedBatches:
     """The landed batches that the table's snapshots still have, from the first that retention keeps. Snapshots of
     maintenance have none."""
     first = int(table.metadata.properties.get(landed_property(pipeline, _KEPT_FROM), 0))
-    reports = [_report(snapshot, table.io) for snapshot in ancestors(table.metadata, "main")]
-    known = [report.landed for report in reversed(reports) if report.landed and report.pipeline == pipeline]
+    reports = reversed(_reports(table))
+    known = [report.landed for report in reports if report.landed and report.pipeline == pipeline]
     found = [landed for landed in known if landed.number >= first]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
 
@@ -193,19 +194,26 @@ class _SnapshotReport:
     landed: LandedBatch | None
 
 
+def _reports(table: Table) -> list[_SnapshotReport]:
+    """The snapshots' parsed summaries, newest first. They are cached: snapshots never change, and each run reads all of
+    them several times."""
+    before, now = _KNOWN.get(table.metadata.table_uuid, {}), dict[int, _SnapshotReport]()
+    for snapshot in ancestors(table.metadata, "main"):
+        known = now[snapshot.snapshot_id] = before.get(snapshot.snapshot_id) or _report(snapshot, table.io)
+        known.summary.io = table.io  # the previous one's credentials may have expired
+    with _LOCK:
+        _KNOWN[table.metadata.table_uuid] = now
+        _KNOWN.move_to_end(table.metadata.table_uuid)
+        # The table itself stays, whatever its size: the next look would parse all of it again.
+        while len(_KNOWN) > 1 and sum(map(len, _KNOWN.values())) > _MOST_KNOWN:
+            _KNOWN.popitem(last=False)
+    return list(now.values())
+
+
 def _report(snapshot: Snapshot, io: FileIO) -> _SnapshotReport:
-    """The snapshot's parsed summary, cached: snapshots never change, and each run reads all of them several times."""
-    known = _KNOWN.get(snapshot.manifest_list)
-    if known is None:
-        summary = Carried(_summary(snapshot), io)
-        landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
-        known = _SnapshotReport(summary, summary.get(PREFIX + "pipeline"), landed)
-        with _LOCK:
-            _KNOWN[snapshot.manifest_list] = known
-            while len(_KNOWN) > _MOST_KNOWN:
-                _KNOWN.popitem(last=False)
-    known.summary.io = io  # the previous one's credentials may have expired
-    return known
+    summary = Carried(_summary(snapshot), io)
+    landed = landed_from_properties(summary, snapshot.snapshot_id) if LENGTHS in summary else None
+    return _SnapshotReport(summary, summary.get(PREFIX + "pipeline"), landed)
 
 
 def state_properties(state: CommittedState, branch: str) -> dict[str, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 
 from jobs.batch import LandedBatches, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
+from jobs.iceberg import history as iceberg_history
 from jobs.iceberg.history import (
     kept_from_properties,
     landed_batches,
@@ -193,3 +195,19 @@ def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
     )
     found = landed_batches(kept, "p")
     assert ([b.number for b in found.batches], found.complete) == ([3], False), "snapshots not expired yet"
+
+
+def test_summaries_of_a_long_history_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one table has more than are kept: then it is the only one."""
+    parsed = Mock(side_effect=iceberg_history.landed_from_properties)
+    monkeypatch.setattr(iceberg_history, "landed_from_properties", parsed)
+    monkeypatch.setattr(iceberg_history, "_MOST_KNOWN", 5)
+    numbers = range(1, 8)
+    snapshots = [(n, n - 1 or None, landed_to_properties(landed(n))) for n in numbers]
+    long, short = history.table(snapshots, {"main": 7}), history.table(snapshots[:1], {"main": 1})
+    for _ in range(2):
+        assert [b.number for b in landed_batches(long, "p").batches] == list(numbers)
+    assert parsed.call_count == 7
+    landed_batches(short, "p")
+    landed_batches(long, "p")
+    assert parsed.call_count == 7 + 1 + 7, "more than are kept: the table that was looked at last"
