@@ -25,7 +25,7 @@ def require_same_table(
     committed: CommittedState, known: str, present: str | None, table: Table, where: str, rows: Callable[[], int]
 ) -> None:
     """Requires that the present table is the one into which the committed batches were merged; one with rows counts as
-    restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`), if a replay can bring what it lacks.
+    restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`), if replays can bring what it lacks.
 
     Args:
         known: the id of that table. present: the id of the present one; None: there is no table.
@@ -34,11 +34,13 @@ def require_same_table(
     Raises:
         TableReplaced: it was dropped, or created again without its rows; or no replay can bring what it lacks.
     """
-    if present is not None and present != known and table.has_coordinates and not committed.untraced_to and rows():
+    if present is not None and present != known and table.has_coordinates and rows():
+        lasting = f" (rows of batches up to {committed.untraced_to}, which have no coordinates, no replay can bring)"
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
-            "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it",
+            "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it%s",
             where, committed.batch_number, committed.pipeline, committed.batch_number, where,
+            lasting if committed.untraced_to else "",
         )  # fmt: skip
     elif present != known:
         happened = "was dropped" if present is None else "was dropped and created again, or restored,"

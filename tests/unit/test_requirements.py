@@ -1,0 +1,37 @@
+"""Which table that takes the place of the one with the committed batches counts as restored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.requirements import require_same_table
+from resources.errors import TableReplaced
+from tests.kit.batches import committed
+from tests.kit.story import COORDINATES
+
+
+def table(*metadata: str) -> IcebergTable:
+    return IcebergTable(kind="iceberg", table="a.b", mode="append", metadata_columns=list(metadata))
+
+
+@pytest.mark.parametrize(("untraced_to", "lasting"), [(0, False), (2, True)])
+def test_a_table_with_coordinates_counts_as_restored(
+    untraced_to: int, lasting: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = replace(committed(5), untraced_to=untraced_to)
+    require_same_table(state, "old", "new", table(*COORDINATES), "a.b", lambda: 3)
+    assert "batchmerge replay p --batches A-5 --table 'a.b'" in caplog.text
+    assert ("rows of batches up to 2, which have no coordinates" in caplog.text) is lasting
+
+
+@pytest.mark.parametrize(
+    ("metadata", "present", "rows"), [([], "new", 3), (COORDINATES, "new", 0), (COORDINATES, None, 0)]
+)
+def test_a_table_that_no_replay_can_complete_stops_the_pipeline(
+    metadata: list[str], present: str | None, rows: int
+) -> None:
+    with pytest.raises(TableReplaced, match="after batch 5 was committed"):
+        require_same_table(committed(5), "old", present, table(*metadata), "a.b", lambda: rows)
