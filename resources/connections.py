@@ -29,7 +29,7 @@ C = TypeVar("C", bound=Connection)
 T = TypeVar("T")
 
 
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"]
 
 
 class KafkaConnection(Connection):
@@ -45,6 +45,13 @@ class KafkaConnection(Connection):
     password: SecretStr | None = Field(None, description="the password of SASL; OAUTHBEARER: the client's secret")
     token_url: str | None = Field(None, description="OAUTHBEARER: where tokens come from (OIDC client credentials)")
     token_scope: str | None = Field(None, description="OAUTHBEARER: the scope that is asked for")
+    aws_region: str | None = Field(None, description="AWS_MSK_IAM: the region of the cluster", examples=["eu-west-1"])
+    aws_role_arn: str | None = Field(
+        None, description="AWS_MSK_IAM: a role to assume; none: the identity that AWS's libraries find on each machine"
+    )
+    aws_profile: str | None = Field(
+        None, description="AWS_MSK_IAM: a profile of AWS's own files, which Spark's workers need too"
+    )
     ca_file: str | None = Field(
         None, description="PEM file with the certificate authority; Spark's workers read it too"
     )
@@ -62,7 +69,7 @@ class KafkaConnection(Connection):
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:
-        refuse(mistake for wrong, mistake in self._security_rules() if wrong)
+        refuse(mistake for wrong, mistake in [*self._security_rules(), *self._msk_rules()] if wrong)
         return self
 
     def _security_rules(self) -> list[tuple[bool, Mistake]]:
@@ -70,7 +77,7 @@ class KafkaConnection(Connection):
         oauth = self.sasl_mechanism == "OAUTHBEARER"
         # The machine's own identity stands in for a user; librdkafka itself has a way to it for Azure alone.
         identity = self.settings.get(_IDENTITY, SecretStr("none")).get_secret_value()
-        by_machine = oauth and identity != "none"
+        by_machine = self.sasl_mechanism == "AWS_MSK_IAM" or (oauth and identity != "none")
         files = self.ca_file or self.certificate_file or self.key_file
         return [
             (
@@ -97,7 +104,7 @@ class KafkaConnection(Connection):
             (
                 identity not in ("none", "azure_imds"),
                 Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only",
-                        "write azure_imds, or leave it out"),
+                        "write azure_imds, or leave it out; Amazon MSK has `sasl_mechanism: AWS_MSK_IAM`"),
             ),
             (
                 bool(self.certificate_file) != bool(self.key_file),
@@ -110,6 +117,31 @@ class KafkaConnection(Connection):
                         "use SSL or SASL_SSL"),
             ),
             *((not _is_free(name), Mistake(("settings", name), *_why_not(name))) for name in self.settings),
+        ]  # fmt: skip
+
+    def _msk_rules(self) -> list[tuple[bool, Mistake]]:
+        msk = self.sasl_mechanism == "AWS_MSK_IAM"
+        given = {name for name in self.model_fields_set if getattr(self, name)}
+        unused = [(name,) for name in sorted(given & {"username", "password"})] if msk else []
+        foreign = [] if msk else [(name,) for name in sorted(given & {"aws_region", "aws_role_arn", "aws_profile"})]
+        tokens = [name for name in self.settings if msk and name.startswith("sasl.oauthbearer.") and _is_free(name)]
+        return [
+            (
+                msk and self.security_protocol == "SASL_PLAINTEXT",
+                Mistake(("security_protocol",), "AWS_MSK_IAM needs TLS", "use SASL_SSL"),
+            ),
+            (
+                msk and not self.aws_region,
+                Mistake(("aws_region",), "AWS_MSK_IAM needs it", "name the region of the cluster", at_key=True),
+            ),
+            (
+                bool(self.aws_role_arn and self.aws_profile),
+                Mistake(("aws_profile",), "there is `aws_role_arn` too", "give one of them"),
+            ),
+            *((True, Mistake(path, "AWS_MSK_IAM does not use it", "leave it out"))
+              for path in [*unused, *(("settings", name) for name in tokens)]),
+            *((True, Mistake(path, "it goes with AWS_MSK_IAM only", "leave it out, or change `sasl_mechanism`"))
+              for path in foreign),
         ]  # fmt: skip
 
 

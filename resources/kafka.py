@@ -27,6 +27,7 @@ from resources.connections import KafkaConnection
 from resources.errors import TopicMissing
 from resources.kafka_errors import kafka_errors, refuses, settled
 from resources.kafka_security import carried_certificate, librdkafka_settings
+from resources.msk_tokens import MskTokens
 from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -50,12 +51,14 @@ class KafkaCluster:
         self._connection = connection
         # On a worker of Spark, which does not have the client certificate's files.
         self._carried = carried
+        by_iam = connection.sasl_mechanism == "AWS_MSK_IAM"
+        self._tokens = MskTokens(f"connection {name}", connection) if by_iam else None
         self.timeout = connection.timeout_seconds
         self._admin_client: AdminClient | None = None
         self._refusal: KafkaError | None = None
 
     def __reduce__(self) -> tuple[type[KafkaCluster], tuple[str, KafkaConnection, Mapping[str, str]]]:
-        """Without the client, which each worker of Spark opens for itself."""
+        """Without the client, which each worker of Spark opens for itself, and without tokens, which it signs."""
         return KafkaCluster, (self.name, self._connection, carried_certificate(self._connection))
 
     def _notice(self, problem: KafkaError) -> None:
@@ -71,15 +74,22 @@ class KafkaCluster:
                 _RECENT.append(self._admin_client)
         return self._admin_client
 
-    def client_settings(self) -> dict[str, str | int | float | bool]:
-        """Settings of a librdkafka client. May hold secrets: never log them."""
+    def client_settings(self) -> dict[str, Any]:
+        """Settings of a librdkafka client. May hold secrets: never log them.
+
+        Raises:
+            ConfigurationError, Unavailable: AWS gives no token (`AWS_MSK_IAM`).
+        """
         c = self._connection
+        if self._tokens:
+            self._tokens.current()  # raises here: a client whose callback fails says after 10 s that it did, not why
         return {
             "bootstrap.servers": c.bootstrap_servers,
             "socket.timeout.ms": int(self.timeout * 1000),
             "reconnect.backoff.ms": _BACKOFF_MS,
             **librdkafka_settings(c, self._carried),
             **{name: value.get_secret_value() for name, value in c.settings.items()},
+            **({"oauth_cb": self._tokens.current} if self._tokens else {}),
         }
 
     def topic_names(self) -> set[str]:

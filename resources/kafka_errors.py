@@ -45,7 +45,7 @@ _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, Kafk
 _PERMISSIONS = "grant the connection's user what docs/security.md lists"
 _CREDENTIALS = (
     "correct `username` and `password` of the connection in the connections file, or with TLS `certificate_file`, "
-    "`key_file` and `ca_file`"
+    "`key_file` and `ca_file`, or with AWS_MSK_IAM `aws_region` and the AWS identity's policy"
 )
 # A setting in librdkafka's errors of configuration: of one setting, and of several that do not go together.
 _SETTING = re.compile(r'(?:property:?|value for) "([\w.]+)"')

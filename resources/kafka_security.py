@@ -1,13 +1,14 @@
 """How clients prove themselves to a Kafka cluster: settings of librdkafka, on this machine and on Spark's workers.
 
-==============  ======================================================================
+==============  =========================================================================
 what            how
-==============  ======================================================================
+==============  =========================================================================
 TLS             `ssl.ca.location`
 mTLS            certificate and key by file; on workers as text (`carried_certificate`)
 PLAIN, SCRAM    `sasl.username`, `sasl.password`
 OAUTHBEARER     OIDC client credentials
-==============  ======================================================================
+AWS_MSK_IAM     OAUTHBEARER, with tokens that each machine signs (`resources.msk_tokens`)
+==============  =========================================================================
 
 Sources: librdkafka's CONFIGURATION.md; Apache Kafka's documentation, "Security" (OIDC: KIP-768).
 All of it may hold secrets: never log it.
@@ -47,7 +48,7 @@ def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = 
     oauth = c.sasl_mechanism == "OAUTHBEARER"
     found = {
         "security.protocol": c.security_protocol,
-        "sasl.mechanism": c.sasl_mechanism,
+        "sasl.mechanism": "OAUTHBEARER" if c.sasl_mechanism == "AWS_MSK_IAM" else c.sasl_mechanism,
         "sasl.username": None if oauth else c.username,
         "sasl.password": None if oauth else password or None,
         "sasl.oauthbearer.method": "oidc" if oauth else None,

@@ -22,6 +22,7 @@ def connection(**given: object) -> KafkaConnection:
 
 
 LOGIN = {"username": "me", "password": "pw"}
+MSK = {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM", "aws_region": "eu-west-1"}
 _IDENTITY = "sasl.oauthbearer.metadata.authentication.type"
 _AZURE = {_IDENTITY: "azure_imds", "sasl.oauthbearer.config": "query=a"}
 _OAUTH = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}
@@ -48,6 +49,10 @@ def test_oauthbearer() -> None:
         "sasl.oauthbearer.client.secret": "pw",
         "sasl.oauthbearer.scope": "records",
     }
+
+
+def test_msk_iam() -> None:
+    assert librdkafka_settings(connection(**MSK)) == {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
 
 
 def test_client_certificate(tmp_path: Path) -> None:
@@ -92,6 +97,18 @@ def test_client_certificate(tmp_path: Path) -> None:
         ),
         ({**_OAUTH, **LOGIN, "token_url": "u", "settings": {_IDENTITY: "aws_iam"}}, "azure_imds"),
         ({**_OAUTH, "settings": {_IDENTITY: "none"}}, "token_url"),
+        ({**MSK, "aws_region": None}, "aws_region: AWS_MSK_IAM needs it"),
+        ({**MSK, "username": "me"}, "username: AWS_MSK_IAM does not use it"),
+        ({**MSK, "password": "pw"}, "password: AWS_MSK_IAM does not use it"),
+        ({**MSK, "token_url": "u"}, "token_url: it goes with OAUTHBEARER only"),
+        ({**MSK, "settings": {"sasl.oauthbearer.config": "c"}}, r"config\"\]: AWS_MSK_IAM does not use it"),
+        ({**MSK, "security_protocol": "SASL_PLAINTEXT"}, "use SASL_SSL"),
+        ({**MSK, "security_protocol": "SSL"}, "sasl_mechanism"),
+        ({**MSK, "aws_role_arn": "r", "aws_profile": "p"}, "give one of them"),
+        *(
+            ({name: "a"}, f"{name}: it goes with AWS_MSK_IAM only")
+            for name in ("aws_region", "aws_role_arn", "aws_profile")
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(given: dict[str, object], says: str) -> None:
