@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, get_args
 
+from jobs.connect_import import msk
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import SECRET, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
@@ -179,7 +180,9 @@ def kafka_connection(configuration: Configuration) -> dict[str, Any]:
     }
     if "security.protocol" in given:
         found["security_protocol"] = given["security.protocol"]
-    if (mechanism := given.get("sasl.mechanism")) in _MECHANISMS:
+    if msk.by_iam(given):
+        found |= {"security_protocol": "SASL_SSL", **msk.connection(given)}
+    elif (mechanism := given.get("sasl.mechanism")) in _MECHANISMS:
         found["sasl_mechanism"] = mechanism
         found |= {"username": "${env:KAFKA_USERNAME}", "password": "${env:KAFKA_PASSWORD}"}
     if "ssl.truststore.location" in given:
@@ -198,7 +201,10 @@ def _client(configuration: Configuration) -> dict[str, str]:
 
 def _of_kafka(configuration: Configuration) -> list[str]:
     """What a person has to do in the Kafka connection."""
-    mechanism = _client(configuration).get("sasl.mechanism")
+    given = _client(configuration)
+    if msk.by_iam(given):
+        return msk.todo(given)
+    mechanism = given.get("sasl.mechanism")
     if mechanism is None or mechanism in _MECHANISMS:
         return []
     return [f"sasl.mechanism {mechanism} is none that Batchmerge has: give the connection `kafka` another "

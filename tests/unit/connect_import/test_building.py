@@ -20,6 +20,7 @@ from jobs.spec.members import expand
 from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import is_name
+from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError
 
 SECRET = "hunter2"
@@ -493,6 +494,55 @@ def test_what_the_kafka_connection_does_not_have_is_left_to_a_person() -> None:
     kafka = imported.connections["kafka"]
     assert ("sasl_mechanism" in kafka, kafka["settings"]) == (False, {"client.rack": "a"})
     assert [line for line in imported.todo if "sasl.mechanism GSSAPI is none that Batchmerge has" in line]
+
+
+IAM = "software.amazon.msk.auth.iam.IAM"
+BY_IAM = {"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": f"{IAM}LoginModule required;"}
+BY_TOKEN = {
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.login.callback.handler.class": f"{IAM}OAuthBearerLoginCallbackHandler",
+    "sasl.jaas.config": 'x.OAuthBearerLoginModule required awsRoleArn="arn:aws:iam::1:role/r" awsMaxRetries="7";',
+}
+BROKERS = "b-1.shop.abc12.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.shop.abc12.c2.kafka.eu-west-1.amazonaws.com:9098"
+SERVERLESS = "boot-abc12.c1.kafka-serverless.us-east-2.amazonaws.com:9098"
+
+
+@pytest.mark.parametrize(
+    ("client", "written", "todo"),
+    [
+        ({**BY_IAM, "bootstrap.servers": BROKERS}, {"aws_region": "eu-west-1"}, ""),
+        (
+            {**BY_TOKEN, "bootstrap.servers": SERVERLESS},
+            {"aws_region": "us-east-2", "aws_role_arn": "arn:aws:iam::1:role/r"},
+            "",
+        ),
+        (
+            {**BY_IAM, "sasl.jaas.config": f"{IAM}LoginModule required awsProfileName=kafka awsRoleArn=r;"},
+            {"aws_region": "${env:AWS_REGION}", "aws_profile": "kafka"},
+            "`aws_region`",
+        ),
+        (
+            {
+                "bootstrap.servers": BROKERS,
+                **BY_IAM,
+                "sasl.jaas.config": f'{IAM}LoginModule required awsRoleArn=r awsRoleExternalId="{SECRET}";',
+            },
+            {"aws_region": "eu-west-1", "aws_role_arn": "r"},
+            "awsRoleExternalId",
+        ),
+    ],
+)
+def test_a_client_of_msk_by_iam(client: dict[str, str], written: dict[str, str], todo: str) -> None:
+    plain = {name: value for name, value in TABULAR.items() if not name.startswith("consumer.")}
+    imported, _ = made({**plain, **{f"consumer.override.{name}": value for name, value in client.items()}})
+    kafka = imported.connections["kafka"]
+    servers = client.get("bootstrap.servers", "${env:KAFKA_BOOTSTRAP_SERVERS}")
+    security = {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"}
+    assert kafka == {"kind": "kafka", "bootstrap_servers": servers, **security, **written}
+    KafkaConnection.model_validate(kafka)
+    said = [line for line in imported.todo if "aws" in line.lower()]
+    assert len(said) == bool(todo)
+    assert all(todo in line for line in said)
 
 
 @pytest.mark.parametrize("option", ["type", "catalog-impl"])
