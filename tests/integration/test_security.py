@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -29,7 +31,7 @@ from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.topic_reading import read_to_end
-from tests.kit import bigquery
+from tests.kit import bigquery, msk_signer
 from tests.kit.avro import encoded, record, text
 from tests.kit.certificates import Authority
 from tests.kit.clickhouse import clickhouse_flow
@@ -38,10 +40,11 @@ from tests.kit.dead_letters import read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.kinds import KINDS, runnable
+from tests.kit.msk_signer import packed_signer
 from tests.kit.network import with_connection
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
 from tests.kit.rest_catalog import rest_catalog
-from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, SecureKafka
+from tests.kit.secure_kafka import KEY_PASSWORD, PASSWORD, USER, SecureKafka
 from tests.kit.service_account import account, token_server
 from tests.kit.tls_proxy import tls_proxy
 from tests.kit.web import Handler, serving
@@ -77,6 +80,50 @@ def filled(secure: SecureKafka) -> str:
     return name
 
 
+@pytest.fixture
+def asked(
+    secure: SecureKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], list[str]]]:
+    """Puts a stand-in in the place of AWS's library, here and on Spark's workers. Gives who asked, for which region."""
+    packed, file = tmp_path / f"{uuid.uuid4().hex}.zip", tmp_path / "asked"
+    packed_signer(packed, file, secure.tokens.url, USER, PASSWORD)
+    for module in [name for name in sys.modules if name.partition(".")[0] == msk_signer.NAME]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.syspath_prepend(packed)
+    spark.addArtifacts(str(packed), pyfile=True)
+    yield lambda: file.read_text().splitlines()
+    sys.modules.pop(msk_signer.NAME, None)
+
+
+def test_records_come_in_with_tokens_signed_everywhere(
+    secure: SecureKafka,
+    filled: str,
+    connections: Connections,
+    spark: SparkSession,
+    asked: Callable[[], list[str]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Admin and producer sign here, consumer and producer on Spark's workers."""
+    check_records_come_in("AWS_MSK_IAM", secure, filled, connections, spark, caplog)
+    processes = {line.split()[0] for line in asked()}
+    assert {line.split()[1] for line in asked()} == {msk_signer.REGION}
+    assert str(os.getpid()) in processes
+    assert len(processes) > 1, "no worker has asked"
+
+
+def test_a_token_that_kafka_refuses_is_a_clear_error(
+    secure: SecureKafka, filled: str, connections: Connections, spark: SparkSession, asked: Callable[[], list[str]]
+) -> None:
+    wrong = {"aws_region": msk_signer.WRONG_REGION, "timeout_seconds": 5}
+    kafka = secure.connection("AWS_MSK_IAM").model_copy(update=wrong)
+    with pytest.raises(ConfigurationError, match="Kafka refuses") as caught:
+        Engine(Flow(filled, ["append"]), with_connection(connections, "kafka", kafka), spark).land()
+    assert asked()
+    assert "connection kafka" in caught.value.where
+    assert "`aws_region`" in caught.value.remedy
+    assert msk_signer.NO_TOKEN not in str(caught.value)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_records_come_in_every_way(
     way: str,
@@ -86,6 +133,18 @@ def test_records_come_in_every_way(
     spark: SparkSession,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    check_records_come_in(way, secure, filled, connections, spark, caplog)
+
+
+def check_records_come_in(
+    way: str,
+    secure: SecureKafka,
+    filled: str,
+    connections: Connections,
+    spark: SparkSession,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They are read and sent to the topic of dead letters by workers, and the run says so in the control topic."""
     name = uuid.uuid4().hex[:8]
     flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}"}})
     flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
@@ -98,6 +157,8 @@ def test_records_come_in_every_way(
     assert engine.land() == []
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
     assert len(read_all(secure.plain, f"dlq-{name}", 3)) == 3
+    plain = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers=secure.plain))
+    assert read_to_end(plain, f"control-{name}").num_rows > 0
 
 
 @pytest.mark.parametrize("way", WRONG)

@@ -19,6 +19,7 @@ from resources.local.kafka_broker import BROKER
 from resources.local.ports import accepts, free_port
 from resources.local.service import Command
 from tests.kit.certificates import Authority, Certificate
+from tests.kit.msk_signer import REGION
 from tests.kit.records import forget_producers
 from tests.kit.tokens import AUDIENCE, Provider, provider
 
@@ -80,7 +81,8 @@ class SecureKafka:
     log: Path
 
     def connection(self, way: str) -> KafkaConnection:
-        """One of `PLAIN`, `PLAIN over TLS`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `mTLS`, `limited`."""
+        """One of `PLAIN`, `PLAIN over TLS`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM`, `mTLS`,
+        `limited`."""
         if way == "mTLS":
             return KafkaConnection.model_validate(
                 {
@@ -107,6 +109,8 @@ class SecureKafka:
         }
         if way == "OAUTHBEARER":
             given["token_url"] = self.tokens.url
+        if way == "AWS_MSK_IAM":
+            return KafkaConnection.model_validate({"kind": "kafka", **given, "aws_region": REGION})
         return KafkaConnection.model_validate({**login, **given})
 
 
