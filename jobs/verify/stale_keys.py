@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.changes.columns import operations
 from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.dead_letters.open_count import open_count
@@ -56,7 +57,7 @@ def stale_keys(
             until=landed[-1].number,
             revised=any(b.batch.revises is not None for b in landed),
             refused=refused if places is not None else None,
-            mode=destination.table.mode,
+            operations=operations(destination.table),
             route=route,
             leaves_unchanged=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
         )

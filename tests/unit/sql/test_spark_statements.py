@@ -155,9 +155,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
     (
         "stale_keys",
-        {**AT, "revised": False, "refused": ["x"], "mode": "upsert", "route": None, "leaves_unchanged": False},
+        {**AT, "revised": False, "refused": ["x"], "operations": ["upsert"], "route": None, "leaves_unchanged": False},
     ),
-    ("stale_keys", {**AT, "revised": True, "refused": None, "mode": "upsert", "route": None, "leaves_unchanged": True}),
+    (
+        "stale_keys",
+        {**AT, "revised": True, "refused": None, "operations": ["upsert"], "route": None, "leaves_unchanged": True},
+    ),
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
