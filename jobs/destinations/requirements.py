@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from jobs.batch import CommittedState
 from jobs.lineage import RecreatedTopics
-from jobs.spec.tables import Table
+from jobs.spec.tables import OnReplaced, Table
 from resources.errors import CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
 
 _LOG = logging.getLogger("batchmerge")
@@ -22,7 +22,13 @@ def require_create(table: Table, where: str) -> None:
 
 
 def require_same_table(
-    committed: CommittedState, known: str, present: str | None, table: Table, where: str, rows: Callable[[], int]
+    committed: CommittedState,
+    known: str,
+    present: str | None,
+    table: Table,
+    where: str,
+    rows: Callable[[], int],
+    on_replaced: OnReplaced | None = None,
 ) -> None:
     """Requires that the present table is the one into which the committed batches were merged; one with rows counts as
     restored, or made again from it (`CREATE OR REPLACE TABLE … AS SELECT`), if replays can bring what it lacks.
@@ -30,11 +36,14 @@ def require_same_table(
     Args:
         known: the id of that table. present: the id of the present one; None: there is no table.
         rows: asks for the number of its rows.
+        on_replaced: the table's option, if it has one: `keep` takes a table with rows as it is.
 
     Raises:
         TableReplaced: it was dropped, or created again without its rows; or no replay can bring what it lacks.
     """
-    if present is not None and present != known and table.has_coordinates and rows():
+    if present == known:
+        return
+    if present is not None and (table.has_coordinates or on_replaced == "keep") and rows():
         lasting = f" (rows of batches up to {committed.untraced_to}, which have no coordinates, no replay can bring)"
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
@@ -42,14 +51,17 @@ def require_same_table(
             where, committed.batch_number, committed.pipeline, committed.batch_number, where,
             lasting if committed.untraced_to else "",
         )  # fmt: skip
-    elif present != known:
-        happened = "was dropped" if present is None else "was dropped and created again, or restored,"
-        raise TableReplaced(
-            f"the table {happened} after batch {committed.batch_number} was committed",
-            where=where,
-            remedy="bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
-            f"`batchmerge offsets forget {committed.pipeline} <table>`",
-        )
+        return
+    happened = "was dropped" if present is None else "was dropped and created again, or restored,"
+    keep = (
+        "" if on_replaced != "hold" or present is None else "if it has all rows, set its option `on_replaced: keep`; "
+    )
+    raise TableReplaced(
+        f"the table {happened} after batch {committed.batch_number} was committed",
+        where=where,
+        remedy=f"{keep}bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
+        f"`batchmerge offsets forget {committed.pipeline} <table>`",
+    )
 
 
 def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "bring the row back") -> None:

@@ -29,6 +29,7 @@ TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
 
 # What to do with a value that the table's system cannot represent.
 OutOfRange = Literal["refuse", "clamp", "null"]
+OnReplaced = Literal["hold", "keep"]
 
 
 def out_of_range_option(values: str) -> Any:

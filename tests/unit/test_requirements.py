@@ -27,6 +27,14 @@ def test_a_table_with_coordinates_counts_as_restored(
     assert ("rows of batches up to 2, which have no coordinates" in caplog.text) is lasting
 
 
+def test_a_table_without_coordinates_is_kept_where_its_entry_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    state = replace(committed(5), untraced_to=5)
+    with pytest.raises(TableReplaced, match="`on_replaced: keep`"):
+        require_same_table(state, "old", "new", table(), "a.b", lambda: 3, "hold")
+    require_same_table(state, "old", "new", table(), "a.b", lambda: 3, "keep")
+    assert "rows of batches up to 5, which have no coordinates" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("metadata", "present", "rows"), [([], "new", 3), (COORDINATES, "new", 0), (COORDINATES, None, 0)]
 )

@@ -35,7 +35,7 @@ def check_identity(
 ) -> None:
     if row.committed:
         found = identity(present) if present else None
-        require_same_table(row.committed, row.table_created, found, table, where, rows)
+        require_same_table(row.committed, row.table_created, found, table, where, rows, table.on_replaced)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from jobs.destinations.bigquery.names import column_name
 from jobs.spec.metadata import metadata_of
-from jobs.spec.tables import NAME_PART, PLAIN_PART, OutOfRange, Table, out_of_range_option
+from jobs.spec.tables import NAME_PART, PLAIN_PART, OnReplaced, OutOfRange, Table, out_of_range_option
 from resources.config_files.mistakes import Mistake, Path, refuse
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
@@ -75,6 +75,12 @@ class BigQueryTable(Table):
         "refuse",
         description="a null in an array, which BigQuery cannot store: refuse (such a row is a dead letter), or leave "
         "the null out",
+    )
+    on_replaced: OnReplaced = Field(
+        "hold",
+        description="another table has taken the table's place, and replays cannot recognize its rows (mode append "
+        "without coordinates): hold (stop and explain), or keep (it has all rows, after `CREATE OR REPLACE TABLE … AS "
+        "SELECT`, for example)",
     )
     out_of_range: OutOfRange = out_of_range_option("dates and times outside of the years 1 to 9999")
 
