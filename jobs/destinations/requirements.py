@@ -53,14 +53,13 @@ def require_same_table(
         )  # fmt: skip
         return
     happened = "was dropped" if present is None else "was dropped and created again, or restored,"
-    keep = (
-        "" if on_replaced != "hold" or present is None else "if it has all rows, set its option `on_replaced: keep`; "
-    )
+    can_keep = on_replaced == "hold" and present is not None
+    keep = "if it has all rows, set its option `on_replaced: keep`; " if can_keep else ""
     raise TableReplaced(
         f"the table {happened} after batch {committed.batch_number} was committed",
         where=where,
-        remedy=f"{keep}bring the old table back; or, to fill a new one from the landed batches, drop the table and call "
-        f"`batchmerge offsets forget {committed.pipeline} <table>`",
+        remedy=f"{keep}bring the old table back; or, to fill a new one from the landed batches, drop the table and "
+        f"call `batchmerge offsets forget {committed.pipeline} <table>`",
     )
 
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from jobs.batch import LandedBatches, landed_to_properties
+from jobs.batch import LandedBatches, landed_from_properties, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.iceberg import history as iceberg_history
@@ -199,7 +199,7 @@ def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
 
 def test_summaries_of_a_long_history_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one table has more than are kept: then it is the only one."""
-    parsed = Mock(side_effect=iceberg_history.landed_from_properties)
+    parsed = Mock(side_effect=landed_from_properties)
     monkeypatch.setattr(iceberg_history, "landed_from_properties", parsed)
     monkeypatch.setattr(iceberg_history, "_MOST_KNOWN", 5)
     numbers = range(1, 8)
