@@ -88,7 +88,7 @@ def page(chromium: str, seconds: ContinuousRun) -> Iterator[Page]:
 
 def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: ContinuousRun) -> None:
     table = dg.AssetKey(["iceberg", database.NAME, database.TABLES[-1]])
-    seconds.until(lambda: seconds.told(table))
+    seconds.until(lambda: seconds.materialization(table))
     page.goto("/asset-groups")
     for group in (NAME, *(f"{database.NAME}{what}" for what in ("", "_topics", "_iceberg"))):
         expect(page.get_by_text(group, exact=True).first).to_be_visible()
@@ -102,7 +102,7 @@ def test_a_hundred_tables_of_one_database_stay_readable(page: Page, seconds: Con
     ).to_be_visible()
 
 
-def test_the_run_that_stays_reports_again_and_again(page: Page, seconds: ContinuousRun) -> None:
+def test_the_continuous_run_reports_again_and_again(page: Page, seconds: ContinuousRun) -> None:
     storage = seconds.instance
     seconds.until(lambda: len(storage.fetch_materializations(_TOPIC, limit=4).records) == 4)
     (run,) = storage.get_runs(dg.RunsFilter(tags={CONTINUOUS_TAG: NAME}, statuses=[STATUS.STARTED]))
@@ -125,5 +125,5 @@ def test_pause_is_a_button_and_says_who(page: Page, seconds: ContinuousRun) -> N
     expect(page.get_by_text(re.compile("paused by somebody in Dagster")).first).to_be_visible()
     expect(page.get_by_text("Success", exact=True).first).to_be_visible()
     keep_picture(page, "paused")
-    stays = dg.RunsFilter(tags={CONTINUOUS_TAG: NAME}, statuses=[STATUS.STARTED])
-    seconds.until(lambda: not seconds.instance.get_runs(stays))
+    started = dg.RunsFilter(tags={CONTINUOUS_TAG: NAME}, statuses=[STATUS.STARTED])
+    seconds.until(lambda: not seconds.instance.get_runs(started))

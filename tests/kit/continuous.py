@@ -35,7 +35,7 @@ class ContinuousRun:
     def runs(self, *statuses: dg.DagsterRunStatus) -> Sequence[dg.DagsterRun]:
         return self.instance.get_runs(dg.RunsFilter(tags={CONTINUOUS_TAG: self.name}, statuses=list(statuses)))
 
-    def stays(self, besides: str = "") -> dg.DagsterRun:
+    def started(self, besides: str = "") -> dg.DagsterRun:
         """The continuous run, or the one after this one."""
         self.until(lambda: [r for r in self.runs(STATUS.STARTED) if r.run_id != besides])
         return next(r for r in self.runs(STATUS.STARTED) if r.run_id != besides)
@@ -45,11 +45,11 @@ class ContinuousRun:
         found = self.instance.all_logs(run_id, of_type=kind)
         return {entry.dagster_event.step_key for entry in found if entry.dagster_event}
 
-    def told(self, key: dg.AssetKey) -> dg.AssetMaterialization | None:
-        """The newest materialization."""
-        return next(iter(self.all_told(key)), None)
+    def materialization(self, key: dg.AssetKey) -> dg.AssetMaterialization | None:
+        """The newest one."""
+        return next(iter(self.materializations(key)), None)
 
-    def all_told(self, key: dg.AssetKey) -> list[dg.AssetMaterialization]:
+    def materializations(self, key: dg.AssetKey) -> list[dg.AssetMaterialization]:
         """All materializations, the newest first."""
         found = self.instance.fetch_materializations(key, limit=100).records
         return [record.asset_materialization for record in found if record.asset_materialization]

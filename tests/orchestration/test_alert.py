@@ -1,4 +1,4 @@
-"""The failure alert: what a webhook is told of runs that fail."""
+"""The failure alert: what is posted to a webhook about runs that fail."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def webhook() -> Iterator[Webhook]:
 
     class Keeps(Handler):
         def do_POST(self) -> None:
-            told = json.loads(self.body())
+            alert = json.loads(self.body())
             asked.append(self.path)
             busy = "always-busy" in self.path or ("busy-once" in self.path and asked.count(self.path) == 1)
             if not busy:
-                posted.append(told)
+                posted.append(alert)
             self.answer(503 if busy else 200)
 
     with serving(Keeps) as address:
@@ -51,7 +51,7 @@ def _alert(instance: dg.DagsterInstance, run: dg.DagsterRun, event: dg.DagsterEv
     )
 
 
-def test_a_failure_is_told_once_with_its_remedy(
+def test_a_failure_is_reported_once_with_its_remedy(
     stack: object,
     instance: dg.DagsterInstance,
     webhook: Webhook,
@@ -70,15 +70,15 @@ def test_a_failure_is_told_once_with_its_remedy(
     _alert(instance, run, failed)
 
     assert len(posted) == 1
-    told = posted[0]
-    assert told["pipeline"] == flow.name
-    assert told["run_id"] == run.run_id
-    assert isinstance(told["steps"], list)
-    step = told["steps"][0]
+    alert = posted[0]
+    assert alert["pipeline"] == flow.name
+    assert alert["run_id"] == run.run_id
+    assert isinstance(alert["steps"], list)
+    step = alert["steps"][0]
     assert "no-such-topic" in step["error"]
     assert "create the topic" in step["remedy"]
     assert step["class"] == "terminal: needs a person"
-    assert "no-such-topic" in str(told["text"])
+    assert "no-such-topic" in str(alert["text"])
 
 
 def test_a_failure_names_its_batch(
@@ -103,12 +103,12 @@ def test_a_failure_names_its_batch(
 
     _alert(instance, run, failed)
 
-    (told,) = posted
-    assert [step["batch"] for step in told["steps"] if step["batch"]] == ["2"]  # type: ignore[attr-defined]
-    assert f"{flow.name} failed: batch 2: " in str(told["text"])
+    (alert,) = posted
+    assert [step["batch"] for step in alert["steps"] if step["batch"]] == ["2"]  # type: ignore[attr-defined]
+    assert f"{flow.name} failed: batch 2: " in str(alert["text"])
 
 
-def test_each_failure_is_told_once_however_often_the_sensor_ticks(
+def test_each_failure_is_reported_once_however_often_the_sensor_ticks(
     instance: dg.DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, posted = webhook
@@ -126,18 +126,18 @@ def test_each_failure_is_told_once_however_often_the_sensor_ticks(
         return done.cursor
 
     fail()
-    cursor = tick(None)  # what failed before the sensor was there is no news
+    cursor = tick(None)  # what failed before the sensor was there is not reported
     failed = [fail(), fail()]
     for _ in range(3):
         cursor = tick(cursor)
-    assert [told["run_id"] for told in posted] == failed
+    assert [alert["run_id"] for alert in posted] == failed
     later = fail()
     for _ in range(2):
         cursor = tick(cursor)
-    assert [told["run_id"] for told in posted] == [*failed, later]
+    assert [alert["run_id"] for alert in posted] == [*failed, later]
 
 
-def test_a_webhook_that_is_down_for_a_moment_still_gets_the_news(
+def test_a_webhook_that_is_down_for_a_moment_still_gets_the_alert(
     instance: dg.DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, posted = webhook
@@ -145,19 +145,19 @@ def test_a_webhook_that_is_down_for_a_moment_still_gets_the_news(
     run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE)
     event = dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "p")
 
-    def alert(path: str) -> None:
+    def post_alert(path: str) -> None:
         monkeypatch.setenv(VARIABLE, address + path)
         _alert(instance, run, event)
 
-    alert("/busy-once?secret")
+    post_alert("/busy-once?secret")
     assert len(posted) == 1
-    with pytest.raises(Unavailable, match="it answers 503") as told:
-        alert("/always-busy?secret")
-    assert "secret" not in str(told.value)
+    with pytest.raises(Unavailable, match="it answers 503") as caught:
+        post_alert("/always-busy?secret")
+    assert "secret" not in str(caught.value)
     assert len(posted) == 1
 
 
-def test_a_failure_that_is_tried_again_is_not_told(
+def test_a_failure_that_is_tried_again_is_not_reported(
     instance: dg.DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, posted = webhook

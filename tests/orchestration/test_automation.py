@@ -170,13 +170,13 @@ def test_a_paused_pipeline_starts_nothing_says_so_and_goes_on_from_its_offsets(
     flow.overrides["paused"] = True
     produce(bootstrap(connections), flow.topic, _records(5))
 
-    told = f"{flow.name} is paused (`paused: true` in its file)"
+    reason = f"{flow.name} is paused (`paused: true` in its file)"
     for schedule in ("schedule", "maintenance_schedule"):
         tick = _scheduled(instance, flow, schedule)
-        assert (tick.run_requests or [], tick.skip_message) == ([], told)
+        assert (tick.run_requests or [], tick.skip_message) == ([], reason)
     lag = _tick(instance, flow)
     assert isinstance(lag.skip_reason, dg.SkipReason)
-    assert (lag.run_requests, lag.skip_reason.skip_message) == ([], told)
+    assert (lag.run_requests, lag.skip_reason.skip_message) == ([], reason)
     assert lag.asset_events[-1].metadata["lag"].value == 5
 
     flow.overrides["paused"] = False
@@ -199,8 +199,8 @@ def test_a_tick_starts_no_run_where_nothing_is_new(
     assert _scheduled(instance, flow, "schedule").run_requests
     run_id = advance(instance, flow).run_id
     tick = _scheduled(instance, flow, "schedule")
-    told = f"nothing new since run {run_id[:8]} of {flow.name}"
-    assert (tick.run_requests or [], tick.skip_message) == ([], told)
+    reason = f"nothing new since run {run_id[:8]} of {flow.name}"
+    assert (tick.run_requests or [], tick.skip_message) == ([], reason)
     flow.overrides["freshness"] = {"warn_minutes": 7, "fail_minutes": 9}
     assert _scheduled(instance, flow, "schedule").run_requests, "the file is another one"
     del flow.overrides["freshness"]

@@ -80,7 +80,7 @@ def test_replays_and_maintenance_beside_it(
         return all(rows_or_none(connections, flow.table(mode)) == expected(source.sent, mode) for mode in MODES)
 
     source.send(200)
-    stays = dagster.stays()
+    started = dagster.started()
     dagster.until(is_there)
 
     def work() -> None:
@@ -92,18 +92,18 @@ def test_replays_and_maintenance_beside_it(
             ["replay", flow.name, "--kafka-from", f"{began:%Y-%m-%d}"],
             ["dead-letters", "retry", flow.name],
         ):
-            code, said = project.call(*arguments)
-            assert code == 0, f"{arguments}: {said}"
+            code, output = project.call(*arguments)
+            assert code == 0, f"{arguments}: {output}"
 
     source.flow_during(work)
     dagster.until(is_there)
     (still,) = dagster.runs(STATUS.STARTED)
-    assert still.run_id == stays.run_id, "nothing that was done beside it has ended it"
+    assert still.run_id == started.run_id, "nothing that was done beside it has ended it"
     names = [run.job_name for run in dagster.instance.get_runs(dg.RunsFilter(statuses=[STATUS.SUCCESS]))]
     assert names.count(f"{flow.name}_replay") == 2
     assert names.count(f"{flow.name}_retry") == 1
-    code, said = project.call("verify", flow.name)
-    assert code == 0, said
+    code, output = project.call("verify", flow.name)
+    assert code == 0, output
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_check_that_breaks_stops_its_table_alone(
     source = Source(flow, connections)
     (upserts, _), name = flow.spec.tables, flow.table("upsert")
     source.send(100)
-    first = dagster.stays()
+    first = dagster.started()
     dagster.until(lambda: rows_or_none(connections, name) == expected(source.sent, "upsert"))
     table = catalog(connections).require(name)
     row = table.scan().to_arrow().slice(0, 1)
@@ -125,7 +125,7 @@ def test_a_check_that_breaks_stops_its_table_alone(
         return rows_or_none(connections, other) == expected(source.sent, "upsert_delete")
 
     def broken() -> bool:
-        """Whether the run's step has said so; changes of other keys than the doubled one may come first."""
+        """Whether the run's step has failed of it; changes of other keys than the doubled one may come first."""
         if is_there():
             source.send(20)
         failed = dagster.instance.all_logs(first.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)

@@ -73,47 +73,47 @@ def test_a_day_of_a_pipeline(
     changes = [Record(0, n % 5, {"id": n % 5, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(10)]
     produce(bootstrap(connections), flow.topic, changes)
 
-    code, told, _ = call("plan", name, "--no-sql")
-    assert (code, "batch 1 of up to 6 records; 10 wait in Kafka" in told) == (0, True)
-    code, told, progress = call("run", name)
-    assert (code, "6 read, 6 landed" in told, "landed batch 1" in progress) == (0, True, True)
-    code, told, _ = call("status", "--json")
-    (status,) = json.loads(told)["pipelines"]
-    assert (code, json.loads(told)["daemon"]) == (0, False)
+    code, output, _ = call("plan", name, "--no-sql")
+    assert (code, "batch 1 of up to 6 records; 10 wait in Kafka" in output) == (0, True)
+    code, output, progress = call("run", name)
+    assert (code, "6 read, 6 landed" in output, "landed batch 1" in progress) == (0, True, True)
+    code, output, _ = call("status", "--json")
+    (status,) = json.loads(output)["pipelines"]
+    assert (code, json.loads(output)["daemon"]) == (0, False)
     assert (status["name"], status["last_error"]) == (name, None)
     assert [(t["batch"], t["lag"], t["problem"]) for t in status["tables"]] == [(1, 4, None), (1, 4, None)]
     assert status["tables"][1]["vtts"]
-    code, told, _ = call("status")
-    assert "No Dagster daemon runs: nothing starts by itself" in told
-    assert f"pipeline {name}: its schedule (*/5 * * * *) starts runs" in told
-    assert re.search(r"batch 1, 4 records(?: and \d+ \w+)? behind, complete through 20", told)
-    assert "complete through: every record up to this time is in the table" in told
+    code, output, _ = call("status")
+    assert "No Dagster daemon runs: nothing starts by itself" in output
+    assert f"pipeline {name}: its schedule (*/5 * * * *) starts runs" in output
+    assert re.search(r"batch 1, 4 records(?: and \d+ \w+)? behind, complete through 20", output)
+    assert "complete through: every record up to this time is in the table" in output
     specs.write(tmp_path / "defs", "another", flow.spec_document)
-    code, told, _ = call("status", name, "--json")
-    assert (code, [one["name"] for one in json.loads(told)["pipelines"]]) == (0, [name])
-    assert json.loads(told)["services"] == []
+    code, output, _ = call("status", name, "--json")
+    assert (code, [one["name"] for one in json.loads(output)["pipelines"]]) == (0, [name])
+    assert json.loads(output)["services"] == []
     assert [one["name"] for one in json.loads(call("status", "another", name, "--json")[1])["pipelines"]] == [
         "another",
         name,
     ]
     shutil.rmtree(tmp_path / "defs" / "another")  # it has the same tables
-    code, told, error = call("status", "no_such_pipeline")
-    assert (code, told, "there is no pipeline named 'no_such_pipeline'" in error) == (2, "", True)
+    code, output, error = call("status", "no_such_pipeline")
+    assert (code, output, "there is no pipeline named 'no_such_pipeline'" in error) == (2, "", True)
     code, _, progress = call("run", name, "--until-caught-up")
     assert (code, "4 records wait in Kafka: 1 batch is landed first, then the table takes" in progress) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
-    code, told, _ = call("replay", name, "--from", datetime.now(UTC).strftime("%Y-%m-%d"))
-    assert (code, "1 to 2" in told) == (0, True)
+    code, output, _ = call("replay", name, "--from", datetime.now(UTC).strftime("%Y-%m-%d"))
+    assert (code, "1 to 2" in output) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
-    code, told, _ = call("check", name, "--json")
-    assert (code, [one for one in json.loads(told) if one["problem"]]) == (0, [])
-    code, told, _ = call("verify", name)
-    assert (code, "FAILED" in told) == (0, False)
+    code, output, _ = call("check", name, "--json")
+    assert (code, [one for one in json.loads(output) if one["problem"]]) == (0, [])
+    code, output, _ = call("verify", name)
+    assert (code, "FAILED" in output) == (0, False)
 
     # Somebody else takes a row out: the table is not right.
     flow.pipeline(connections).intermediate.catalog.require(table).delete("id == 3")
-    code, told, _ = call("verify", name)
-    assert (code, "4 rows, landed changes make 5" in told) == (1, True)
+    code, output, _ = call("verify", name)
+    assert (code, "4 rows, landed changes make 5" in output) == (1, True)
 
 
 @pytest.mark.slow
@@ -129,10 +129,10 @@ def test_a_paused_pipeline_is_run_only_on_purpose_and_a_paused_table_catches_up(
 
     produce_more(3)
     assert call("run", name)[0] == 0
-    code, told, _ = call("pause", name, "--json")
-    assert (code, json.loads(told)["runs"]) == (0, [])
-    code, told, error = call("run", name, "--json")
-    assert (code, json.loads(told)["error"]["class"]) == (2, "Paused")
+    code, output, _ = call("pause", name, "--json")
+    assert (code, json.loads(output)["runs"]) == (0, [])
+    code, output, error = call("run", name, "--json")
+    assert (code, json.loads(output)["error"]["class"]) == (2, "Paused")
     assert f"`batchmerge resume {name}`; or run it once with `--although-paused`" in error
     assert re.search(rf"nothing starts: {name} is paused by \S+ since 20", call("status")[1])
     produce_more(1)
@@ -142,8 +142,8 @@ def test_a_paused_pipeline_is_run_only_on_purpose_and_a_paused_table_catches_up(
 
     assert call("pause", name, f"iceberg {paused}")[0] == 0
     produce_more(2)
-    code, told, progress = call("restart", name, "--json")
-    assert (code, "left out: iceberg/" in progress, len(json.loads(told)["steps"])) == (0, True, 2)
+    code, output, progress = call("restart", name, "--json")
+    assert (code, "left out: iceberg/" in progress, len(json.loads(output)["steps"])) == (0, True, 2)
     assert (len(rows(connections, paused)), len(rows(connections, kept))) == (4, 3)
     assert "paused by" in next(line for line in call("status")[1].splitlines() if f"iceberg {paused}" in line)
     assert call("resume", name, f"iceberg {paused}")[0] == 0
@@ -151,12 +151,12 @@ def test_a_paused_pipeline_is_run_only_on_purpose_and_a_paused_table_catches_up(
     assert len(rows(connections, paused)) == 6
 
 
-def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_tell_them_apart(
+def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_distinguish_them(
     stack: Path, tmp_path: Path, declared: Callable[[Flow], str], call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = declared(Flow("no-such-topic", ["append"], overrides={"retry": {"max_retries": 0}}))
-    code, told, error = call("plan", "no_such_pipeline")
-    assert (code, told, error.count("\n")) == (2, "", 1)
+    code, output, error = call("plan", "no_such_pipeline")
+    assert (code, output, error.count("\n")) == (2, "", 1)
     assert "there is no pipeline named 'no_such_pipeline'" in error
     assert name in error
     assert call("run", name, "--max-batches", "many")[0] == 2
@@ -169,8 +169,8 @@ def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_tell_them_apart(
     (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     assert call("plan", name)[0] == 3
-    code, told, _ = call("check", name)
-    assert (code, "WRONG pipeline" in told) == (3, True)
+    code, output, _ = call("check", name)
+    assert (code, "WRONG pipeline" in output) == (3, True)
 
 
 @pytest.mark.parametrize("options", [("--host", "nosuch.invalid"), ("--host", "192.0.2.1"), ("--fresh", "0")])

@@ -62,7 +62,7 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
         return all(rows(connections, flow.table(mode)) == expected(sent, mode) for mode in flow.modes)
 
     send(100)
-    first = dagster.stays()
+    first = dagster.started()
     dagster.until(lambda: _exists(connections, flow) and is_there())
     for _ in range(3):
         send(10)
@@ -71,27 +71,28 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
 
     # Killed with the daemon: another run takes over, and nothing is lost or there twice.
     send(50)
-    pid = pid_of(dagster.stays().tags, first.run_id)
+    pid = pid_of(dagster.started().tags, first.run_id)
     assert pid
     os.kill(pid, signal.SIGKILL)
     send(50)
-    second = dagster.stays(besides=first.run_id)
+    second = dagster.started(besides=first.run_id)
     dagster.until(is_there)
     killed = instance.get_run_by_id(first.run_id)
     assert killed
     assert killed.status == STATUS.FAILURE
 
-    # What it has done is told, and for each hour, with plots. The dead run's steps may have merged all that was there.
+    # What it has done is in Dagster, by hour and with plots. The dead run's steps may have merged all that was there.
     send(10)
     dagster.until(is_there)
     (table, *_), spec, landing = flow.spec.tables, flow.spec, continuous_op(flow.name, landing_key(flow.name))
-    dagster.until(lambda: dagster.told(table_key(table)) and dagster.told(topic_keys(flow.name, spec.source)[0]))
-    told = dagster.told(table_key(table))
-    assert told
-    assert told.partition
-    assert {"batches per minute", "rows per minute", "lag", "batches"} <= set(told.metadata)
+    dagster.until(lambda: dagster.materialization(table_key(table)))
+    dagster.until(lambda: dagster.materialization(topic_keys(flow.name, spec.source)[0]))
+    table_shown = dagster.materialization(table_key(table))
+    assert table_shown
+    assert table_shown.partition
+    assert {"batches per minute", "rows per minute", "lag", "batches"} <= set(table_shown.metadata)
 
-    topic = dagster.told(topic_keys(flow.name, spec.source)[0])
+    topic = dagster.materialization(topic_keys(flow.name, spec.source)[0])
     assert topic
     assert {f"{flow.name}: {what}" for what in ("lag", "rows per minute", "batches per minute")} <= set(topic.metadata)
 
@@ -100,7 +101,7 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
     dagster.until(lambda: landing in dagster.ends(second.run_id, dg.DagsterEventType.STEP_SUCCESS))
     send(20)
     pauses.resume(instance, flow.name, spec, None, "anna")
-    dagster.stays(besides=second.run_id)
+    dagster.started(besides=second.run_id)
     dagster.until(is_there)
 
 

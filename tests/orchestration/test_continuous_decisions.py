@@ -238,35 +238,35 @@ def test_tables_that_commit_together_have_one_step() -> None:
 
 
 def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tells of the asset, and ends when it is replaced or paused."""
+    """Materializes the asset, and ends when it is replaced or paused."""
     landing, held = landing_key("p"), list[list[int]]()
     storage = instance.event_log_storage
 
     def claimed() -> int:
         return len(storage.get_concurrency_info(pool(landing)).claimed_slots)
 
-    def work(stay: ContinuousStep) -> None:
-        with stay.at_work() as ticks:
+    def work(step: ContinuousStep) -> None:
+        with step.at_work() as ticks:
             for _ in ticks:
                 before = claimed()
-                with stay.turn():
+                with step.turn():
                     held.append([before, claimed()])
                 good = dg.AssetCheckResult(check_name="counts_add_up", asset_key=landing, passed=True)
-                stay.materialize({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
+                step.materialize({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
                 if len(held) == 2:
                     pauses.pause(instance, "p", FLOW.spec, None, "anna")
 
     monkeypatch.setattr(job, "land_continuously", work)
-    monkeypatch.setattr(job, "merge_continuously", lambda _stay: None)
+    monkeypatch.setattr(job, "merge_continuously", lambda _step: None)
     storage.set_concurrency_slots(pool(landing), 1)
     made = job.continuous_job(Launch("p", FLOW.spec)).execute_in_process(
         instance=instance, tags={"dagster/sensor_name": "p_continuous"}
     )
     assert made.success
     assert held == [[0, 1], [0, 1]]
-    told = instance.fetch_materializations(landing, limit=5).records
-    assert len(told) == 2
-    assert {"batches per minute", "rows per minute"} <= set(told[0].asset_materialization.metadata)  # type: ignore[union-attr]
+    materialized = instance.fetch_materializations(landing, limit=5).records
+    assert len(materialized) == 2
+    assert {"batches per minute", "rows per minute"} <= set(materialized[0].asset_materialization.metadata)  # type: ignore[union-attr]
     checked = instance.event_log_storage.get_latest_asset_check_execution_by_key(
         [dg.AssetCheckKey(landing, "counts_add_up")]
     )

@@ -110,14 +110,15 @@ def test_every_topic_is_committed_and_one_that_fails_stops_no_other(
     topics["late"] = module_topic(f"{SHOP}.late")
     send("late", 7, "new")
     running.until_there(SHOP, sent)
-    assert [run.status for run in daemon.runs()] == [STATUS.STARTED], "one run, which stays"
-    daemon.until(lambda: daemon.told(landing_key(SHOP)) and daemon.told(dg.AssetKey(["iceberg", SHOP, "goods"])))
-    landing = daemon.told(landing_key(SHOP))
+    assert [run.status for run in daemon.runs()] == [STATUS.STARTED], "one run, which goes on"
+    daemon.until(lambda: daemon.materialization(landing_key(SHOP)))
+    daemon.until(lambda: daemon.materialization(dg.AssetKey(["iceberg", SHOP, "goods"])))
+    landing = daemon.materialization(landing_key(SHOP))
     assert landing
     failed = landing.metadata["failed topics"].value
     assert isinstance(failed, dict)
     assert list(failed) == [topics["broken"]]
-    shown = [m.metadata.get("unknown fields") for m in daemon.all_told(landing_key(SHOP))]
+    shown = [m.metadata.get("unknown fields") for m in daemon.materializations(landing_key(SHOP))]
     assert [one.value for one in shown if one] == [{topics["orders"]: {"extra": 1}}]
     check = dg.AssetCheckKey(landing_key(SHOP), "fields_declared")
     daemon.until(lambda: wrong_before(daemon.instance, check) == {topics["orders"]})

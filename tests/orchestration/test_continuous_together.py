@@ -72,7 +72,9 @@ def shop(rest_file: Path, topic: Callable[..., str]) -> Shop:
     return Shop(Flow(topic(), ["append", "upsert_delete"], overrides=parts), control, load_connections(rest_file))
 
 
-def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_file: Path, tmp_path: Path) -> None:
+def test_tables_get_every_batch_at_once_and_each_has_its_materialization(
+    shop: Shop, rest_file: Path, tmp_path: Path
+) -> None:
     with continuous_run(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document) as one:
         for _ in range(3):
             shop.send()
@@ -80,10 +82,10 @@ def test_tables_get_every_batch_at_once_and_each_is_told_of(shop: Shop, rest_fil
         (run,) = one.runs()
         pauses.pause(one.instance, shop.flow.name, shop.flow.spec, None, "anna")
         one.until(lambda: shop.step in one.ends(run.run_id, dg.DagsterEventType.STEP_SUCCESS))
-        told = [one.told(table_key(table)) for table in shop.flow.spec.tables]
+        newest = [one.materialization(table_key(table)) for table in shop.flow.spec.tables]
     landed = shop.pipeline.intermediate.committed()
     assert landed
-    assert [m and m.metadata["last batch"].value for m in told] == [landed.batch_number] * 2
+    assert [m and m.metadata["last batch"].value for m in newest] == [landed.batch_number] * 2
     shop.check()
 
 
@@ -94,7 +96,7 @@ def test_killed_common_commit(point: str, shop: Shop, rest_file: Path, tmp_path:
     """Every process of the step dies when it comes there for the second time; the next one goes on."""
     failpoint = {VARIABLE: f"{point}:2"}
     with continuous_run(tmp_path, rest_file, shop.flow.name, shop.flow.spec_document, **failpoint) as one:
-        first = one.stays()
+        first = one.started()
         for _ in range(2):
             shop.send()
             one.until(shop.is_there)

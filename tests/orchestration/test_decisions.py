@@ -67,7 +67,7 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
         ("advance", True, NOON, False),
     ],
 )
-def test_replays_only_where_somebody_said_so(mode: Mode, backfill: bool, asked_at: datetime, answer: bool) -> None:
+def test_replays_only_where_somebody_asked_for_it(mode: Mode, backfill: bool, asked_at: datetime, answer: bool) -> None:
     assert replays(mode, backfill, HOUR, asked_at) is answer
 
 
@@ -229,7 +229,7 @@ def test_a_good_chain() -> None:
     assert not invariants.offset_mismatch(CommittedState.after(CHAIN[1]), CHAIN)
 
 
-def test_broken_chains_are_told() -> None:
+def test_broken_chains_are_reported() -> None:
     assert "starts at 11" in invariants.offset_jumps([CHAIN[0], _batch(2, 11, 30, "c1")])[0]
     assert (
         "leaves out t-0"
@@ -296,11 +296,11 @@ def test_only_what_may_pass_is_tried_again() -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("said", "passed"), [(None, False), ("ignore", True)])
-def test_fields_that_were_left_out_warn_until_the_file_says_something(said: str | None, passed: bool) -> None:
+@pytest.mark.parametrize(("policy", "passed"), [(None, False), ("ignore", True)])
+def test_fields_that_were_left_out_warn_until_the_file_says_something(policy: str | None, passed: bool) -> None:
     document = Flow("t", ["upsert"]).spec_document
     source: Any = document["source"]
-    value = {**source["value"], **({"unknown_fields": said} if said else {})}
+    value = {**source["value"], **({"unknown_fields": policy} if policy else {})}
     spec = PipelineSpec.model_validate({**document, "source": {**source, "value": value}})
     landed = [replace(CHAIN[0], unknown={"new": 2, "name": 9}), replace(CHAIN[1], unknown={"new": 1})]
     found = checks.fields_result(landing_key("p"), spec, landed)
@@ -362,10 +362,10 @@ def test_a_run_under_way_is_known_however_it_was_launched(
         asset_selection=assets,
         remote_job_origin=_ORIGIN,
     )
-    told = f"run {run.run_id[:8]} of p is {status.lower()}"
-    assert busy_reason(instance, "p", flow.spec) == (None if status == "QUEUED" else told)
-    alone = Free(left_out={table: told}, assets=[landing_key("p")])
-    assert free_to_advance(instance, "p", flow.spec) == (alone if len(assets or keys) == 1 else Free(hold=told))
+    under_way = f"run {run.run_id[:8]} of p is {status.lower()}"
+    assert busy_reason(instance, "p", flow.spec) == (None if status == "QUEUED" else under_way)
+    alone = Free(left_out={table: under_way}, assets=[landing_key("p")])
+    assert free_to_advance(instance, "p", flow.spec) == (alone if len(assets or keys) == 1 else Free(hold=under_way))
     assert busy_reason(instance, "other", Flow("t", ["append"], name="other").spec) is None
 
 
@@ -386,9 +386,9 @@ def _ended(instance: dg.DagsterInstance, run: dg.DagsterRun, step: str, event: d
 def test_what_a_run_has_done_is_free_for_the_next_one(instance: dg.DagsterInstance, commit: str) -> None:
     flow = Flow("t", ["append", "upsert", "upsert_delete"], name="p", overrides={"commit": commit})
     run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
-    told = f"run {run.run_id[:8]} of p is started"
+    under_way = f"run {run.run_id[:8]} of p is started"
     tables = {mode: dg.AssetKey(["iceberg", "tests", f"p_{mode}"]) for mode in flow.modes}
-    assert free_to_advance(instance, "p", flow.spec).hold == told
+    assert free_to_advance(instance, "p", flow.spec).hold == under_way
 
     _ended(instance, run, "p__landing__p", dg.DagsterEventType.STEP_SUCCESS)
     free = free_to_advance(instance, "p", flow.spec)
@@ -399,7 +399,7 @@ def test_what_a_run_has_done_is_free_for_the_next_one(instance: dg.DagsterInstan
     request = free_to_advance(instance, "p", flow.spec).request("2026-01-01-00:00", {"why": "x"})
     others = [] if commit == "together" else [tables["append"], tables["upsert"]]
     assert request.asset_selection == [landing_key("p"), *others]
-    assert f"iceberg/tests/p_upsert_delete: {told}" in request.tags[LEFT_OUT_TAG]
+    assert f"iceberg/tests/p_upsert_delete: {under_way}" in request.tags[LEFT_OUT_TAG]
 
     instance.report_run_failed(run)
     free = free_to_advance(instance, "p", flow.spec)

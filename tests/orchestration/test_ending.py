@@ -121,7 +121,7 @@ def test_a_run_ends_at_once_and_frees_what_it_held(
         retries = instance.all_logs(ended.run_id, of_type=dg.DagsterEventType.STEP_UP_FOR_RETRY)
         assert len(retries) == (moment == "STEP_UP_FOR_RETRY")
         assert not holders(instance, [pool], besides=other)
-        # Each step that began has said that it ended: nobody waited for one in vain.
+        # Each step that began has reported its end: nobody waited for one in vain.
         began, failed = (
             {entry.step_key for entry in instance.all_logs(ended.run_id, of_type=kind)}
             for kind in ({dg.DagsterEventType.STEP_START}, ENDS)

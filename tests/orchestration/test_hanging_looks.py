@@ -71,7 +71,7 @@ def test_the_tick_of_the_lag_sensor_says_it(
     assert "systems of p: no answer within the time limit of 0.2 s" in str(found.skip_reason)
 
 
-def test_reading_from_kafka_again_in_a_backfill_is_interrupted(
+def test_replay_from_kafka_in_a_backfill_is_interrupted(
     hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped, batch = list[str](), landed(1)

@@ -46,13 +46,13 @@ def project(installed: Environment, tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_a_project_of_ours(installed: Environment, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "All definitions loaded" in installed.call("dg", "check", "defs", folder=project)
-    said = installed.call("batchmerge", "plan", "flights", folder=project / "my_project", code=2)
-    assert "the connections file does not exist" in said
+    output = installed.call("batchmerge", "plan", "flights", folder=project / "my_project", code=2)
+    assert "the connections file does not exist" in output
     # What was written before the package had its name.
     file = project / "my_project/defs/flights/defs.yaml"
     file.write_text(file.read_text().replace("batchmerge.KafkaPipeline", "orchestration.components.KafkaPipeline"))
-    said = installed.call("dagster", "definitions", "validate", "-w", "workspace.yaml", folder=project)
-    assert "All code locations passed validation" in said
+    output = installed.call("dagster", "definitions", "validate", "-w", "workspace.yaml", folder=project)
+    assert "All code locations passed validation" in output
     for name in ("KAFKA_PASSWORD", "CATALOG_CREDENTIAL", "CLICKHOUSE_PASSWORD"):
         monkeypatch.setenv(name, "x")
     assert "kafka" in load_connections(project / "connections.production.yaml").names()
@@ -81,8 +81,8 @@ def test_a_project_that_has_modules_of_the_same_names(installed: Environment, tm
     written = yaml.safe_load((shop / "defs/orders/defs.yaml").read_text())
     assert written["type"] == "batchmerge.KafkaPipeline"
     assert "All definitions loaded" in installed.call("dg", "check", "defs", folder=tmp_path, path=source)
-    said = installed.call("batchmerge", "check", "orders", folder=tmp_path, code=2, path=source)
-    assert "ok    pipeline orders: file" in said
+    output = installed.call("batchmerge", "check", "orders", folder=tmp_path, code=2, path=source)
+    assert "ok    pipeline orders: file" in output
     assert "modules" in installed.call("python", "-c", _ALL_MODULES, folder=tmp_path, path=source)
 
 

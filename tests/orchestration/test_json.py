@@ -75,8 +75,8 @@ def test_the_calls_are_of_every_command() -> None:
 
 @pytest.mark.parametrize("text", [*CALLS, *USAGE_ERRORS])
 def test_standard_output_is_one_json_value(text: str, call: Call) -> None:
-    code, told, _ = call(*text.split(), "--json")
-    found = json.loads(told)
+    code, output, _ = call(*text.split(), "--json")
+    found = json.loads(output)
     if isinstance(found, dict) and "error" in found:
         assert code in (2, 3)
         assert found["error"]["class"]
@@ -95,8 +95,8 @@ def _interrupted(*_: object) -> None:
 
 def test_a_cancelled_command_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestration.cli.check.pipeline_names", _interrupted)
-    code, told, error = call("check", "--json")
-    assert (code, json.loads(told)["error"]["class"], error.strip()) == (130, "Cancelled", "cancelled")
+    code, output, error = call("check", "--json")
+    assert (code, json.loads(output)["error"]["class"], error.strip()) == (130, "Cancelled", "cancelled")
 
 
 def test_what_is_not_paused_may_be_resumed(call: Call) -> None:
@@ -107,13 +107,13 @@ def test_what_is_not_paused_may_be_resumed(call: Call) -> None:
 def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     pauses = iter([lambda: None, _interrupted])
     monkeypatch.setattr("orchestration.cli.status.time.sleep", lambda _: next(pauses)())
-    code, told, _ = call("status", "--watch", *(["--json"] if as_json else []))
+    code, output, _ = call("status", "--watch", *(["--json"] if as_json else []))
     assert code == 130
     if as_json:
-        looks = [json.loads(line) for line in told.splitlines()]
+        looks = [json.loads(line) for line in output.splitlines()]
         assert [set(one) for one in looks] == [{"services", "daemon", "pipelines", "problem"}] * 2
     else:
-        assert told.count("kafka ") == 2
+        assert output.count("kafka ") == 2
 
 
 def _by_a_catalog() -> Exception:
@@ -123,7 +123,7 @@ def _by_a_catalog() -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("problem", "code", "said"),
+    ("problem", "code", "message"),
     [
         (_by_a_catalog(), 2, "no such warehouse"),
         (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
@@ -135,7 +135,7 @@ def _by_a_catalog() -> Exception:
     ],
 )
 def test_no_unexpected_error_looks_like_a_wrong_table(
-    problem: Exception, code: int, said: str, call: Call, monkeypatch: pytest.MonkeyPatch
+    problem: Exception, code: int, message: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def get() -> None:
         try:
@@ -145,21 +145,21 @@ def test_no_unexpected_error_looks_like_a_wrong_table(
 
     monkeypatch.setattr(dg.DagsterInstance, "get", get)
     found, _, error = call("pause", "p")
-    assert (found, said in error) == (code, True)
+    assert (found, message in error) == (code, True)
 
 
 def test_a_wrong_setting_of_dagster_is_named_without_its_value(call: Call, tmp_path: Path) -> None:
     database = "{username: u, password: 48151623, hostname: h, db_name: d}"
     (tmp_path / "dagster" / "dagster.yaml").write_text(f"storage: {{postgres: {{postgres_db: {database}}}}}\n")
-    code, told, error = call("pause", "p", "--json")
+    code, output, error = call("pause", "p", "--json")
     assert (code, "postgres_db:password. The value of type" in error) == (2, True)
-    assert "48151623" not in told + error
+    assert "48151623" not in output + error
 
 
 @pytest.mark.parametrize("text", ["up", "run p", "init /dev/null/x"])
 def test_a_folder_that_cannot_be_made_is_a_mistake(text: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAGSTER_HOME")
     monkeypatch.setenv("BATCHMERGE_HOME", "/dev/null/x")
-    code, told, _ = call(*text.split(), "--json")
-    error = json.loads(told)["error"]
+    code, output, _ = call(*text.split(), "--json")
+    error = json.loads(output)["error"]
     assert (code, error["what"], error["where"].startswith("/dev/null/x")) == (2, "not a directory", True)

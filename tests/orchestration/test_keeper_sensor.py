@@ -103,7 +103,7 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     assert not lease.left_behind
 
 
-def test_a_server_that_never_answers_is_told_and_crashes_nothing(
+def test_a_server_that_never_answers_is_reported_and_crashes_nothing(
     stack: Path,
     tmp_path: Path,
     topic: Topic,

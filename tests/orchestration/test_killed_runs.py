@@ -167,11 +167,11 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         queued = create_run_for_test(instance, job_name="p", status=STATUS.STARTED)
         assert not _claim(instance, f"pool/{dead[0].run_id}", queued)
 
-        told = end_dead_runs(instance)
+        ended_runs = end_dead_runs(instance)
 
         over = [*dead, cancelled, ended, deleted]
-        assert sorted(line.split()[1] for line in told) == sorted(run.run_id[:8] for run in over)
-        assert all(f"freed pool/{run.run_id}" in "\n".join(told) for run in over)
+        assert sorted(line.split()[1] for line in ended_runs) == sorted(run.run_id[:8] for run in over)
+        assert all(f"freed pool/{run.run_id}" in "\n".join(ended_runs) for run in over)
         now = [r.status if (r := instance.get_run_by_id(run.run_id)) else None for run in over]
         assert now == [*[STATUS.FAILURE] * 4, STATUS.CANCELED, STATUS.SUCCESS, None]
         assert not holders(instance, [f"pool/{run.run_id}" for run in over])
@@ -206,10 +206,10 @@ def test_a_run_is_over_whose_launcher_died_before_it_began(home: Path) -> None:
         served = launched(status=STATUS.STARTED, pid=str(gone.pid))
         left = [retried, begun, elsewhere, copied, served, launched()]
 
-        told = end_dead_runs(instance)
+        ended_runs = end_dead_runs(instance)
 
-        assert sorted(line.split()[1] for line in told) == sorted(run.run_id[:8] for run in dead)
-        assert f"process {gone.pid} is gone" in "\n".join(told)
+        assert sorted(line.split()[1] for line in ended_runs) == sorted(run.run_id[:8] for run in dead)
+        assert f"process {gone.pid} is gone" in "\n".join(ended_runs)
         under_way = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=[STATUS.STARTING, STATUS.STARTED]))}
         assert under_way == {run.run_id for run in left}
 
@@ -266,8 +266,8 @@ def test_the_steps_of_a_killed_run_are_ended_with_it(
                 (pids / "hang").unlink()
                 assert waiting.wait(PATIENCE) == 0, second.read_text()
             until(lambda: not lives(step), second)
-            told = [entry.message for entry in instance.all_logs(instance.get_runs(limit=1)[0].run_id)]
-            assert [line for line in told if "processes of its steps" in line and "freed the/table" in line]
+            messages = [entry.message for entry in instance.all_logs(instance.get_runs(limit=1)[0].run_id)]
+            assert [line for line in messages if "processes of its steps" in line and "freed the/table" in line]
             assert instance.get_run_by_id(dead.run_id).status == STATUS.FAILURE  # type: ignore[union-attr]
         finally:
             if step.is_running():
@@ -288,12 +288,12 @@ def test_the_run_of_a_daemon_waits_for_a_live_one_asleep(
         assert _claim(instance, "the/table", live)
         with _process([sys.executable, str(program)], log) as waiting:
 
-            def told() -> bool:
+            def waits() -> bool:
                 runs = [run for run in instance.get_runs() if run.run_id != live.run_id]
                 line = f"waiting: run {live.run_id[:8]} of p (process {os.getpid()}) works on the/table since "
                 return any(entry.message.startswith(line) for run in runs for entry in instance.all_logs(run.run_id))
 
-            until(told, log)
+            until(waits, log)
             _is_asleep(psutil.Process(waiting.pid), log)
             instance.event_log_storage.free_concurrency_slots_for_run(live.run_id)
             assert waiting.wait(PATIENCE) == 0, log.read_text()

@@ -20,7 +20,7 @@ def _lease(batch: int = 3, seconds_ago: float = 10) -> LeaseState:
 
 
 @pytest.mark.parametrize(
-    ("lease", "status", "dead", "told"),
+    ("lease", "status", "dead", "reason"),
     [
         (_lease(batch=0), STATUS.FAILURE, False, "batch 0 is complete"),
         (_lease(), STATUS.STARTED, False, "which is started"),
@@ -34,10 +34,10 @@ def _lease(batch: int = 3, seconds_ago: float = 10) -> LeaseState:
         (_lease(seconds_ago=100), None, True, "unknown to this Dagster instance, 100 s ago"),
     ],
 )
-def test_who_is_dead(lease: LeaseState, status: dg.DagsterRunStatus | None, dead: bool, told: str) -> None:
+def test_who_is_dead(lease: LeaseState, status: dg.DagsterRunStatus | None, dead: bool, reason: str) -> None:
     found, text = left_behind(lease, status, NOW, time_limit=100)
     assert found == dead
-    assert told in text
+    assert reason in text
 
 
 def test_asks_at_once_then_after_pauses_that_double() -> None:

@@ -32,8 +32,8 @@ def test_maintenance_shows_what_it_did(connections: Connections, topic: Topic, i
     result = definitions(flow).resolve_job_def(f"{flow.name}_maintenance").execute_in_process(instance=instance)
 
     observed = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
-    told = {observation.asset_key: _counts(observation) for observation in observed}
-    landing, table = told[landing_key(flow.name)], told[table_key(flow.spec.tables[0])]
+    shown = {observation.asset_key: _counts(observation) for observation in observed}
+    landing, table = shown[landing_key(flow.name)], shown[table_key(flow.spec.tables[0])]
     assert landing["landed: batches removed"] == 0
     assert landing["compaction: files before"] >= landing["compaction: files after"] == 1
     assert table["snapshots: snapshots removed"] > 0

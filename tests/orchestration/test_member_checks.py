@@ -1,4 +1,4 @@
-"""What a landing of many topics tells of each: in metadata, checks and the log of the run."""
+"""What a landing of many topics shows of each: in metadata, checks and the log of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.kit.batches import landed
 from tests.kit.flow import Flow
 
 
-def test_of_many_topics_the_fields_are_told_by_topic() -> None:
+def test_of_many_topics_the_fields_are_shown_by_topic() -> None:
     left_out, adds = replace(landed(1), unknown={"new": 2}), replace(landed(2), new_columns={"n": "int to long"})
     outcomes = [Outcome("b", done=[left_out]), Outcome("a", done=[adds]), Outcome("c", done=[landed(1)])]
     shown = landed_metadata(outcomes, 1.0)
@@ -55,11 +55,11 @@ def test_a_check_of_many_topics_names_those_that_are_wrong(instance: dg.DagsterI
     assert wrong_before(instance, check) == {"a"}
 
 
-def test_what_is_said_only_once_is_in_the_log_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_logged_only_once_is_in_the_log_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
     log, batchmerge = logging.getLogger("of_run"), logging.getLogger("batchmerge")
     with engine_log_in_run(log, logging.WARNING, pause=60):  # type: ignore[arg-type]  # a logger like any other
         for topic in ("a", "b"):
             batchmerge.warning("%s fails", topic)
             batchmerge.warning("%s has a field", topic, extra={"once": True})
-    told = [record.getMessage() for record in caplog.records if record.name == "of_run"]
-    assert told == ["a fails", "a has a field", "b has a field"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "of_run"]
+    assert logged == ["a fails", "a has a field", "b has a field"]

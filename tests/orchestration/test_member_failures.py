@@ -55,7 +55,7 @@ def _run(instance: dg.DagsterInstance, **options: Any) -> tuple[RunResult, list[
     return result, [entry.step_key for entry in again]
 
 
-def test_the_step_of_a_table_tells_it_and_is_not_tried_again_for_it(
+def test_the_step_of_a_table_reports_it_and_is_not_tried_again_for_it(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = member_steps.behind
@@ -71,7 +71,7 @@ def test_the_step_of_a_table_tells_it_and_is_not_tried_again_for_it(
     assert again == []
 
 
-def test_a_landing_without_tables_after_it_tells_it_and_is_tried_again(instance: dg.DagsterInstance) -> None:
+def test_a_landing_without_tables_after_it_reports_it_and_is_tried_again(instance: dg.DagsterInstance) -> None:
     result, again = _run(instance, assets=[landing_key(NAME)])
     assert f"1 topic failed, the others are done: {TOPIC}: " in str(result.landing.problem)
     assert len(again) == 1

@@ -220,15 +220,15 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(
     shop.write("a", {"id": 2, "name": "a", "extra": 1}, {"id": 1, "name": "a", "pieces": "many"})
     left_out = shop.run(instance)
     assert left_out.landing.metadata["unknown fields"] == {shop.topics["a"]: {"extra": 1}}
-    told = [entry.user_message for entry in instance.all_logs(left_out.run_id)]
-    assert [text for text in told if "no column takes" in text and "extra (1)" in text]
+    messages = [entry.user_message for entry in instance.all_logs(left_out.run_id)]
+    assert [text for text in messages if "no column takes" in text and "extra (1)" in text]
     assert not passes(fields)
     assert not passes(stale)
     shop.write("b", {"id": 1, "name": "b"})
     assert shop.run(instance).success
     assert not passes(fields), "nothing of the topic was landed now, and its field is still left out"
     assert not passes(stale), "nothing was merged into the table now, and its row is still the older one"
-    shop.write("a", {"id": 1, "name": "mended"})
+    shop.write("a", {"id": 1, "name": "corrected"})
     assert shop.run(instance).success
     assert passes(stale)
 
@@ -289,8 +289,8 @@ def test_tables_that_records_name_show_up_after_a_reload(
     assert {t.name for t in found.tables if t.paused} == {
         f"clickhouse {shop.name}.{name}" for name in ("login", "sale", "refund")
     }
-    told = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
-    assert told == {s.labels[1] for s in table_samples(status) if s.measure == measures.UP}
+    counted = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
+    assert counted == {s.labels[1] for s in table_samples(status) if s.measure == measures.UP}
     pauses.resume(instance, shop.name, shop.spec, None, "anna")
     # All tables are at the newest batch, and so is the consumer group.
     waits = look_at(shop.name, shop.spec)

@@ -124,7 +124,7 @@ def test_totals_begin_with_the_process_and_count_each_work_once(instance: dg.Dag
     assert {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)} == after
 
 
-def test_a_step_of_many_topics_tells_of_each(instance: dg.DagsterInstance) -> None:
+def test_a_step_of_many_topics_counts_each(instance: dg.DagsterInstance) -> None:
     landing, step, own = dg.AssetKey(["landing", "p"]), dg.AssetKey(["iceberg", "each_topic"]), _KEY
     steps = {
         landing: {"a": ("p", "landing a"), "b": ("p", "landing b")},

@@ -68,13 +68,13 @@ def test_prometheus_reads_every_metric_under_its_name(scraped: Scraped) -> None:
         assert (family.type == "counter") is measure.counter
 
 
-def test_a_scrape_waits_for_no_look_and_tells_how_old_the_last_one_is(
+def test_a_scrape_waits_for_no_look_and_shows_how_old_the_last_one_is(
     scraped: Scraped, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks: SimpleQueue[list[Sample] | None] = SimpleQueue()
 
     def look() -> list[Sample]:
-        """Hangs until it is told what to see; None: it fails."""
+        """Hangs until it is given what it sees; None: it fails."""
         if (seen := looks.get()) is None:
             raise RuntimeError("no such file")
         return seen
@@ -124,8 +124,8 @@ def test_the_command_serves_them_until_it_is_ended(tmp_path: Path) -> None:
             assert "batchmerge_look_age_seconds" in scrape()
         finally:
             server.send_signal(signal.SIGINT)
-        told, _ = server.communicate()
-    assert (server.returncode, json.loads(told)) == (130, {"address": address})
+        output, _ = server.communicate()
+    assert (server.returncode, json.loads(output)) == (130, {"address": address})
 
 
 def test_where_the_environment_names_a_collector_every_metric_is_sent_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

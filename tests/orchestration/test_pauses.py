@@ -130,22 +130,22 @@ def test_maintenance_leaves_alone_what_is_paused(instance: dg.DagsterInstance) -
             raise_on_error=False,
         )  # fmt: skip
 
-    def said(result: dg.ExecuteInProcessResult) -> bool:
-        told = [entry.user_message for entry in instance.all_logs(result.run_id)]
-        return any("no maintenance: " in text and "paused by anna since " in text for text in told)
+    def is_logged(result: dg.ExecuteInProcessResult) -> bool:
+        messages = [entry.user_message for entry in instance.all_logs(result.run_id)]
+        return any("no maintenance: " in text and "paused by anna since " in text for text in messages)
 
     assert isinstance(scheduled(), dg.RunRequest)
     pauses.pause(instance, "p", FLOW.spec, FIRST, "anna")
     assert isinstance(scheduled(), dg.RunRequest), "the other tables need it"
     held = op(FIRST)
-    assert (held.success, said(held)) == (True, True)
+    assert (held.success, is_logged(held)) == (True, True)
 
     pauses.pause(instance, "p", FLOW.spec, None, "anna")
     skipped = scheduled()
     assert isinstance(skipped, dg.SkipReason)
     assert str(skipped.skip_message).startswith("p is paused by anna since ")
     on_its_way = op(SECOND, **{"dagster/schedule_name": "p_maintenance_schedule"})
-    assert (on_its_way.success, said(on_its_way)) == (True, True)
+    assert (on_its_way.success, is_logged(on_its_way)) == (True, True)
     by_hand = op(SECOND)
     assert not by_hand.success
     (failed,) = [event for event in by_hand.all_events if event.is_step_failure]

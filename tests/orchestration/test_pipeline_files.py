@@ -51,7 +51,7 @@ def test_the_project_is_right(project: Path) -> None:
     assert code == 0, output
 
 
-def test_every_unknown_key_and_wrong_type_is_told_with_its_line(project: Path) -> None:
+def test_every_unknown_key_and_wrong_type_is_reported_with_its_line(project: Path) -> None:
     wrong_type = _change(project, "max_records: 20000", "max_records: many")
     unknown = _change(project, "paused: true", "pasued: true")
     in_a_table = _change(project, "- kind: clickhouse\n", "- kind: clickhouse\n      chunk_rows: few\n") + 1
@@ -67,7 +67,7 @@ def test_every_unknown_key_and_wrong_type_is_told_with_its_line(project: Path) -
     assert "'pasued' was unexpected" in output
 
 
-def test_mistakes_of_all_files_are_told_without_frames(project: Path) -> None:
+def test_mistakes_of_all_files_are_reported_without_frames(project: Path) -> None:
     """What JSON Schema cannot say; `dg check defs` shows it, and so does everything else that loads the project."""
     other = project / "orchestration/defs/others/defs.yaml"
     other.parent.mkdir()

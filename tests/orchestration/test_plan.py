@@ -1,4 +1,4 @@
-"""The plan tells what the next run does, and does nothing."""
+"""The plan shows what the next run does, and does nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.orchestration.launching import advance, definitions
 Topic = Callable[..., str]
 
 
-def test_plan_tells_the_run_that_then_happens(
+def test_plan_shows_the_run_that_then_happens(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
     flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=60)

@@ -72,7 +72,7 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
             until(lambda: instance.get_latest_materialization_event(landed), log, "landing")
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        assert runs(dg.DagsterRunStatus.STARTED)(), "nobody has told Dagster"
+        assert runs(dg.DagsterRunStatus.STARTED)(), "Dagster does not know that it has ended"
 
         log = tmp_path / "second.log"
         table_is_in(lake)

@@ -87,8 +87,8 @@ def test_run_gives_a_row_with_a_new_key_the_values_of_its_old_one(
     assert advance(instance, flow).success
     produce(bootstrap(connections), name, left_out.moved(1, 2, n=2))
     second = advance(instance, flow, until_caught_up=True)
-    told = second.landing.metadata
-    assert (told["read"], told["landed"], told["quarantined"]) == (3, 2, 0)
+    landed = second.landing.metadata
+    assert (landed["read"], landed["landed"], landed["quarantined"]) == (3, 2, 0)
     checks = events(instance, second, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     assert [e.asset_check_evaluation_data.check_name for e in checks if not e.asset_check_evaluation_data.passed] == []
     table = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert_delete"))
@@ -113,7 +113,7 @@ def _check_lineage(flow: Flow, sent: list[dict[str, Any]], run_id: str, table: M
     assert [place["field"] for place in origins["name"]["inputFields"]] == ["value.name"]
 
 
-def test_lineage_tells_a_failure_and_never_causes_one(
+def test_lineage_reports_a_failure_and_never_causes_one(
     topic: Topic, instance: dg.DagsterInstance, lineage: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = Flow("no-such-topic", ["append"], overrides=NO_DELAY)
@@ -139,7 +139,9 @@ def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.Mon
     assert len(asked) == 2
 
 
-def test_run_without_news_changes_nothing(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+def test_run_without_new_records_changes_nothing(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+) -> None:
     flow = Flow(topic(), ["append"])
     produce(bootstrap(connections), flow.topic, _upserts(0, 10))
     advance(instance, flow)

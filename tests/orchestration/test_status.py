@@ -110,7 +110,7 @@ class TestChild:
         with DagsterChild() as child:
             yield child
 
-    def test_one_that_was_killed_is_told(self, child: DagsterChild) -> None:
+    def test_one_that_was_killed_is_reported(self, child: DagsterChild) -> None:
         process_of(child).kill()
         with pytest.raises(Unavailable, match=r"dagster\).*ended with exit code -9"):
             child.state({})
@@ -148,8 +148,8 @@ class TestChild:
 
 
 @dataclass(frozen=True)
-class Says(AsksDagster):
-    """A Dagster that says this, or fails."""
+class Answers(AsksDagster):
+    """A Dagster that answers this, or fails."""
 
     known: Callable[[], DagsterState]
 
@@ -193,7 +193,7 @@ class TestLook:
             asked[1]()
             raise Unavailable("no database")
 
-        found = pipeline_status(Says(gone))
+        found = pipeline_status(Answers(gone))
         assert found.problem == "no database"
         assert [pipeline.tables[0].batch for pipeline in found.pipelines] == [7, 7]
         assert _pipelines(found)[:2] == ["no database", "pipeline p: what starts it is not known"]
@@ -214,7 +214,7 @@ class TestLook:
         asked[0] = interrupt if while_asking == "systems" else asked[0]
         begun = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            pipeline_status(Says(interrupt if while_asking == "Dagster" else DagsterState))
+            pipeline_status(Answers(interrupt if while_asking == "Dagster" else DagsterState))
         assert time.monotonic() - begun < PATIENCE / 2, "not until the system's time limit is over"
 
 
@@ -333,7 +333,7 @@ def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> No
     assert [(t.problem, t.lag) for t in _tables(cast(Pipeline, one), Asking())] == [(None, 0)]
 
 
-def test_a_system_that_hangs_is_told_and_the_others_are_shown(
+def test_a_system_that_hangs_is_named_and_the_others_are_shown(
     stack: Path,
     topic: Callable[..., str],
     home: Path,
@@ -384,8 +384,8 @@ def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
 
     with dg.DagsterInstance.from_config(str(home)) as instance:
         for key, stale in ((["shop", "a"], 3), (["shop", "b"], 0), (["named", "login"], 2)):
-            told = dg.AssetMaterialization(dg.AssetKey(["iceberg", *key]), metadata=metadata.stale_keys(stale))
-            instance.report_runless_asset_event(told)
+            newest = dg.AssetMaterialization(dg.AssetKey(["iceberg", *key]), metadata=metadata.stale_keys(stale))
+            instance.report_runless_asset_event(newest)
     with asking_dagster() as dagster:
         assert _stale_keys(dagster, {"many": many, "named": named}) == {
             ("many", "iceberg shop.a"): 3,

@@ -43,7 +43,7 @@ def calls_over_grpc():  # as Spark Connect's client does
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        assert channel.unary_unary("/test/Echo")(b"said", timeout=60, wait_for_ready=True) == b"said"
+        assert channel.unary_unary("/test/Echo")(b"hello", timeout=60, wait_for_ready=True) == b"hello"
     server.stop(None)
 
 @dg.op
@@ -54,7 +54,7 @@ def engines():
     assert pc.sum(pq.read_table(WHERE / "table.parquet")["a"]).as_py() == 4_999_950_000
     AdminClient({"bootstrap.servers": "127.0.0.1:1"}).poll(0.1)
     calls_over_grpc()
-    print("said by a step")
+    print("printed by a step")
 
 @dg.op(pool="the/table")
 def hangs():
@@ -138,7 +138,7 @@ def dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Dagste
         yield _Dagster(address, process.pid, instance, pids, log)
 
 
-def _said(instance: dg.DagsterInstance, run_id: str) -> bytes:
+def _printed(instance: dg.DagsterInstance, run_id: str) -> bytes:
     """What a step of the run has printed, as Dagster's page shows it."""
     (captured,) = [
         entry.dagster_event.logs_captured_data
@@ -156,7 +156,7 @@ def _step_pids(instance: dg.DagsterInstance, run_id: str) -> set[int]:
 
 def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagster: _Dagster, tmp_path: Path) -> None:
     forked = dagster.forked()
-    assert b"said by a step" in _said(dagster.instance, forked)
+    assert b"printed by a step" in _printed(dagster.instance, forked)
     # Command lines are for everybody to see, and the instance's settings may hold the password of its database.
     # The run that was forked has the same one, and may not have ended yet.
     warm = started_by(psutil.Process(dagster.group), "warm.server")
@@ -173,7 +173,7 @@ def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagst
     dagster.until(dagster.is_(cancelled, STATUS.CANCELED))
     dagster.until(lambda: not lives(step))
 
-    # Killed: its steps end with it, run monitoring tells Dagster, and the pool is free for the next run.
+    # Killed: its steps end with it, run monitoring reports it to Dagster, and the pool is free for the next run.
     killed, step = dagster.hanging()
     pid = pid_of(dagster.run(killed).tags, killed)
     assert pid
@@ -186,10 +186,10 @@ def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagst
         dagster.until(lambda: dagster.run(again.run_id).is_finished)  # noqa: B023  Dagster's own second try
 
     # A reloaded location has other definitions, and so another warm process.
-    (tmp_path / "location.py").write_text(_LOCATION.replace("said by a step", "said anew"))
+    (tmp_path / "location.py").write_text(_LOCATION.replace("printed by a step", "printed after the reload"))
     ask(dagster.address, _RELOAD, {})
     # The daemon, another process, learns of it a moment later than the page.
-    dagster.until(lambda: b"said anew" in _said(dagster.instance, dagster.forked()))
+    dagster.until(lambda: b"printed after the reload" in _printed(dagster.instance, dagster.forked()))
 
     # They end with everything else.
     run_id, step = dagster.hanging()

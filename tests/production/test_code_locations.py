@@ -51,8 +51,8 @@ def _started(argv: list[str], environment: Mapping[str, str], log: Path) -> Iter
 def _wait(wanted: Callable[[], object], what: str, logs: Path) -> None:
     until = time.monotonic() + _PATIENCE
     while not wanted():
-        told = {log.name: log.read_text()[-2000:] for log in logs.glob("*.log")}
-        assert time.monotonic() < until, f"no {what} in time: {told}"
+        logged = {log.name: log.read_text()[-2000:] for log in logs.glob("*.log")}
+        assert time.monotonic() < until, f"no {what} in time: {logged}"
         time.sleep(0.5)
 
 
