@@ -79,8 +79,8 @@ class Project:
                 [PROGRAM, *arguments], env=environment, cwd=self.folder, stdout=PIPE, stderr=STDOUT, text=True
             )
             found.roots.append(psutil.Process(running.pid))
-            said, _ = running.communicate()
-        assert running.returncode == 0, said
+            output, _ = running.communicate()
+        assert running.returncode == 0, output
         return found
 
     def run(self, name: str) -> Run:

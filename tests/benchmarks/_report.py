@@ -81,7 +81,7 @@ def report(about: str | None, measure: Callable[[argparse.Namespace], Iterable[M
         about: the module's docstring.
         measure: gets the options: `home` (data folder of a running stack, or None: start services of its own), `quick`,
             and one for each size.
-        sizes: what can be said by an option of that name: `{"rows": (1_000_000, 10_000), "table_rows": ([…], […])}`.
+        sizes: what an option of that name can change: `{"rows": (1_000_000, 10_000), "table_rows": ([…], […])}`.
     """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="small sizes: does it work?")
@@ -138,7 +138,7 @@ def line(one: Measure) -> str:
 
 
 def shown(turns: Sequence[float], unit: Unit) -> str:
-    """``1.24 s (1.20 to 1.31)``; the spread is left out of a single turn; two turns have no median, which is said."""
+    """``1.24 s (1.20 to 1.31)``; a single turn has no spread, and two turns have no median, which it shows."""
     if not turns:
         return "not measured: too short"
     two = ", of 2" if len(turns) == 2 else ""

@@ -80,7 +80,7 @@ def _pss(process: psutil.Process) -> int:
 
 
 def cpu_of(roots: Iterable[psutil.Process]) -> float:
-    """So far; of those that have ended what their parents, or this process, have been told."""
+    """So far; of those that have ended what was reported to their parents, or to this process."""
     own = psutil.Process().cpu_times()
     total: float = own.children_user + own.children_system
     for process in _family(roots):

@@ -80,13 +80,13 @@ def measure(options: Namespace) -> Iterator[Measure]:
             count: project.add(asked_for, [{"kind": "iceberg", "mode": mode} for mode in _MODES[:count]], paused=True)
             for count in (1, 3)
         }
-        stays = project.add(continuous, _APPEND, changes={}, interval="1s")
-        project.command("pause", stays)
+        pipeline = project.add(continuous, _APPEND, changes={}, interval="1s")
+        project.command("pause", pipeline)
         with daemon_on(project) as daemon:
             for count, name in by_count.items():
                 yield _tick_to_commit(daemon, name, asked_for, count, options)
-            project.command("resume", stays)
-            took = {_OURS: visible(continuous, _rows_of_pipeline(project, stays, continuous))}
+            project.command("resume", pipeline)
+            took = {_OURS: visible(continuous, _rows_of_pipeline(project, pipeline, continuous))}
         for (who, start), topic in zip(_BESIDE.items(), others, strict=True):
             with start(home, connections, topic, commit_ms=1000) as sink:
                 took[who] = visible(topic, sink.rows)

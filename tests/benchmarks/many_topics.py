@@ -44,9 +44,9 @@ def measure(options: Namespace) -> Iterator[Measure]:
             for _ in turns:
                 fill(connections, topics[:some], options.records)
                 runs.append(project.command("run", name))
-            news = f"`batchmerge run`, {what}, {some} with new records"
-            yield Measure(what=news, unit="s", turns=tuple(one.seconds for one in runs))
-            yield Measure(what=f"{news}, CPU", unit="CPU s", turns=tuple(one.cpu for one in runs))
+            measured = f"`batchmerge run`, {what}, {some} with new records"
+            yield Measure(what=measured, unit="s", turns=tuple(one.seconds for one in runs))
+            yield Measure(what=f"{measured}, CPU", unit="CPU s", turns=tuple(one.cpu for one in runs))
 
 
 def create(connections: Connections, topics: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.publish [RESULTS]`: takes over the parts of this file (that of `make bench`), in place of
 those before. The tables are never written by hand; `tests/unit/docs/test_benchmarks.py` compares them. The text of
-a part is what its benchmark said when it was measured, and which of its sizes are not those of `make bench` today.
+a part is what its benchmark printed when it was measured, and which of its sizes are not those of `make bench` today.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ _QUESTIONS = {
 def measure(options: Namespace) -> Iterator[Measure]:
     took = list[dict[str, tuple[float, ...]]]()
     with tempfile.TemporaryDirectory() as text:
-        for (name, parts), write in zip(_DAYS.items(), (stay, run_often), strict=True):
+        for (name, parts), write in zip(_DAYS.items(), (run_continuously, run_often), strict=True):
             day, began = Day.make(Path(text) / name.replace(" ", "-"), parts), time.monotonic()
             with day.instance() as instance:
                 write(day, instance, options.hours)
@@ -146,7 +146,7 @@ class Day:
             return {what: tuple(seconds(one) for _ in range(turns + 1))[1:] for what, one in _QUESTIONS.items()}
 
 
-def stay(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
+def run_continuously(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
     """A continuous run an hour."""
     for hour in range(hours):
         clock = Clock(datetime.now(UTC) - timedelta(hours=hours - hour - 1), time.monotonic())
@@ -158,7 +158,7 @@ def stay(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
                 clock.played += _INTERVAL
                 waiting.append(landed(number))
                 if step.is_due(has_changes=True):
-                    _tell(step, waiting, clock)
+                    _report(step, waiting, clock)
                     waiting = []
 
         with (
@@ -169,7 +169,7 @@ def stay(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
             assert made.execute_in_process(_QUIET, instance=instance).success
 
 
-def _tell(step: ContinuousStep, batches: Sequence[LandedBatch], clock: Clock) -> None:
+def _report(step: ContinuousStep, batches: Sequence[LandedBatch], clock: Clock) -> None:
     """As `orchestration.continuous.landing` and `.merging` do, which ask tables for what is made up here."""
     rows = metadata.total(batches).landed
     if step.table is None:
@@ -203,16 +203,16 @@ def run_often(day: Day, instance: dg.DagsterInstance, hours: int) -> None:
             assert done.success
 
 
-Told = tuple[list[dg.AssetCheckResult], dict[str, Any]]
+Reported = tuple[list[dg.AssetCheckResult], dict[str, Any]]
 
 
-def _landed(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch]) -> Told:
+def _landed(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch]) -> Reported:
     state = CommittedState.after(batches[-1])
     results = [*checks.landing_results(key, batches), checks.fields_result(key, spec, batches)]
     return results, {**metadata.landed(batches, 1.0), **metadata.progress(state.watermark, 0, datetime.now(UTC))}
 
 
-def _merged(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch], at: datetime) -> Told:
+def _merged(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch], at: datetime) -> Reported:
     after = CommittedState.after(batches[-1])
     merged = Merged(MergeCounts(changes=18, inserted=9, updated=9), "1", {"read": 0.1, "write": 0.2, "commit": 0.1})
     done = TableResult(batches, committed(max(1, batches[0].number - 1)), merged, after, batches, 0, 0, (), 1_000)

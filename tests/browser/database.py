@@ -1,4 +1,4 @@
-"""A database of a hundred tables, captured into a topic each: one pipeline, whose run stays."""
+"""A database of a hundred tables, captured into a topic each: one pipeline with a continuous run."""
 
 from __future__ import annotations
 

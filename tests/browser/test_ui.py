@@ -48,13 +48,13 @@ def test_asset_states_its_merge_rule_sql_rows_columns_and_file(page: Page) -> No
     keep_picture(page, "table")
 
 
-def test_failed_check_is_seen_and_a_backfill_by_clicking_mends_the_table(
+def test_failed_check_is_seen_and_a_backfill_by_clicking_repairs_the_table(
     page: Page, batchmerge: Callable[..., tuple[int, str]], connections: Connections
 ) -> None:
     catalog = IcebergCatalog("lake", connections.get("lake", IcebergConnection))
     catalog.require("air.flights").delete("carrier == 'HA'")
-    code, told = batchmerge("verify", "flights")
-    assert code == 1, told
+    code, output = batchmerge("verify", "flights")
+    assert code == 1, output
     page.goto(f"{TABLE}?view=checks")
     for check in ("offsets_contiguous", "batch_is_next", "keys_unique", "caught_up", "schema_as_declared"):
         expect(page.get_by_text(check, exact=True).first).to_be_visible()
@@ -73,5 +73,5 @@ def test_failed_check_is_seen_and_a_backfill_by_clicking_mends_the_table(
     page.goto("/runs?view=backfills")
     expect(page.get_by_text(re.compile("Completed|Success")).first).to_be_visible(timeout=400_000)
     keep_picture(page, "backfill")
-    code, told = batchmerge("verify", "flights")
-    assert code == 0, told
+    code, output = batchmerge("verify", "flights")
+    assert code == 0, output

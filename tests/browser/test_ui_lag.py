@@ -66,8 +66,8 @@ def test_lag_is_plotted_as_it_rises_and_falls(
         if records:
             _delete_unknown_flights(connections, records)
         else:
-            code, told = batchmerge("run", "flights", "--until-caught-up")
-            assert code == 0, told
+            code, output = batchmerge("run", "flights", "--until-caught-up")
+            assert code == 0, output
         lags.append(lags[-1] + records if records else 0)
         _wait_for_point(ui, lags[-1])
 

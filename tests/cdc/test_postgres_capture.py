@@ -47,7 +47,7 @@ COLUMNS = {
     "opened": "timestamp_ntz", "seen": "timestamp", "day": "date", "noon": "string", "active": "boolean",
     "raw": "binary", "tags": "array<string>", "extra": "string", "ref": "string", "score": "float", "_lsn": "long",
 }  # fmt: skip
-TOLD = """SELECT id, owner, balance, trim_scale(rate), (extract(epoch from opened) * 1000000)::bigint,
+EXPECTED = """SELECT id, owner, balance, trim_scale(rate), (extract(epoch from opened) * 1000000)::bigint,
  (extract(epoch from seen) * 1000000)::bigint, day, active, encode(raw, 'hex'), array_to_string(tags, ','), extra, ref,
  score {more} FROM account ORDER BY id"""
 
@@ -142,7 +142,7 @@ def _wall_clock(value: Any) -> int:
 
 
 def wait_until_equal(engine: Engine, postgres: Postgres, more: list[str]) -> None:
-    wanted = postgres.sql(TOLD.format(more="".join(f", {name}" for name in more)))
+    wanted = postgres.sql(EXPECTED.format(more="".join(f", {name}" for name in more)))
     wait_until(engine, lambda: ours(engine, more), wanted)
 
 
@@ -198,7 +198,7 @@ LARGE_COLUMNS = {
     "id": "long not null", "body": "string", "raw": "binary", "tags": "array<string>", "sizes": "array<int>",
     "n": "int", "_lsn": "long",
 }  # fmt: skip
-LARGE_TOLD = """SELECT id, md5(body), md5(raw), md5(array_to_string(tags, ',')), md5(array_to_string(sizes, ',')), n
+LARGE_EXPECTED = """SELECT id, md5(body), md5(raw), md5(array_to_string(tags, ',')), md5(array_to_string(sizes, ',')), n
  FROM document ORDER BY id"""
 
 
@@ -247,9 +247,9 @@ def test_large_values_that_updates_do_not_touch_stay(
     three = {"topic_creation_default_partitions": "3", "topic_creation_default_replication_factor": "1"}
     with capturing(tmp_path, bootstrap(connections), postgres, prefix, **three):
         for seed in (1, 2):
-            wait_until(engine, lambda: large_ours(engine), postgres.sql(LARGE_TOLD))
+            wait_until(engine, lambda: large_ours(engine), postgres.sql(LARGE_EXPECTED))
             load_large(postgres, seed)
-        wait_until(engine, lambda: large_ours(engine), postgres.sql(LARGE_TOLD))
+        wait_until(engine, lambda: large_ours(engine), postgres.sql(LARGE_EXPECTED))
     landed = catalog(connections).require(engine.pipeline.intermediate.identifier).scan(selected_fields=("kept",))
     kept = {name for row in landed.to_arrow().to_pylist() for name in row["kept"] or []}
     assert kept == set(VALUES), "Debezium has left out values of every kind"

@@ -84,10 +84,10 @@ class Shop:
     dropped: dict[str, SourceTable] = field(default_factory=dict)
 
     def run(self) -> str:
-        code, said = self.project.call("run", self.name)
-        print(said)
-        assert code == 0, said
-        return said
+        code, output = self.project.call("run", self.name)
+        print(output)
+        assert code == 0, output
+        return output
 
     @contextmanager
     def load(self) -> Iterator[None]:
@@ -96,8 +96,8 @@ class Shop:
         argv += ["-b", "tpcb-like", "-f", f"{HERE}/shop.pgbench"]
         argv += ["--client=2", "--rate=20", "--time=36000", "--max-tries=10"]
         log = self.project.folder / "pgbench.log"
-        with log.open("w") as said:
-            process = subprocess.Popen([*argv, "postgres"], stdout=said, stderr=subprocess.STDOUT)
+        with log.open("w") as output:
+            process = subprocess.Popen([*argv, "postgres"], stdout=output, stderr=subprocess.STDOUT)
             try:
                 yield
                 assert process.poll() is None, f"the load has stopped: {log.read_text()}"
@@ -169,9 +169,9 @@ def follow(shop: Shop, pipeline: str) -> None:
 
     def all_topics() -> bool:
         """A table without rows has no topic yet."""
-        code, said = shop.project.call("plan", shop.name, "--no-sql")
+        code, output = shop.project.call("plan", shop.name, "--no-sql")
         return code == 0 and all(
-            f"{shop.name}_{table} " in said for table in source_rows.tables(shop.postgres) if shop.has_rows(table)
+            f"{shop.name}_{table} " in output for table in source_rows.tables(shop.postgres) if shop.has_rows(table)
         )
 
     until(all_topics, what="plan of all tables")

@@ -78,7 +78,7 @@ def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., Load
 
 
 def test_killed_run_is_finished_though_the_tokens_are_forgotten(make_load: Callable[..., Load]) -> None:
-    """Other writers have used up the deduplication window: the rows' coordinates tell what is there."""
+    """Other writers have used up the deduplication window: the rows' coordinates show what is there."""
     load = make_load(["append"], settings={"non_replicated_deduplication_window": 12})
     load.grow()
     assert load.flow.run(load.home, failpoint="clickhouse.inserted")[0] == -signal.SIGKILL

@@ -18,7 +18,7 @@ from tests.kit.records import Record
 pytestmark = pytest.mark.crash
 
 
-def test_a_worker_that_dies_while_it_sends_letters(
+def test_a_worker_that_dies_while_it_sends_dead_letters(
     connections: Connections,
     spark: SparkSession,
     topic: Callable[..., str],
@@ -28,7 +28,7 @@ def test_a_worker_that_dies_while_it_sends_letters(
     """It has written them all. The run goes on with a warning, and the next one sends them."""
     queue = topic("dlq")
     engine = Engine(Flow(topic(), ["upsert"], overrides={"dead_letters": {"topic": queue}}), connections, spark)
-    engine.tell(*(Record(0, key, f"{{bad {key}") for key in range(5)))
+    engine.produce(*(Record(0, key, f"{{bad {key}") for key in range(5)))
     dies = partial(signal.raise_signal, signal.SIGKILL)
     with monkeypatch.context() as patch:
         patch.setattr("jobs.dead_letters.topic.failpoint_of_task", lambda _name: dies)

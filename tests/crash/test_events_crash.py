@@ -23,7 +23,7 @@ MODES = ["append", "upsert_delete"]
 
 
 @dataclass
-class OptionReport:
+class PublishingPipeline:
     """A flow with a control topic of its own, whose log grows from test to test."""
 
     flow: Flow
@@ -37,17 +37,16 @@ class OptionReport:
 
     def check(self, connections: Connections, at_once: bool = False) -> None:
         pipeline = self.flow.pipeline(connections)
-        told = events(connections, self.control)
-        check_all_published(pipeline, told, at_once)
+        check_all_published(pipeline, events(connections, self.control), at_once)
         check_groups(pipeline)
         for mode in MODES:
             assert rows(connections, self.flow.table(mode)) == model.expected(self.records, mode)
 
 
-def _told(topic: Callable[..., str], **control: object) -> OptionReport:
+def _publishing_pipeline(topic: Callable[..., str], **control: object) -> PublishingPipeline:
     name = f"control-{uuid.uuid4().hex[:8]}"
     overrides: dict[str, object] = {"control": {"topic": name, **control}}
-    return OptionReport(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
+    return PublishingPipeline(Flow(topic(partitions=2), MODES, max_records=80, overrides=overrides), name)
 
 
 @pytest.mark.parametrize("point", ["events.ready.written", "events.table.written", "events.complete.written"])
@@ -55,48 +54,48 @@ def test_killed_before_the_very_first_events(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:
     """Nothing in Kafka says that this pipeline has ever published anything."""
-    told = _told(topic)
-    told.grow(connections)
-    code, output = told.flow.run(stack, failpoint=point)
+    pipeline = _publishing_pipeline(topic)
+    pipeline.grow(connections)
+    code, output = pipeline.flow.run(stack, failpoint=point)
     assert code == -signal.SIGKILL, output
-    code, output = told.flow.run(stack)
+    code, output = pipeline.flow.run(stack)
     assert code == 0, output
-    told.check(connections)
+    pipeline.check(connections)
 
 
 @pytest.mark.parametrize("point", ["events.ready.written", "events.table.written"])
-def test_a_run_that_wakes_up_late_tells_nothing(
+def test_a_run_that_wakes_up_late_publishes_nothing(
     point: str, stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:
-    """It sleeps with everything written and nothing committed; meanwhile a newer run tells the same."""
-    told = _told(topic)
-    told.grow(connections)
-    sleeper = told.flow.start(stack, failpoint=f"{point}=stop")
+    """It sleeps with everything written and nothing committed; meanwhile a newer run publishes the same events."""
+    pipeline = _publishing_pipeline(topic)
+    pipeline.grow(connections)
+    sleeper = pipeline.flow.start(stack, failpoint=f"{point}=stop")
     with asleep(sleeper):
-        code, output = told.flow.run(stack)
+        code, output = pipeline.flow.run(stack)
         assert code == 0, output
         assert "could not be published" not in output
-        before = events(connections, told.control)
+        before = events(connections, pipeline.control)
     code, output = end_of(sleeper)
     assert code == 0, output
     assert "could not be published" in output, (
         output,
-        [(e.type, e.timestamp) for e in events(connections, told.control)[len(before) :]],
+        [(e.type, e.timestamp) for e in events(connections, pipeline.control)[len(before) :]],
     )
-    told.check(connections)
-    after = events(connections, told.control)
+    pipeline.check(connections)
+    after = events(connections, pipeline.control)
     assert [e for e in after[len(before) :] if e.type in ("commit_ready", "commit_table")] == []
 
 
-def test_two_runs_at_once_tell_every_batch_once(
+def test_two_runs_at_once_publish_every_batch_once(
     stack: Path, connections: Connections, topic: Callable[..., str]
 ) -> None:
-    told = _told(topic)
-    told.grow(connections)
-    told.grow(connections)
-    for run in [told.flow.start(stack), told.flow.start(stack)]:
+    pipeline = _publishing_pipeline(topic)
+    pipeline.grow(connections)
+    pipeline.grow(connections)
+    for run in [pipeline.flow.start(stack), pipeline.flow.start(stack)]:
         end_of(run)
     # One of them may have been interrupted, refused or silenced; whatever is left, the next run finishes.
-    code, output = told.flow.run(stack)
+    code, output = pipeline.flow.run(stack)
     assert code == 0, output
-    told.check(connections, at_once=True)
+    pipeline.check(connections, at_once=True)

@@ -41,7 +41,7 @@ TAKEN_OVER = "clickhouse.taken_over"
 
 @pytest.mark.parametrize(("kind", "point"), [(kind, point) for kind in KINDS for point in merge_points(kind)])
 def test_killed_merge(kind: str, point: str, logs: Callable[..., Log]) -> None:
-    """In the merge of each mode's table, the last one first: those before it in a run have nothing left to mend."""
+    """In the merge of each mode's table, the last one first: those before it in a run have nothing left to recover."""
     kill_in_each_merge(logs(kind), point)
 
 
@@ -90,7 +90,7 @@ def everything(new_log: NewLog, module_topic: Callable[..., str]) -> Callable[[s
 @pytest.mark.parametrize("point", [*failpoints.LANDING, *failpoints.EVENTS, *failpoints.DEAD_LETTERS])
 def test_killed_run(point: str, mode: str, everything: Callable[[str], Log]) -> None:
     log = everything(mode)
-    # Each table tells of its own merges.
+    # Each table publishes events of its own merges.
     for turn in range(len(log.tables) if point.startswith("events.table") else 1, 0, -1):
         log.grow()
         log.kill(point, turn)
@@ -129,7 +129,7 @@ def test_killed_while_rows_are_refused(
 
     def grow() -> None:
         first = len(log.records)
-        log.tell([put(first), *(put(first + n, **{name: bad}) for n, (name, (_, bad)) in enumerate(odd.items(), 1))])
+        log.produce([put(first), *(put(first + n, **{name: bad}) for n, (name, (_, bad)) in enumerate(odd.items(), 1))])
 
     # The first to be sent is that nothing landed is a dead letter.
     for turn in [1, 1] if kind else range(1 + len(tables), 1, -1):
@@ -165,9 +165,9 @@ def test_killed_truncation(point: str, truncated: Log) -> None:
     """Rows that were there before it go, those of a larger order stay, whatever came in between."""
     log = truncated
     first, dice = len(log.records), random.Random(len(log.records))
-    log.tell([change(dice, lsn) for lsn in range(first, first + 40)])
+    log.produce([change(dice, lsn) for lsn in range(first, first + 40)])
     log.finish("before the truncation")
-    log.tell([truncation(0, first + 20), change(dice, first + 41)])
+    log.produce([truncation(0, first + 20), change(dice, first + 41)])
     log.kill(point)
     log.finish(point)
 
@@ -188,11 +188,11 @@ def test_killed_between_new_columns_and_their_batch(point: str, new_log: NewLog)
     log = new_log(targets())
     source = log.source
     log.edit(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
-    told = [
+    records = [
         Record(r.partition, r.key, {**r.value, "fresh": 7} if isinstance(r.value, dict) else r.value)
         for r in random_changes(1, 50, 20, 2)
     ]
-    log.tell(told)
+    log.produce(records)
     log.kill(point)
     log.finish(point)
     assert "fresh" in log.pipeline.spec.source.value.columns

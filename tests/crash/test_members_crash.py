@@ -1,7 +1,7 @@
 """kill -9 of the run of a pipeline with several topics (`for_each`), when some of them have passed a boundary.
 
-Their records are read by one Spark job, one more merges what takes one task of each table, one transaction tells of
-several. The next run goes on: every table of every topic is right, and each batch is told of once.
+Their records are read by one Spark job, one more merges what takes one task of each table, one transaction has
+the events of several. The next run goes on: every table of every topic is right, and each batch is published once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Shop:
         return "offsets", "take-over", self.name, "--from", before, "--yes"
 
     def finish(self, why: str) -> None:
-        """Another run, and then every table is as it has to be, and every batch is told of."""
+        """Another run, and then every table is as it has to be, and every batch is published."""
         code, output = self.project.call(*RUN, self.name)
         assert code == 0, (why, output)
         for table, records in self.records.items():

@@ -1,4 +1,4 @@
-"""One bad record has one fate in tables of every kind; a dead letter that is mended takes its place everywhere."""
+"""A bad record is treated the same by tables of every kind; a recovered dead letter takes its place in all of them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ EXPECTED: dict[str, list[Row]] = {
     "upsert_delete": [(1, "newer", 1), (3, "large", LARGE)],
     "delete": [(1, "first", 1), (1, "large", LARGE), (1, "newer", 1), (3, "large", LARGE)],
 }
-# Before the letters are mended: two of them have something newer, and a row of its own is never stale. The one that is
-# bad for ever counts too, as its key can be read.
+# Before the dead letters are recovered: two of them have something newer, and a row of its own is never stale. The one
+# that can never be read counts too, as its key can.
 STALE = {"append": 0, "upsert": 3, "upsert_delete": 2, "delete": 0}
 
 
 @dataclass(frozen=True)
-class Mended:
+class Recovered:
     """Tables whose pipeline's dead letters were tried again twice; how many stale keys each had before that."""
 
     tables: dict[str, TableUnderTest]
@@ -45,27 +45,27 @@ class Mended:
 
 
 @pytest.fixture(scope="module")
-def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> Mended:
-    """A pipeline with a table of every target, whose dead letters were tried again twice with a mended file."""
+def recovered(new_story: MakeStory, request: pytest.FixtureRequest) -> Recovered:
+    """A pipeline with a table of every target, whose dead letters were tried again twice with a corrected file."""
     wide = new_story(columns={**COLUMNS, "amount": "long"})
     narrow = wide.reading(NARROW)
-    narrow.tell(put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
+    narrow.produce(put(1, "first"), *(put(key, "large", amount=LARGE) for key in (1, 2, 3)))
     narrow.land()
-    # Newer than two of the letters; the third key has nothing newer.
-    narrow.tell(put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
+    # Newer than two of the dead letters; the third key has nothing newer.
+    narrow.produce(put(1, "newer"), put(2, "gone", op="d"), Record(0, 4, "{bad for ever"))
     narrow.land()
-    tables = {str(target): narrow.table(target) for target in asked_for(request, "mended")}
+    tables = {str(target): narrow.table(target) for target in asked_for(request, "recovered")}
     for table in tables.values():
         table.merge()
     stale = {name: table.stale() for name, table in tables.items()}
     pipeline = wide.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
     done = [retry(pipeline) for _ in range(2)]
-    return Mended({name: table.under(wide) for name, table in tables.items()}, done, stale)
+    return Recovered({name: table.under(wide) for name, table in tables.items()}, done, stale)
 
 
-def test_dead_letters_are_mended_once(mended: Mended) -> None:
-    tables, (first, again) = mended.tables, mended.done
-    assert (first.tried, first.recovered, [letter.offset for letter in first.stay]) == (4, 3, [6])
+def test_dead_letters_are_recovered_once(recovered: Recovered) -> None:
+    tables, (first, again) = recovered.tables, recovered.done
+    assert (first.tried, first.recovered, [dead_letter.offset for dead_letter in first.stay]) == (4, 3, [6])
     assert set(first.applied.merged) == {table.destination.name for table in tables.values()}
     assert (again.tried, again.recovered, set(again.applied.merged.values())) == (1, 0, {None})
     pipeline = next(iter(tables.values())).engine.pipeline
@@ -75,14 +75,14 @@ def test_dead_letters_are_mended_once(mended: Mended) -> None:
         (2, 1, 0),
         (3, 0, 3),
     ], "nothing landed is rewritten"
-    assert [letter.offset for letter in list_dead_letters(pipeline, 10)] == [6]
+    assert [dead_letter.offset for dead_letter in list_dead_letters(pipeline, 10)] == [6]
 
 
 @on_targets(always="upsert_delete")
-def test_mended_letters_take_their_place(target: Target, mended: Mended) -> None:
-    table = mended.tables[str(target)]
+def test_recovered_dead_letters_take_their_place(target: Target, recovered: Recovered) -> None:
+    table = recovered.tables[str(target)]
     assert table.rows() == EXPECTED[target.mode]
-    assert (mended.stale[str(target)], table.stale()) == (STALE[target.mode], min(STALE[target.mode], 1))
+    assert (recovered.stale[str(target)], table.stale()) == (STALE[target.mode], min(STALE[target.mode], 1))
     assert table.merge() is None
     assert table.replay(1, 2)
     assert table.rows() == EXPECTED[target.mode]
@@ -105,10 +105,10 @@ def unfit(kind: KindUnderTest, policy: str, new_story: MakeStory, **parts: objec
     """A table with one row (1), for which 2, that it cannot hold, and 3, that it can, are landed."""
     story = new_story(columns=kind.odd_columns, on_bad_record=policy, **parts)
     table = story.table(Target(kind, "upsert"))
-    story.tell(put(1, odd=None))
+    story.produce(put(1, odd=None))
     story.land()
     table.merge()
-    story.tell(kind.odd(2), put(3, odd=None))
+    story.produce(kind.odd(2), put(3, odd=None))
     (landed,) = story.land()
     assert (landed.counts.landed, landed.counts.quarantined) == (2, 0)
     return table
@@ -125,7 +125,7 @@ def test_kinds_say_whether_they_refuse_rows() -> None:
 
 
 @every_unfit_kind
-def test_row_that_a_table_cannot_hold_is_quarantined_until_it_is_mended(
+def test_row_that_a_table_cannot_hold_is_quarantined_until_its_file_is_corrected(
     kind: KindUnderTest, new_story: MakeStory
 ) -> None:
     queue = f"dlq-{uuid.uuid4().hex}"
@@ -137,56 +137,56 @@ def test_row_that_a_table_cannot_hold_is_quarantined_until_it_is_mended(
     assert _keys(table) == [1, 3]
     (group,) = summary(table.engine.pipeline)
     assert (group.records, group.stage, group.first) == (1, table.destination.name, f"{table.engine.flow.topic}-0@1")
-    (letter,) = table.destination.dead_letters(10, values=True)
-    assert (letter.batch, letter.key) == (2, b'{"id": 2}')
-    assert json.loads(letter.value or b"")["name"] == "odd"
+    (dead_letter,) = table.destination.dead_letters(10, values=True)
+    assert (dead_letter.batch, dead_letter.key) == (2, b'{"id": 2}')
+    assert json.loads(dead_letter.value or b"")["name"] == "odd"
     # As long as it does not fit it stays what it is, however often it is tried.
     assert retry_refused(table.engine.pipeline)[table.destination.name].stay == 1
     verdict = table.verify()
     assert (verdict.wrong, verdict.refused, table.destination.refused()) == ([], 1, {2: 1})
-    mended = table.under(table.story, **kind.mended)
-    done = retry_refused(mended.engine.pipeline)[table.destination.name]
+    accepting = table.under(table.story, **kind.accepting)
+    done = retry_refused(accepting.engine.pipeline)[table.destination.name]
     assert (done.tried, done.stay, done.problem) == (1, 0, None)
     (sent,) = read_all(table.engine.connections, queue, 1)
-    assert (sent.key(), sent.value()) == (letter.key, letter.value), "once, however often it was tried"
+    assert (sent.key(), sent.value()) == (dead_letter.key, dead_letter.value), "once, however often it was tried"
     assert dict(sent.headers() or [])["__connect.errors.offset"] == b"1"
-    assert _keys(mended) == [1, 2, 3]
-    assert (summary(mended.engine.pipeline), mended.destination.refused()) == ([], {})
-    assert mended.verify().wrong == []
-    assert retry_refused(mended.engine.pipeline) == {}
+    assert _keys(accepting) == [1, 2, 3]
+    assert (summary(accepting.engine.pipeline), accepting.destination.refused()) == ([], {})
+    assert accepting.verify().wrong == []
+    assert retry_refused(accepting.engine.pipeline) == {}
 
 
 @every_unfit_kind
 def test_what_is_refused_does_not_hide_the_change_before_it(kind: KindUnderTest, new_story: MakeStory) -> None:
     story = new_story(columns=kind.odd_columns)
     table = story.table(Target(kind, "upsert"))
-    story.tell(put(1, "first", odd=None), kind.odd(1), kind.odd(1), kind.odd(2), put(2, "newer", odd=None))
+    story.produce(put(1, "first", odd=None), kind.odd(1), kind.odd(1), kind.odd(2), put(2, "newer", odd=None))
     story.land()
     table.merge()
     expected = [(1, "first", 1), (2, "newer", 1)]
     assert table.rows() == expected
     retry_refused(table.engine.pipeline)
     assert (table.rows(), table.verify().wrong, table.stale()) == (expected, [], 1)
-    mended = table.under(story, **kind.mended)
-    retry_refused(mended.engine.pipeline)
-    assert (mended.rows(), mended.destination.refused()) == ([(1, "odd", 1), (2, "newer", 1)], {})
-    assert (mended.verify().wrong, mended.stale()) == ([], 0)
+    accepting = table.under(story, **kind.accepting)
+    retry_refused(accepting.engine.pipeline)
+    assert (accepting.rows(), accepting.destination.refused()) == ([(1, "odd", 1), (2, "newer", 1)], {})
+    assert (accepting.verify().wrong, accepting.stale()) == ([], 0)
 
 
 @every_unfit_kind
-@pytest.mark.parametrize("mended", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_letters_of_a_run_that_died_are_those_of_the_run_that_commits(
-    kind: KindUnderTest, mended: bool, new_story: MakeStory
+@pytest.mark.parametrize("accepting", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_dead_letters_of_a_killed_run_are_those_of_the_run_that_commits(
+    kind: KindUnderTest, accepting: bool, new_story: MakeStory
 ) -> None:
     table = unfit(kind, "quarantine", new_story)
     with dying_at(kind.dead_letters_written):
         table.merge()
     assert table.destination.refused() == {2: 1}
-    if mended:
-        table = table.under(table.story, **kind.mended)
+    if accepting:
+        table = table.under(table.story, **kind.accepting)
     assert table.merge()
-    assert _keys(table) == ([1, 2, 3] if mended else [1, 3])
-    assert table.destination.refused() == ({} if mended else {2: 1})
+    assert _keys(table) == ([1, 2, 3] if accepting else [1, 3])
+    assert table.destination.refused() == ({} if accepting else {2: 1})
     assert table.verify().wrong == []
 
 

@@ -28,13 +28,13 @@ def stories(new_story: MakeStory) -> list[Story]:
     """The pipeline with the columns of before, of then and of now; two batches with the first, one with each other."""
     first = new_story(columns=FIRST)
     wider, fewer = first.reading(WIDER), first.reading(COLUMNS)
-    first.tell(put(1, size=1, price="1.25"))
+    first.produce(put(1, size=1, price="1.25"))
     first.land()
-    first.tell(put(2, size=2, price="2.50"))
+    first.produce(put(2, size=2, price="2.50"))
     first.land()
-    wider.tell(put(1, size=2**40, price="1234567.25", extra="2026-01-01"))
+    wider.produce(put(1, size=2**40, price="1234567.25", extra="2026-01-01"))
     wider.land()
-    fewer.tell(put(3, size="is not looked at any more"))
+    fewer.produce(put(3, size="is not looked at any more"))
     fewer.land()
     return [first, wider, fewer]
 
@@ -94,12 +94,12 @@ def open_stories(new_story: MakeStory) -> Story:
     story = new_story(columns={**COLUMNS, "part": "struct<x: long>"})
     given = story.engine.document["source"]["value"]  # type: ignore[index]
     story = story.reading({**COLUMNS, "part": "struct<x: long>"}, value={**given, "unknown_fields": "add"})
-    story.tell(put(1, part={"x": 1}))
+    story.produce(put(1, part={"x": 1}))
     story.land()
-    story.tell(put(1, part={"x": 2, "y": "deep"}, size=7, note="n"), put(2, part={}, note=5, size=2**40))
+    story.produce(put(1, part={"x": 2, "y": "deep"}, size=7, note="n"), put(2, part={}, note=5, size=2**40))
     # The run dies at every boundary, also where the table has the columns and the batch is not there yet.
     assert failpoints.NEW_COLUMNS in die_at_each(story.land)
-    story.tell(put(3, size="is no number"), put(4, part={}, note={"any": [1.50]}), put(5, Name="a clash"))
+    story.produce(put(3, size="is no number"), put(4, part={}, note={"any": [1.50]}), put(5, Name="a clash"))
     story.land()
     return story
 
@@ -123,8 +123,8 @@ def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
     assert any("deep" in str(row["part"]) for row in table.select("id", "part") if row["id"] == 1)
     table.replay(1, 3)
     assert rows() == expected
-    letters = [b.counts.quarantined for b in table.engine.pipeline.intermediate.landed().batches]
-    assert letters == [0, 0, 2], "a value that does not fit its column, and a name that can be none"
+    dead_letters = [b.counts.quarantined for b in table.engine.pipeline.intermediate.landed().batches]
+    assert dead_letters == [0, 0, 2], "a value that does not fit its column, and a name that can be none"
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +132,11 @@ def undeclared(new_story: MakeStory) -> Story:
     """A pipeline whose file declares no column, nor the key: the first batch has no row that could bring a column."""
     story = new_story()
     story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
-    story.tell(Record(0, 1, None), Record(0, 2, "no JSON"))
+    story.produce(Record(0, 1, None), Record(0, 2, "no JSON"))
     story.land()
-    story.tell(put(1), put(2, more=5), put(3))
+    story.produce(put(1), put(2, more=5), put(3))
     story.land()
-    story.tell(Record(0, 3, None), put(1, later=True))
+    story.produce(Record(0, 3, None), put(1, later=True))
     story.land()
     return story
 
@@ -170,9 +170,11 @@ def test_table_that_is_there_says_what_its_columns_are(target: Target, new_story
     story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     table = made.under(story)
     requires = not made.destination.takes(["need"])["need"].nullable  # not every system can
-    story.tell(put(1, price=5, cents=7, note=7, need=1), put(2, price=6.5, cents=8, note="x", need=2), put(3, price=1))
+    story.produce(
+        put(1, price=5, cents=7, note=7, need=1), put(2, price=6.5, cents=8, note="x", need=2), put(3, price=1)
+    )
     table.engine.land()
-    story.tell(put(4, price=0.25, cents=1.25, note={"a": 1}, need=3, more=1), put(5, cents="no number", need=4))
+    story.produce(put(4, price=0.25, cents=1.25, note={"a": 1}, need=3, more=1), put(5, cents="no number", need=4))
     table.engine.land()
     table.merge()
     rows = sorted(table.select("id", "price", "cents", "note", "need"), key=lambda row: str(row["id"]))
@@ -200,12 +202,12 @@ def test_table_that_is_there_says_what_its_key_is(target: Target, kind: str, new
     there = made.destination.takes(["id"])["id"].type
     story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     table = made.under(story)
-    story.tell(put(1), put(2), put(1, name="newer"), Record(0, 3, "no JSON"))
+    story.produce(put(1), put(2), put(1, name="newer"), Record(0, 3, "no JSON"))
     table.engine.land()
     table.merge()
     found = {row["id"]: row["name"] for row in table.select("id", "name")}
     assert found == {1: "newer", 2: found[2]}
-    story.tell(Record(0, 2, None))
+    story.produce(Record(0, 2, None))
     table.engine.land()
     table.merge()
     assert len(table.select("id")) == (3 if target.mode == "append" else 1)
@@ -223,7 +225,7 @@ def test_key_that_a_table_cannot_have_is_refused_before_anything_is_landed(
     made = story.reading({**COLUMNS, "id": "string"}, key=declared).table(target)
     made.destination.prepare()
     open_ = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
-    story.tell(put(1))
+    story.produce(put(1))
     with pytest.raises(ConfigurationError, match=r"do not fit the tables .* key is id string.*: ") as caught:
         made.under(open_).engine.land()
     assert "source.key.columns" in (caught.value.remedy or "")
@@ -246,9 +248,9 @@ METADATA = [
 def with_headers(new_story: MakeStory) -> Story:
     story = new_story()
     asking = {"kind": "iceberg", "table": "tests.asks", "mode": "append", "metadata_columns": METADATA}
-    story.tell(put(1))
+    story.produce(put(1))
     story.land()
-    story.tell(put(2), put(3), headers=[("trace-id", b"t-1"), ("n", b"1"), ("n", b"2")])
+    story.produce(put(2), put(3), headers=[("trace-id", b"t-1"), ("n", b"1"), ("n", b"2")])
     story.edited(tables=[asking]).land()
     return story
 
@@ -276,20 +278,20 @@ def test_field_that_changes_its_type_is_a_dead_letter_until_it_has_another_colum
     target: Target, new_story: MakeStory, batchmerge: Command
 ) -> None:
     story = new_story().reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
-    story.tell(put(1, price=5))
+    story.produce(put(1, price=5))
     story.land()
-    story.tell(put(2, price="12 EUR"), put(3, price=7))
+    story.produce(put(2, price="12 EUR"), put(3, price=7))
     (landed,) = story.land()
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
     table = story.table(target)
     table.merge()
-    code, said = batchmerge(story.engine, "dead-letters", "list", "")
-    assert (code, "source.value.rename" in said) == (0, True), said
+    code, output = batchmerge(story.engine, "dead-letters", "list", "")
+    assert (code, "source.value.rename" in output) == (0, True), output
     value = {"format": "json", "rename": {"price": "price_text"}}
     renamed = story.reading({}, value=value, key={"format": "json"})
     now = table.under(renamed)
     assert retry(now.engine.pipeline).recovered == 0, "no batch has brought the column yet"
-    story.tell(put(4, price="9 EUR"))
+    story.produce(put(4, price="9 EUR"))
     now.engine.land()
     assert retry(now.engine.pipeline).recovered == 1
     now.merge()

@@ -77,26 +77,26 @@ def mistakes(kind: KindUnderTest, asked: Asked) -> list[str]:
 def test_what_a_kind_lacks_is_refused(capability: str, kind: KindUnderTest) -> None:
     """And what it has is not."""
     asked = ASKED[capability]
-    said = mistakes(kind, asked)
+    refusals = mistakes(kind, asked)
     if getattr(kind.capabilities, capability):
-        assert said == []
+        assert refusals == []
     else:
-        (refusal,) = said
+        (refusal,) = refusals
         assert_matches(asked.refused, refusal, kind)
 
 
 @every_kind
 @pytest.mark.parametrize("mode", ["append", "upsert", "upsert_delete", "delete"])
 def test_mode_that_a_kind_lacks_is_refused(mode: str, kind: KindUnderTest) -> None:
-    said = mistakes(kind, Asked("", table={"mode": mode}))
+    refusals = mistakes(kind, Asked("", table={"mode": mode}))
     if mode in kind.capabilities.modes:
-        assert said == []
+        assert refusals == []
     else:
-        assert_matches("{} (cannot|does not have)", said[0], kind)
+        assert_matches("{} (cannot|does not have)", refusals[0], kind)
 
 
-def assert_matches(pattern: str, said: str, kind: KindUnderTest) -> None:
-    assert re.search(pattern.format(kinds()[kind.name].title), " ".join(said.split())), said
+def assert_matches(pattern: str, refusal: str, kind: KindUnderTest) -> None:
+    assert re.search(pattern.format(kinds()[kind.name].title), " ".join(refusal.split())), refusal
 
 
 def test_nothing_that_a_kind_may_lack_is_left_out() -> None:

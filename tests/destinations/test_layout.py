@@ -63,10 +63,10 @@ LATER: dict[str, Mapping[str, object]] = {
 
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
-    told = new_story(columns=TIMED)
-    told.tell(put(1, at="2026-01-01T00:00:00Z"))
-    told.land()
-    return told
+    story = new_story(columns=TIMED)
+    story.produce(put(1, at="2026-01-01T00:00:00Z"))
+    story.land()
+    return story
 
 
 def options(of: Mapping[str, object]) -> set[str]:

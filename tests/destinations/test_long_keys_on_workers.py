@@ -21,7 +21,9 @@ def story(new_story: MakeStory) -> Story:
     for shift in (0, 1):
         operations = ["d"] * shift + ["u"] * (ROWS - shift)
         values = enumerate(operations, shift)
-        story.tell(*(Record(0, n, {"id": n, "name": incompressible(n), "amount": shift, "op": op}) for n, op in values))
+        story.produce(
+            *(Record(0, n, {"id": n, "name": incompressible(n), "amount": shift, "op": op}) for n, op in values)
+        )
         assert [batch.counts.landed for batch in story.land()] == [ROWS]
     return story
 

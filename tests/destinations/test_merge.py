@@ -47,7 +47,7 @@ def landed(log: Story, sizes: Cuts) -> Story:
 def log(new_story: MakeStory) -> Story:
     """One log, which many pipelines land."""
     log = new_story(partitions=2)
-    log.tell(*random_changes(7, RECORDS, 15, 2, bad=0.05))
+    log.produce(*random_changes(7, RECORDS, 15, 2, bad=0.05))
     return log
 
 
@@ -107,12 +107,12 @@ def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> 
 def moved_keys(new_story: MakeStory) -> Story:
     """A changed key is a delete of the old one, with its tombstone, and an insert of the new one."""
     story = new_story()
-    story.tell(put(1, "one"), put(2, "two"), put(3, "three"))
+    story.produce(put(1, "one"), put(2, "two"), put(3, "three"))
     story.land()
     gone = [Record(0, key, None) for key in (1, 2, 3)]
-    story.tell(put(1, "one", "d"), gone[0], put(2, "two", "d"), gone[1], put(2, "one", "c"), put(1, "two", "c"))
+    story.produce(put(1, "one", "d"), gone[0], put(2, "two", "d"), gone[1], put(2, "one", "c"), put(1, "two", "c"))
     story.land()
-    story.tell(put(3, "three", "d"), gone[2], put(9, "three", "c"))
+    story.produce(put(3, "three", "d"), gone[2], put(9, "three", "c"))
     story.land()
     return story
 

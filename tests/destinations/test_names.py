@@ -19,7 +19,7 @@ CHANGES = [put(1, "a"), put(2, "a"), put(1, "b")]
 @pytest.fixture(scope="module")
 def story(new_story: MakeStory) -> Story:
     story = new_story()
-    story.tell(*CHANGES)
+    story.produce(*CHANGES)
     story.land()
     return story
 

@@ -26,16 +26,16 @@ def move(story: Story, to: int) -> None:
 def reset(new_story: MakeStory) -> Story:
     """Its offsets were set back, so that records were landed twice, then forward, so that some never are."""
     story = new_story()
-    story.tell(*random_changes(4, 40, 8, 1, bad=0))
+    story.produce(*random_changes(4, 40, 8, 1, bad=0))
     story.land()
     move(story, 10)
     story.land()
     story.records += story.records[10:]
     skipped: list[Record] = random_changes(5, 10, 8, 1, bad=0)
-    story.tell(*skipped)
+    story.produce(*skipped)
     move(story, 50)
     del story.records[-len(skipped) :]
-    story.tell(*random_changes(6, 20, 8, 1, bad=0))
+    story.produce(*random_changes(6, 20, 8, 1, bad=0))
     story.land()
     return story
 
@@ -56,10 +56,10 @@ def test_offsets_that_were_reset_are_followed(target: Target, reset: Story) -> N
 def recreated(new_story: MakeStory) -> Story:
     """Two topics of one name, one after the other; records of both have the same offsets."""
     story = new_story()
-    story.tell(put(1, "old"), put(2, "old"), put(3, "old"))
+    story.produce(put(1, "old"), put(2, "old"), put(3, "old"))
     story.land()
     recreate(story.engine.connections, story.engine.flow.topic)
-    story.tell(put(4, "new"), put(2, "gone", "d"), put(5, "new"))
+    story.produce(put(4, "new"), put(2, "gone", "d"), put(5, "new"))
     with pytest.raises(TopicRecreated, match="offsets reset"):
         story.land()
     move(story, 0)
@@ -73,10 +73,10 @@ def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
     metadata: list[str], target: Target, recreated: Story
 ) -> None:
     """What somebody has deleted comes back by a replay, although a row of the other topic has its offset; or the
-    replay is refused, where nothing tells them apart."""
+    replay is refused, where nothing distinguishes them."""
     table = recreated.table(target, metadata_columns=metadata)
     kind = target.kind
-    can_tell = kind.capabilities.tells_topics_apart and {*kind.topics_told_by} <= {*metadata}
+    distinguishable = kind.capabilities.tells_topics_apart and {*kind.distinguishing_columns} <= {*metadata}
     table.merge_some(1)
     table.merge()
     expected = model.expected(recreated.records, target.mode)
@@ -85,7 +85,7 @@ def test_rows_of_a_recreated_topic_are_not_taken_for_those_of_the_old_one(
     compared = "batch" in metadata or target.mode.startswith("upsert")
     assert (verdict.wrong, verdict.compared) == ([], len(expected) if compared else 0)
     table.remove(below=5)
-    if target.mode.startswith("upsert") or can_tell:
+    if target.mode.startswith("upsert") or distinguishable:
         assert table.replay(1, 3)
         assert table.rows() == expected
     else:

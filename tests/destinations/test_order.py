@@ -95,7 +95,7 @@ def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(targe
     assert table.rows() == by_version(story.records, target.mode)
 
 
-# The version 9 of these is a mistake of the pipeline file, which should have said 2.
+# The version 9 of these is a mistake of the pipeline file, which should have been 2.
 MISTAKEN = [
     *(change(0, 1, "c", 9, "mistaken"), change(1, 1, "u", 3, "third")),
     *(change(0, 2, "d", 9, "mistaken"), change(1, 2, "u", 3, "third")),
@@ -103,7 +103,9 @@ MISTAKEN = [
     *(change(0, 4, "c", 9, "mistaken"), change(1, 4, "u", 8, "eighth")),
 ]
 LATER = [*(change(1, key, "u", 5, "fifth") for key in (2, 3, 4)), change(1, 1, "d", 3, "equal")]
-MENDED = "select id, name, amount, op, if(name = 'mistaken', timestamp'1950-01-01T00:00:00Z', at) as at from records"
+CORRECTING = (
+    "select id, name, amount, op, if(name = 'mistaken', timestamp'1950-01-01T00:00:00Z', at) as at from records"
+)
 
 
 def corrected(records: list[Record]) -> list[Record]:
@@ -116,30 +118,30 @@ def corrected(records: list[Record]) -> list[Record]:
 
 
 @pytest.fixture(scope="module")
-def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> dict[str, TableUnderTest]:
+def reread(new_story: MakeStory, request: pytest.FixtureRequest) -> dict[str, TableUnderTest]:
     """Tables that have merged the mistake; then Kafka is read again, and later changes are landed."""
     columns = {**COLUMNS, "at": "timestamp"}
     changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
     story = new_story(partitions=2, columns=columns, changes=changes)
-    story.tell(*MISTAKEN)
+    story.produce(*MISTAKEN)
     story.land()
-    tables = {str(target): story.table(target) for target in asked_for(request, "mended")}
+    tables = {str(target): story.table(target) for target in asked_for(request, "reread")}
     for table in tables.values():
         table.merge()
         assert table.rows() == by_version(MISTAKEN, table.target.mode)
-    right = story.reading(columns, transform=MENDED)
+    right = story.reading(columns, transform=CORRECTING)
     pipeline = right.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
     assert reread_from_kafka(pipeline, from_offsets(dict.fromkeys(pipeline.topic_state().partitions, 0)))
-    right.tell(*LATER)
+    right.produce(*LATER)
     right.land()
     return {name: table.under(right) for name, table in tables.items()}
 
 
 @on_targets("upsert", "upsert_delete", always="iceberg-upsert_delete")
-def test_order_that_is_read_again_with_a_smaller_value(target: Target, mended: dict[str, TableUnderTest]) -> None:
-    """The newest reading counts, also for a row that stays, and for a delete. Later changes in between need a replay
+def test_order_that_is_read_again_with_a_smaller_value(target: Target, reread: dict[str, TableUnderTest]) -> None:
+    """What was read last counts, also for a row that stays, and for a delete. Later changes in between need a replay
     where a version decides, and after a delete."""
-    table = mended[str(target)]
+    table = reread[str(target)]
     table.merge_some(1)
     assert table.rows() == by_version(corrected(MISTAKEN), target.mode)
     assert table.replay(1, 1)
@@ -161,7 +163,7 @@ def rows_after_a_reset(target: Target, new_story: MakeStory, **change: object) -
     def happens(story: Story, table: TableUnderTest, key: int, op: str, seconds: int) -> None:
         at = f"2024-01-01T00:00:{seconds:02}Z"
         order = {"lsn": seconds * 1_000_000, "seconds": seconds, "at": at}
-        story.tell(Record(0, key, {"id": key, "name": op, "amount": float(seconds), "op": op, **order}))
+        story.produce(Record(0, key, {"id": key, "name": op, "amount": float(seconds), "op": op, **order}))
         story.land()
         table.merge()
 

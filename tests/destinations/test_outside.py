@@ -25,7 +25,7 @@ def story(new_story: MakeStory) -> Story:
     return new_story(partitions=2).land_each(CHAPTERS)
 
 
-def told(*batches: int) -> list[Record]:
+def records_of(*batches: int) -> list[Record]:
     return [record for number in batches for record in CHAPTERS[number - 1]]
 
 
@@ -39,19 +39,19 @@ def test_table_that_was_dropped_is_filled_again_once_its_state_is_forgotten(
         return batchmerge(table.engine, "offsets", "forget", "", table.name, *options)
 
     table.merge_some(2)
-    code, said = forget("--yes")
-    assert (code, "drop the table" in said) == (2, True), said
+    code, output = forget("--yes")
+    assert (code, "drop the table" in output) == (2, True), output
     table.drop()
     if beside:
         with pytest.raises(TableReplaced) as caught:
             table.merge()
         assert "batchmerge offsets forget" in caught.value.remedy
     landed = sum(b.counts.landed for b in table.engine.pipeline.intermediate.landed().batches)
-    code, said = forget()
-    assert (code, f"{landed} changes" in said, "Nothing was changed" in said) == (0, True, True), said
+    code, output = forget()
+    assert (code, f"{landed} changes" in output, "Nothing was changed" in output) == (0, True, True), output
     for there in (beside, False):
-        code, said = forget("--yes")
-        assert (code, "Done" in said, "nothing to forget" in said) == (0, there, not there), said
+        code, output = forget("--yes")
+        assert (code, "Done" in output, "nothing to forget" in output) == (0, there, not there), output
     table.merge()
     assert table.rows() == model.expected(story.records, target.mode)
 
@@ -104,16 +104,16 @@ def test_table_that_was_rolled_back_goes_on_as_its_entry_says(target: Target, st
         for _ in range(3):
             table.merge_some(1)
         target.kind.roll_back(story.engine.connections, table.name, commits=2)
-        assert table.rows() == model.expected(told(1), target.mode)
+        assert table.rows() == model.expected(records_of(1), target.mode)
         with pytest.raises(TableReplaced, match=r"batch 1\b.* batch 3\b") as caught:
             table.merge()
         assert "on_rollback" in caught.value.remedy
         chosen = table.under(story, on_rollback=choice)
         while (done := chosen.destination.committed()) is None or done.batch_number < 4:
             chosen.merge_some(1)
-        assert table.rows() == model.expected(told(*merged), target.mode), choice
+        assert table.rows() == model.expected(records_of(*merged), target.mode), choice
         table.merge()
-        assert table.rows() == model.expected(told(*merged, 5), target.mode), "the table is as any other one"
+        assert table.rows() == model.expected(records_of(*merged, 5), target.mode), "the table is as any other one"
 
 
 @on_targets(can="rolls_back", always="append upsert_delete")
@@ -135,7 +135,7 @@ def test_state_that_was_lost_doubles_nothing(target: Target, story: Story) -> No
         with pytest.raises(InvariantBroken) as caught:
             table.merge()
         assert "drop the table" in caught.value.remedy
-        assert table.rows() == model.expected(told(1, 2), target.mode)
+        assert table.rows() == model.expected(records_of(1, 2), target.mode)
         table.drop()
     table.merge()
     assert table.rows() == model.expected(story.records, target.mode)

@@ -1,4 +1,4 @@
-"""A row that a table refuses has one letter as long as it is refused, and none after that, however it is read again."""
+"""A refused row has one dead letter as long as it is refused, and none after that, however it is read again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def refused(target: Target, new_story: MakeStory, **parts: object) -> TableUnder
     """Key 1 has an older row, key 2 has none; key 3 has a newer one than what is refused."""
     kind, story = target.kind, new_story(columns=target.kind.odd_columns, **parts)
     table = story.table(target)
-    story.tell(put(1, "old", odd=None), kind.odd(3))
+    story.produce(put(1, "old", odd=None), kind.odd(3))
     story.land()
-    story.tell(kind.odd(1), kind.odd(2), put(3, "new", odd=None))
+    story.produce(kind.odd(1), kind.odd(2), put(3, "new", odd=None))
     story.land()
     table.merge()
     assert table.destination.refused() == {1: 1, 2: 2}
@@ -36,7 +36,7 @@ def read_again(table: TableUnderTest) -> None:
     assert table.merge()
 
 
-def mending(table: TableUnderTest) -> Story:
+def all_fitting(table: TableUnderTest) -> Story:
     """The story with a transform after which everything fits."""
     story, kind = table.story, table.target.kind
     transform = f"select * except (odd), {kind.fitting} as odd from records"
@@ -55,12 +55,12 @@ def assert_all_is_there(table: TableUnderTest) -> None:
 
 
 @on_refusing_targets(always="clickhouse-append")
-def test_rows_that_are_refused_again_keep_one_letter_until_they_are_mended(
+def test_rows_that_are_refused_again_keep_one_dead_letter_until_the_file_is_corrected(
     target: Target, new_story: MakeStory
 ) -> None:
     table = refused(target, new_story)
     before, appends = rows(table), target.mode == "append"
-    # Of key 3 it is not asked again, where a newer change of it is there.
+    # The row of key 3 is not tried again, where a newer change of it is there.
     left = {1: 1, 2: 2} if appends else {2: 2}
     for _ in range(2):
         read_again(table)
@@ -68,19 +68,19 @@ def test_rows_that_are_refused_again_keep_one_letter_until_they_are_mended(
         assert (table.verify().wrong, table.stale()) == ([], 0 if appends else 2)
     assert retry_refused(table.engine.pipeline)[table.destination.name].stay == sum(left.values())
     assert table.destination.refused() == left
-    mended = table.under(table.story, **target.kind.mended)
-    retry_refused(mended.engine.pipeline)
-    assert_all_is_there(mended)
+    accepting = table.under(table.story, **target.kind.accepting)
+    retry_refused(accepting.engine.pipeline)
+    assert_all_is_there(accepting)
 
 
 # Each of these tests reads its records again several times.
 @pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
-def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_replayed(
+def test_rows_that_a_corrected_transform_makes_fit_have_no_dead_letter_however_often_they_are_replayed(
     target: Target, new_story: MakeStory
 ) -> None:
     table = refused(target, new_story)
-    table = table.under(mending(table))
+    table = table.under(all_fitting(table))
     read_again(table)
     assert_all_is_there(table)
     for window in [(1, 1), (1, 3), (3, 3)]:
@@ -90,32 +90,34 @@ def test_rows_whose_records_are_mended_have_no_letter_however_often_they_are_rep
 
 @pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
-def test_rows_whose_records_are_left_out_have_no_letter(target: Target, new_story: MakeStory) -> None:
+def test_rows_whose_records_are_left_out_have_no_dead_letter(target: Target, new_story: MakeStory) -> None:
     table = refused(target, new_story)
     before = rows(table)
     story = table.story.reading(target.kind.odd_columns, transform="select * from records where name <> 'odd'")
     table = table.under(story)
     read_again(table)
-    mended = table.under(story, **target.kind.mended)
+    accepting = table.under(story, **target.kind.accepting)
     for _ in range(2):
-        assert (rows(mended), mended.destination.refused(), mended.verify().wrong) == (before, {}, [])
-        assert mended.replay(1, 3)
+        assert (rows(accepting), accepting.destination.refused(), accepting.verify().wrong) == (before, {}, [])
+        assert accepting.replay(1, 3)
 
 
 @pytest.mark.slow
 @on_refusing_targets(always="clickhouse-append")
-def test_letters_of_removed_batches_end_when_their_records_are_read_again(target: Target, new_story: MakeStory) -> None:
+def test_dead_letters_of_removed_batches_end_when_their_records_are_read_again(
+    target: Target, new_story: MakeStory
+) -> None:
     eager = {"snapshots": {"keep_days": 1e-6, "keep_last": 1}, "landed": {"keep_days": 1e-6}}
     table = refused(target, new_story, maintenance=eager)
-    table.story.tell(put(4, "newest", odd=None), target.kind.odd(5))
+    table.story.produce(put(4, "newest", odd=None), target.kind.odd(5))
     table.story.land()
     table.merge()
     assert [str(done) for done in maintain_landing(table.engine.pipeline) if done.problem] == []
     assert [b.number for b in table.engine.pipeline.intermediate.landed().batches] == [3]
-    fitting = table.under(table.story, **target.kind.mended)
+    fitting = table.under(table.story, **target.kind.accepting)
     done = retry_refused(fitting.engine.pipeline)[table.destination.name]
     assert (done.tried, done.stay) == (4, 3), "the others' batches are gone"
     assert "removed by retention" in str(done.problem)
-    again = table.under(mending(table))
+    again = table.under(all_fitting(table))
     read_again(again)
     assert (again.destination.refused(), again.verify().wrong, again.stale()) == ({}, [], 0)

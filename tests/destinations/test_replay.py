@@ -29,13 +29,13 @@ def put(key: int, name: str, op: str = "u") -> Record:
 def story(new_story: MakeStory) -> Story:
     """Four batches."""
     story = new_story(partitions=2)
-    story.tell(*random_changes(5, 160, 15, 2, bad=0.03))
+    story.produce(*random_changes(5, 160, 15, 2, bad=0.03))
     assert len(story.land(40)) == 4
     return story
 
 
 @on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
-def test_replay_of_landed_batches_changes_nothing_and_mends(target: Target, story: Story) -> None:
+def test_replay_of_landed_batches_changes_nothing_and_repairs(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
     table.merge()
@@ -81,7 +81,7 @@ def test_window_holds_the_batches_that_were_landed_in_it(target: Target, story: 
 
 
 @on_targets("append", "delete", always="append")
-def test_rows_that_cannot_be_told_apart_are_not_replayed(target: Target, story: Story) -> None:
+def test_rows_that_cannot_be_distinguished_are_not_replayed(target: Target, story: Story) -> None:
     """A kind either adds the coordinates itself, or refuses to replay batches that were merged without them."""
     table = story.table(target, metadata_columns=[])
     if table.destination.table.metadata_columns:
@@ -109,10 +109,10 @@ def test_a_new_table_without_coordinates_takes_no_records_that_were_read_again(
 ) -> None:
     story = new_story()
     story.land_each([[put(2, "a"), put(4, "b")], [put(2, "", "d")]])
-    tells = story.table(target, metadata_columns=COORDINATES)
-    tells.merge()
-    assert reread_from_kafka(tells.engine.pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
-    tells.merge()
+    traced = story.table(target, metadata_columns=COORDINATES)
+    traced.merge()
+    assert reread_from_kafka(traced.engine.pipeline, from_offsets({TopicPartition(story.engine.flow.topic, 0): 0}))
+    traced.merge()
     table = story.table(target, metadata_columns=[])
     if table.destination.table.metadata_columns:
         return  # a kind that adds them itself
@@ -164,9 +164,9 @@ def from_kafka(story: Story, tables: Tables, offset: int = 0, end: int | None = 
 def late(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     """A pipeline that began in the middle of its topic."""
     story = new_story(partitions=2, source={"start": "latest"})
-    story.tell(*BEFORE)
+    story.produce(*BEFORE)
     story.land()
-    story.tell(*AFTER)
+    story.produce(*AFTER)
     story.land()
     tables = tables_of(story, asked_for(request, "late"))
     for table in tables.values():
@@ -221,33 +221,33 @@ for record in NEW:
 
 
 @pytest.fixture(scope="module")
-def mended(new_story: MakeStory, request: pytest.FixtureRequest) -> tuple[Story, Story, Tables]:
-    """The newest records of two keys are dead letters; the file was mended, and Kafka is read again."""
+def reread(new_story: MakeStory, request: pytest.FixtureRequest) -> tuple[Story, Story, Tables]:
+    """The newest records of two keys are dead letters; the file was corrected, and Kafka is read again."""
     wide = new_story(columns=WIDE, partitions=2)
     narrow = wide.reading(NARROW)
-    narrow.tell(*OLD)
+    narrow.produce(*OLD)
     narrow.land()
-    narrow.tell(*NEW)
+    narrow.produce(*NEW)
     narrow.land()
-    tables = tables_of(narrow, asked_for(request, "mended"))
+    tables = tables_of(narrow, asked_for(request, "reread"))
     from_kafka(wide, tables)
     return narrow, wide, {name: table.under(wide) for name, table in tables.items()}
 
 
 @on_targets(always="upsert_delete")
-def test_what_is_read_again_counts_in_every_later_replay(target: Target, mended: tuple[Story, Story, Tables]) -> None:
-    table = mended[2][str(target)]
+def test_what_is_read_again_counts_in_every_later_replay(target: Target, reread: tuple[Story, Story, Tables]) -> None:
+    table = reread[2][str(target)]
     expected = model.expected([*OLD, *NEW], target.mode)
     assert table.merge()
     assert table.rows() == expected
-    assert table.replay(1, 1), "of a batch from before the letters"
+    assert table.replay(1, 1), "of a batch from before the dead letters"
     assert table.rows() == expected
 
 
 @on_targets(always="upsert_delete")
-def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story, Story, Tables]) -> None:
-    """A record that cannot be read any more keeps what it said; it is a dead letter until it can be read again."""
-    narrow, wide, tables = mended
+def test_a_stricter_file_brings_nothing_back(target: Target, reread: tuple[Story, Story, Tables]) -> None:
+    """A record that cannot be read any more keeps its effect; it is a dead letter until it can be read again."""
+    narrow, wide, tables = reread
     table = tables[str(target)]
     pipeline = wide.engine.edited(tables=[table.entry for table in tables.values()]).pipeline
     if len(pipeline.intermediate.landed().batches) == 3:
@@ -265,7 +265,7 @@ def test_a_stricter_file_brings_nothing_back(target: Target, mended: tuple[Story
 def left_out(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     """Of some records nothing is wanted any more."""
     story = new_story(partitions=2)
-    story.tell(put(1, "unwanted"), put(2, "old"), put(2, "unwanted"))
+    story.produce(put(1, "unwanted"), put(2, "old"), put(2, "unwanted"))
     story.land()
     tables = tables_of(story, asked_for(request, "left_out"))
     from_kafka(story.reading(COLUMNS, transform="select * from records where name <> 'unwanted'"), tables)
@@ -273,7 +273,7 @@ def left_out(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
 
 
 @on_targets(always="iceberg-append upsert_delete")
-def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, left_out: Tables) -> None:
+def test_rows_of_records_that_are_left_out_when_they_are_read_again(target: Target, left_out: Tables) -> None:
     table = left_out[str(target)]
     assert table.merge()
     one, two, old = (1, "unwanted", 1.0), (2, "unwanted", 2.0), (2, "old", 2.0)
@@ -286,7 +286,7 @@ def test_rows_of_records_that_are_left_out_on_a_second_reading(target: Target, l
 @on_targets("delete", always="iceberg-delete", ways=True)
 def test_rows_after_a_delete_stay_as_they_were_read(target: Target, new_story: MakeStory) -> None:
     story = new_story(partitions=2)
-    story.tell(put(1, "gone"), put(1, "", "d"), put(1, "first"), put(1, "unwanted"), put(2, "other"))
+    story.produce(put(1, "gone"), put(1, "", "d"), put(1, "first"), put(1, "unwanted"), put(2, "other"))
     story.land()
     table = story.table(target)
     before = [(1, "first", 1.0), (1, "unwanted", 1.0), (2, "other", 2.0)]

@@ -33,7 +33,7 @@ def routed(new_story: MakeStory) -> Story:
     tables = [{"kind": "iceberg", "table": f"tests.{name}", "mode": "upsert", **route(name)} for name in ROUTES]
     story = story.edited(tables=tables)
     for chapter, bad in zip(CHAPTERS, (1, 0), strict=True):
-        story.tell(*chapter)
+        story.produce(*chapter)
         (landed,) = story.land()
         assert landed.counts.quarantined == bad
     return story
@@ -76,10 +76,10 @@ def test_records_name_their_tables(kind: str, new_story: MakeStory) -> None:
     }
     engine = story.edited(tables=[{**entry, **KINDS[kind].options}]).engine
 
-    made: list[set[str]] = []  # what `plan` said before each batch
+    made: list[set[str]] = []  # what `plan` showed before each batch
 
     def advance(*records: Record) -> tuple[int, int]:
-        engine.tell(*records)
+        engine.produce(*records)
         plan = plan_run(engine.pipeline)
         assert not plan.problems
         made.append({t.name.rsplit("_", 1)[-1] for t in plan.tables if any("create" in step for step in t.steps)})
@@ -105,7 +105,7 @@ def test_records_name_their_tables(kind: str, new_story: MakeStory) -> None:
 
     # The first one has the room that there is. What cannot become a table says why, and stays.
     assert (done.tried, done.recovered) == (3, 1)
-    assert [letter.message.split(":")[0] for letter in done.stay] == [
+    assert [dead_letter.message.split(":")[0] for dead_letter in done.stay] == [
         "no table takes 'no table'",
         "no table takes 'other'",
     ]

@@ -26,7 +26,7 @@ def story(new_story: MakeStory) -> Story:
     """One batch of 1.2 MB."""
     story = new_story(partitions=2)
     values = [{"id": n, "name": incompressible(n), "amount": n * 0.5, "op": "u"} for n in range(ROWS)]
-    story.tell(*(Record(n % 2, n, value) for n, value in enumerate(values)))
+    story.produce(*(Record(n % 2, n, value) for n, value in enumerate(values)))
     with received() as landing:
         assert [batch.counts.landed for batch in story.land()] == [ROWS]
     check_no_rows(landing)
@@ -72,7 +72,7 @@ def test_a_verification_of_all_rows_brings_none_here(
 def test_dead_letters_go_to_their_topic_from_workers(new_story: MakeStory) -> None:
     queue = f"dlq-{uuid.uuid4().hex}"
     story = new_story(dead_letters={"topic": queue})
-    story.tell(*(Record(0, n, "{" + incompressible(n)) for n in range(ROWS)))
+    story.produce(*(Record(0, n, "{" + incompressible(n)) for n in range(ROWS)))
     with received() as landing:
         assert [batch.counts.quarantined for batch in story.land()] == [ROWS]
     check_no_rows(landing)
@@ -85,8 +85,8 @@ def test_rows_that_a_table_refuses_go_to_the_topic_from_workers(kind: KindUnderT
     assert kind.unrepresentable
     queue, (odd, unfit) = f"dlq-{uuid.uuid4().hex}", kind.unrepresentable
     story = new_story(columns={**COLUMNS, "odd": odd}, dead_letters={"topic": queue})
-    told = [{"id": n, "name": incompressible(n), "amount": 1.0, "op": "u", "odd": unfit} for n in range(ROWS)]
-    story.tell(*(Record(0, n, value) for n, value in enumerate(told)))
+    values = [{"id": n, "name": incompressible(n), "amount": 1.0, "op": "u", "odd": unfit} for n in range(ROWS)]
+    story.produce(*(Record(0, n, value) for n, value in enumerate(values)))
     story.land()
     table = story.table(Target(kind, "append"))
     with received() as merging:

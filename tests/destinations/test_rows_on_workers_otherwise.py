@@ -22,7 +22,7 @@ FAILS = "select id, name, op, if(id = 7, cast(raise_error('no') as bigint), amou
 EAGER = {"compaction": {"min_input_files": 2}, "manifests": {"min_count": 2}, "landed": {"keep_days": 1e-6}}
 
 
-def told(n: int, **more: object) -> Record:
+def record(n: int, **more: object) -> Record:
     return Record(n % 2, n, {"id": n, "name": incompressible(n), "amount": n * 0.5, "op": "u", **more})
 
 
@@ -32,7 +32,7 @@ def ordered(new_story: MakeStory) -> Story:
     changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "version"}
     story = new_story(partitions=2, columns={**COLUMNS, "version": "long"}, changes=changes)
     for version in (2, 1):
-        story.tell(*(told(n, version=version) for n in range(ROWS // 2)))
+        story.produce(*(record(n, version=version) for n in range(ROWS // 2)))
     story.land()
     return story
 
@@ -48,7 +48,7 @@ def test_a_merge_by_a_named_order_brings_no_rows_here(target: Target, ordered: S
 @pytest.fixture(scope="module")
 def routed(new_story: MakeStory) -> Story:
     story = new_story(partitions=2, columns={**COLUMNS, "place": "string"})
-    story.tell(*(told(n, place="here" if n % 4 else "there") for n in range(ROWS)))
+    story.produce(*(record(n, place="here" if n % 4 else "there") for n in range(ROWS)))
     story.land()
     return story
 
@@ -75,7 +75,7 @@ def a_table_of_each_kind(story: Story) -> list[TableUnderTest]:
 
 def test_what_is_read_from_kafka_again_brings_no_rows_here(new_story: MakeStory) -> None:
     story = new_story(partitions=2)
-    story.tell(*map(told, range(ROWS)))
+    story.produce(*map(record, range(ROWS)))
     story.land()
     tables = a_table_of_each_kind(story)
     for table in tables:
@@ -97,11 +97,11 @@ def test_what_is_read_from_kafka_again_brings_no_rows_here(new_story: MakeStory)
 def test_a_retry_of_dead_letters_brings_no_rows_here(transform: str, new_story: MakeStory) -> None:
     """Also where Spark fails in the transform of one of them, which is looked for."""
     story = new_story(partitions=2, columns={**COLUMNS, "amount": "int"})
-    story.tell(*(told(n, amount=LARGE) for n in range(ROWS)))
+    story.produce(*(record(n, amount=LARGE) for n in range(ROWS)))
     assert [batch.counts.quarantined for batch in story.land()] == [ROWS]
-    mended = story.reading({**COLUMNS, "amount": "long"}, **({"transform": transform} if transform else {}))
-    tables = a_table_of_each_kind(mended)
-    pipeline = mended.engine.edited(tables=[table.entry for table in tables]).pipeline
+    corrected = story.reading({**COLUMNS, "amount": "long"}, **({"transform": transform} if transform else {}))
+    tables = a_table_of_each_kind(corrected)
+    pipeline = corrected.engine.edited(tables=[table.entry for table in tables]).pipeline
     with received() as retrying:
         done = retry(pipeline)
     # Three merges, and what finds the one that fails.
@@ -115,7 +115,7 @@ def test_maintenance_brings_no_rows_here(new_story: MakeStory) -> None:
     story = new_story(partitions=2, maintenance=EAGER)
     table = story.table(Target(KINDS["iceberg"], "upsert_delete"))
     for first in (0, ROWS // 2):
-        story.tell(*map(told, range(first, first + ROWS * 2 // 3)))
+        story.produce(*map(record, range(first, first + ROWS * 2 // 3)))
         story.land()
         table.merge()
     pipeline = table.engine.pipeline

@@ -68,7 +68,7 @@ FIXED = [
     *("back to the beginning", "compaction"),
     *("replay from Kafka", "retention"),
 ]
-# Drawn anew in each session, on top.
+# Drawn differently in each session, on top.
 DRAWN = 2
 
 

@@ -32,7 +32,7 @@ def story(new_story: MakeStory) -> Story:
     """Each chapter is a batch; the key comes from the record's key, which a truncation has not."""
     story = new_story(2, columns=COLUMNS, source={"value": VALUE}, changes=CHANGES)
     for chapter in chapters():
-        story.tell(*chapter)
+        story.produce(*chapter)
         (landed,) = story.land()
         truncations = sum(r.key is None for r in chapter)
         assert (landed.counts.quarantined, landed.counts.filtered) == (0, truncations)
@@ -44,19 +44,19 @@ def story(new_story: MakeStory) -> Story:
 
 @on_targets("upsert_delete", "delete", always="iceberg-upsert_delete duckdb-upsert_delete")
 def test_truncations_are_applied_however_the_log_is_cut(target: Target, story: Story) -> None:
-    table, told = story.table(target), [record for chapter in chapters() for record in chapter]
+    table, records = story.table(target), [record for chapter in chapters() for record in chapter]
     for coalesced, first, last in ((1, 1, 1), (2, 2, 2), (1, 1, 3), (1, 1, 5)):
         table.merge_some(coalesced)
         done = table.destination.committed()
         assert done
         reached = sum(map(len, chapters()[: done.batch_number]))
-        assert table.rows() == expected(told[:reached], target.mode), done.batch_number
+        assert table.rows() == expected(records[:reached], target.mode), done.batch_number
         assert table.replay(first, last)
-        assert table.rows() == expected(told[:reached], target.mode), (first, last)
+        assert table.rows() == expected(records[:reached], target.mode), (first, last)
     assert table.verify().wrong == []
     at_once = story.table(target)
     assert at_once.merge()
-    assert at_once.rows() == expected(told, target.mode)
+    assert at_once.rows() == expected(records, target.mode)
 
 
 @on_targets("upsert_delete", "delete", always="upsert_delete")
@@ -75,7 +75,7 @@ def three_rows(new_story: MakeStory) -> Story:
     """A batch of three rows, and one of nothing but a truncation."""
     story = new_story(1, columns=COLUMNS, source={"value": VALUE}, changes=CHANGES)
     for records in ([put(key) for key in (1, 2, 3)], [truncation(0, 9)]):
-        story.tell(*records)
+        story.produce(*records)
         assert len(story.land()) == 1
     return story
 

@@ -28,7 +28,7 @@ from tests.kit.dead_letters import read_all
 from tests.kit.engine import catalog
 from tests.kit.examples import few
 from tests.kit.lake import rows_away
-from tests.kit.left_out import COLUMNS, LEFT_OUT, as_told, change, moved, random_left_out, without_position
+from tests.kit.left_out import COLUMNS, LEFT_OUT, change, comparable, moved, random_left_out, without_position
 from tests.kit.records import Record
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, on_targets
 
@@ -56,13 +56,13 @@ def enveloped(story: Story, **options: object) -> Story:
 
 
 def expected(records: list[Record], mode: str) -> Rows:
-    return {key: as_told(row) for key, row in model.with_left_out(records, LEFT_OUT, mode).items()}
+    return {key: comparable(row) for key, row in model.with_left_out(records, LEFT_OUT, mode).items()}
 
 
 def held(table: TableUnderTest) -> Rows:
     """By id, as JSON would write it; an array that is null and an empty one are the same in BigQuery."""
     rows = table.select(*COLUMNS)
-    found = {int(row["id"]): as_told(row) for row in rows}
+    found = {int(row["id"]): comparable(row) for row in rows}
     assert len(found) == len(rows), "one row a key"
     return found
 
@@ -71,7 +71,7 @@ def held(table: TableUnderTest) -> Rows:
 def log(new_story: MakeStory) -> Story:
     """Four batches of random changes."""
     story = debezium(new_story, partitions=2)
-    story.tell(*random_left_out(3, 120, 8, 2))
+    story.produce(*random_left_out(3, 120, 8, 2))
     for size in (37, 51, 3, 100):
         story.edited(batch={"max_records": size}).engine.land(1)
     return story
@@ -141,12 +141,12 @@ def test_change_by_change(target: Target, chapters: Story) -> None:
 def changed(new_story: MakeStory) -> Story:
     """The option was `keep` for two batches and `null` for the third."""
     keep = debezium(new_story, unavailable="keep")
-    keep.tell(change(1, "c", body="one", n=1), change(2, "c", body="two", n=1))
+    keep.produce(change(1, "c", body="one", n=1), change(2, "c", body="two", n=1))
     keep.land()
-    keep.tell(change(1, "u", n=2))
+    keep.produce(change(1, "u", n=2))
     keep.land()
     nulls = enveloped(keep, unavailable="null")
-    nulls.tell(change(2, "u", n=2))
+    nulls.produce(change(2, "u", n=2))
     nulls.land()
     return nulls
 
@@ -169,13 +169,13 @@ def test_pipeline_that_refused_such_changes_begins_to_keep_values(target: Target
     refuses = debezium(new_story, unavailable="refuse")
     table = refuses.table(target)
     one = change(1, "c", body="one", raw=None, tags=[], n=1)
-    refuses.tell(one, change(1, "u", n=2), change(2, "c", body="two", raw=None, tags=[], n=1))
+    refuses.produce(one, change(1, "u", n=2), change(2, "c", body="two", raw=None, tags=[], n=1))
     (landed,) = refuses.land()
     assert landed.counts.quarantined == 1
     table.merge()
     assert held(table)[1]["n"] == 1
     keeps = enveloped(refuses)
-    keeps.tell(change(2, "u", n=2))
+    keeps.produce(change(2, "u", n=2))
     keeps.land()
     keeping = table.under(keeps)
     keeping.merge()
@@ -194,8 +194,8 @@ ONE: dict[str, Any] = {"body": "one", "raw": "AQ==", "tags": ["t"]}
 def test_changed_key_takes_what_stood_under_the_old_one(size: int, target: Target, new_story: MakeStory) -> None:
     """Wherever the log is cut, and twice in a row; the next change of the row leaves the values out too."""
     story = debezium(new_story)
-    story.tell(change(1, "c", **ONE), change(1, "u", body="two"), *moved(1, 2), *moved(2, 3, tags=["u"]))
-    story.tell(change(3, "u", n=7), change(1, "c", body="new", n=8))
+    story.produce(change(1, "c", **ONE), change(1, "u", body="two"), *moved(1, 2), *moved(2, 3, tags=["u"]))
+    story.produce(change(3, "u", n=7), change(1, "c", body="new", n=8))
     table = story.table(target)
     pipeline = story.edited(batch={"max_records": size}).engine.pipeline
     for _ in protocol.land(pipeline, 0):
@@ -214,7 +214,7 @@ def test_changed_key_is_taken_across_partitions(first: str, target: Target, new_
     """Whichever of the two records is landed first; the row's other changes are in other batches."""
     story = debezium(new_story, partitions=2)
     table = story.table(target)
-    story.tell(change(2, "c", **ONE), change(2, "u", body="two"))
+    story.produce(change(2, "c", **ONE), change(2, "u", body="two"))
     delete, tombstone, insert = moved(2, 1, 0, 1, n=3)
     # The same keys once more, with another value; and a row that is deleted as it stands.
     again = [
@@ -225,16 +225,16 @@ def test_changed_key_is_taken_across_partitions(first: str, target: Target, new_
         *moved(2, 1, 0, 1),
     ]
     sent = {"the delete": [delete, tombstone], "the insert": [insert], "neither": []}[first]
-    story.tell(*sent)
+    story.produce(*sent)
     story.land()
     table.merge()
     assert (1 in held(table), table.stale()) == (False, 1 if first == "the insert" else 0)
-    story.tell(*(r for r in (delete, tombstone, insert) if r not in sent), change(1, "u", 1, n=4))
+    story.produce(*(r for r in (delete, tombstone, insert) if r not in sent), change(1, "u", 1, n=4))
     story.land()
     table.merge()
     assert held(table) == {1: {"id": 1, "body": "two", "raw": "AQ==", "tags": ["t"], "n": 4}}
     for part in (again[:3], again[3:]):
-        story.tell(*part)
+        story.produce(*part)
         story.land()
     table.merge()
     assert held(table) == {1: {"id": 1, "body": "again", "raw": "AQ==", "tags": ["t"], "n": 0}}
@@ -248,7 +248,7 @@ def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(
     """A row was moved twice; the run died when it knew the first move and not yet the second."""
     story = debezium(new_story)
     table = story.table(target)
-    story.tell(change(1, "c", **ONE), *moved(1, 2), *moved(2, 3))
+    story.produce(change(1, "c", **ONE), *moved(1, 2), *moved(2, 3))
     pipeline = story.engine.pipeline
     pipeline.intermediate.prepare()
     planned = protocol.plan(pipeline)
@@ -276,18 +276,18 @@ def test_changed_keys_are_taken_when_sent_again_after_a_bad_change_and_without_a
     table = story.table(target)
     # Each of three rows has taken the key of the next one; a connector that begins again sends that again.
     shifted = [*moved(3, 4), *moved(2, 3), *moved(1, 2)]
-    story.tell(*(change(key, "c", **{**ONE, "body": f"{key}"}) for key in (1, 2, 3)), *shifted, *shifted)
+    story.produce(*(change(key, "c", **{**ONE, "body": f"{key}"}) for key in (1, 2, 3)), *shifted, *shifted)
     # After the bad change another one brings all values.
-    story.tell(change(10, "c", **ONE), change(10, "u", body="lost", n=cast(int, "x")), change(10, "u", **ONE, n=2))
+    story.produce(change(10, "c", **ONE), change(10, "u", body="lost", n=cast(int, "x")), change(10, "u", **ONE, n=2))
     # Of a source that does not say where in its log a change stands the two records belong together in one partition.
-    story.tell(change(20, "c", **ONE), *map(without_position, moved(20, 26)), change(40, "c", **ONE))
+    story.produce(change(20, "c", **ONE), *map(without_position, moved(20, 26)), change(40, "c", **ONE))
     story.land()
     table.merge()
     stay: Rows = {key: {"id": key, **ONE, "body": f"{key - 1}", "n": 0} for key in (2, 3, 4)}
     stay |= {26: {"id": 26, **ONE, "n": 0}}
     assert held(table) == {**stay, 10: {"id": 10, **ONE, "n": 2}, 40: {"id": 40, **ONE, "n": 0}}
     assert (table.stale(), table.verify().wrong) == (0, [])
-    story.tell(*shifted, *shifted, *moved(10, 11), *map(without_position, moved(40, 41, 0, 1)))
+    story.produce(*shifted, *shifted, *moved(10, 11), *map(without_position, moved(40, 41, 0, 1)))
     story.land()
     table.merge()
     assert held(table) == {**stay, 11: {"id": 11, **ONE, "n": 0}}
@@ -297,15 +297,15 @@ def test_changed_keys_are_taken_when_sent_again_after_a_bad_change_and_without_a
 @SLOW
 @FINDING
 def test_changed_key_is_taken_where_headers_are_columns(target: Target, new_story: MakeStory) -> None:
-    """Debezium need not send another header than the one that says the old key. Of records that were landed before
+    """Debezium need not send another header than the one that names the old key. Of records that were landed before
     headers were columns it is not known whether they have others: these are read from Kafka again."""
     story = debezium(new_story)
     table = story.table(target, metadata_columns=[*COORDINATES, "headers"])
     pipeline = table.engine.pipeline
     early, late = ([replace(r, headers=r.headers[:1]) for r in moved(old, old + 1)] for old in (1, 5))
-    story.tell(early[2])
+    story.produce(early[2])
     story.land()
-    story.tell(change(1, "c", **ONE), *early[:2], change(5, "c", **ONE), *late)
+    story.produce(change(1, "c", **ONE), *early[:2], change(5, "c", **ONE), *late)
     table.engine.land()
     table.merge()
     assert held(table) == {6: {"id": 6, **ONE, "n": 0}}
@@ -320,10 +320,10 @@ def test_changed_key_is_taken_where_headers_are_columns(target: Target, new_stor
 
 @pytest.mark.slow
 @FINDING
-def test_table_that_lacks_a_reading_again_is_not_asked(target: Target, new_story: MakeStory) -> None:
+def test_table_that_lacks_a_revision_is_not_asked(target: Target, new_story: MakeStory) -> None:
     story = debezium(new_story)
     narrow = story.reading({**COLUMNS, "n": "int"})
-    narrow.tell(change(1, "c", **ONE), change(1, "u", body="two", n=2**40))
+    narrow.produce(change(1, "c", **ONE), change(1, "u", body="two", n=2**40))
     narrow.land()
     table = story.table(target)
     table.under(narrow).merge()
@@ -331,7 +331,7 @@ def test_table_that_lacks_a_reading_again_is_not_asked(target: Target, new_story
     pipeline = story.engine.pipeline
     pipeline.intermediate.prepare()
     assert land_again(pipeline)
-    story.tell(*moved(1, 2))
+    story.produce(*moved(1, 2))
     table.engine.land()
     table.merge()
     assert held(table) == {2: {"id": 2, **ONE, "body": "two", "n": 0}}
@@ -343,7 +343,7 @@ def test_chain_is_taken_by_one_retry(target: Target, new_story: MakeStory) -> No
     """A row was moved twice, and something about it could not be read."""
     story = debezium(new_story)
     narrow = story.reading({**COLUMNS, "n": "int"})
-    narrow.tell(change(1, "c", **ONE), change(1, "u", body="two", n=2**40), *moved(1, 2), *moved(2, 3))
+    narrow.produce(change(1, "c", **ONE), change(1, "u", body="two", n=2**40), *moved(1, 2), *moved(2, 3))
     narrow.land()
     assert open_count(narrow.engine.pipeline.intermediate) == 3
     table = story.table(target)
@@ -357,7 +357,7 @@ def test_chain_is_taken_by_one_retry(target: Target, new_story: MakeStory) -> No
 def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target: Target, new_story: MakeStory) -> None:
     story = debezium(new_story)
     table = story.table(target)
-    story.tell(change(1, "c", **ONE), moved(1, 2)[2])
+    story.produce(change(1, "c", **ONE), moved(1, 2)[2])
     story.land()
     table.merge()
     if wrong == "recreated":
@@ -365,7 +365,7 @@ def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target
     else:
         story = story.reading({**COLUMNS, "note": "string"})
         table = table.under(story)
-    story.tell(*moved(1, 3))
+    story.produce(*moved(1, 3))
     (landed,) = table.engine.land()
     assert (landed.counts.quarantined, landed.counts.landed) == (0, 2)
 
@@ -387,7 +387,7 @@ def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_s
         (other, [change(1, "c", **{**ONE, "body": "another"}), change(1, "u", body="newer")]),
         (one, moved(1, 2)),
     ]:
-        story.tell(*change_of_it)
+        story.produce(*change_of_it)
         engine.land()
     pipeline = engine.pipeline
     protocol.merge(pipeline, pipeline.destinations()[0])
@@ -406,15 +406,15 @@ def test_changed_key_takes_what_the_table_has_of_the_old_one(
     story = debezium(new_story, maintenance=EAGER)
     delete, tombstone, insert = moved(1, 2, n=3)
     table = story.table(target)
-    story.tell(change(1, "c", **ONE), change(1, "u", n=2), *([] if known else [delete]))
+    story.produce(change(1, "c", **ONE), change(1, "u", n=2), *([] if known else [delete]))
     story.land()
     table.merge()
-    story.tell(change(7, "c"))
+    story.produce(change(7, "c"))
     story.land()
     table.merge()
     list(maintain_landing(table.engine.pipeline))
     assert [b.number for b in story.engine.pipeline.intermediate.landed().batches] == [2]
-    story.tell(*([delete, tombstone, insert] if known else [tombstone, insert]), change(2, "u", n=4))
+    story.produce(*([delete, tombstone, insert] if known else [tombstone, insert]), change(2, "u", n=4))
     if known == "before it got the delete":
         monkeypatch.setattr("jobs.protocol.land_moved_rows", lambda *of: [table.merge(), land_moved_rows(*of)][1])
     if known == "once it can be read":
@@ -431,7 +431,7 @@ def test_changed_key_takes_what_the_table_has_of_the_old_one(
 # What makes it unknown which values a row has whose key is changed.
 _MOVED = {key: moved(key, key + 1) for key in (0, 10, 20, 30, 40)}
 UNKNOWN = {
-    "the old key is not said": [change(0, "c", **ONE), *_MOVED[0][:2], replace(_MOVED[0][2], headers=())],
+    "no record names the old key": [change(0, "c", **ONE), *_MOVED[0][:2], replace(_MOVED[0][2], headers=())],
     "another key was deleted before it": [
         change(10, "c", **ONE), change(13, "c", **ONE), change(13, "d"), _MOVED[10][2],
     ],
@@ -460,7 +460,7 @@ def test_changed_key_of_unknown_values_is_stale_until_it_is_sent(
         [change(key, "u", key // 10, n=2) for key in new],
         [change(key, "r", key // 10, **ONE, n=2) for key in new],
     ]:
-        story.tell(*sent)
+        story.produce(*sent)
         story.land()
         table.merge()
         rows = held(table)
@@ -469,8 +469,8 @@ def test_changed_key_of_unknown_values_is_stale_until_it_is_sent(
     with monkeypatch.context() as idle:
         idle.setattr("jobs.dead_letters.landing_again.land_again", lambda *_: pytest.fail("looks for them"))
         assert story.land() == []
-    letters = list(list_dead_letters(story.engine.pipeline, 100))
-    assert sorted(letter.kind for letter in letters) == [*["moved"] * 5, "type"]
+    dead_letters = list(list_dead_letters(story.engine.pipeline, 100))
+    assert sorted(dead_letter.kind for dead_letter in dead_letters) == [*["moved"] * 5, "type"]
 
 
 def test_topic_of_dead_letters_gets_changed_keys(
@@ -478,7 +478,7 @@ def test_topic_of_dead_letters_gets_changed_keys(
 ) -> None:
     queue = topic("dlq")
     story = debezium(new_story).edited(dead_letters={"topic": queue})
-    story.tell(moved(1, 2)[2])
+    story.produce(moved(1, 2)[2])
     story.land()
     (sent,) = read_all(services, queue, 1)
     assert dict(sent.headers() or [])["__connect.errors.exception.class.name"] == b"moved"
@@ -505,22 +505,22 @@ def test_changed_key_takes_what_the_table_had_whatever_was_read_again_since(
     narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {"note": "string"}))
     table, (delete, tombstone, insert) = story.table(target).under(narrow), moved(1, 2)
     for record in change(1, "c", **ONE), change(9, "c", n=2**40):
-        narrow.tell(record)
+        narrow.produce(record)
         table.engine.land()
         table.merge()
     list(maintain_landing(table.engine.pipeline))
     table = table.under(wide)
-    wide.tell(delete, tombstone)
+    wide.produce(delete, tombstone)
     table.engine.land()
     table.merge()
     assert land_again(table.engine.pipeline)
     table.merge()
     assert (len(held(table)), [b.number for b in wide.engine.pipeline.intermediate.landed().batches]) == (1, [2, 3, 4])
-    wide.tell(insert, *moved(3, 4))
+    wide.produce(insert, *moved(3, 4))
     table.engine.land()
     table.merge()
     assert (table.stale(), held(table)[2]) == (1, {"id": 2, **ONE, "n": 0})
-    wide.tell(*moved(5, 6)[:2])
+    wide.produce(*moved(5, 6)[:2])
     monkeypatch.setattr("jobs.dead_letters.landing_again.land_again", lambda *_: pytest.fail("looks for it"))
     assert len(table.engine.land()) == 1
 
@@ -534,14 +534,14 @@ def test_changed_keys_take_each_the_state_that_knows_them(target: Target, new_st
     narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {}))
     table = _merged_and_retired(story.table(target), narrow)
     helpless, other = moved(1, 11), moved(2, 12)
-    narrow.tell(change(1, "u", n=cast(int, "x")), *helpless[:2])
+    narrow.produce(change(1, "u", n=cast(int, "x")), *helpless[:2])
     table.engine.land()
     table.merge()
     table = table.under(wide)
     table.engine.pipeline.intermediate.prepare()
     assert land_again(table.engine.pipeline)
     table.merge()
-    wide.tell(helpless[2], *other)
+    wide.produce(helpless[2], *other)
     table.engine.land()
     table.merge()
     assert held(table) == {12: {"id": 12, **ONE, "n": 0}}
@@ -558,7 +558,7 @@ def test_changed_key_is_looked_for_in_every_table(target: Target, new_story: Mak
     table.engine.pipeline.intermediate.prepare()
     assert land_again(table.engine.pipeline)
     table.merge()
-    wide.tell(*moved(2, 12))
+    wide.produce(*moved(2, 12))
     wide.edited(tables=[behind.entry, table.entry]).land()
     table.merge()
     assert held(table)[12] == {"id": 12, **ONE, "n": 0}
@@ -584,7 +584,7 @@ def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, 
     assert land_again(table.engine.pipeline)
     late.merge()
     assert held(late)[2]["body"] is None
-    wide.tell(*moved(2, 12))
+    wide.produce(*moved(2, 12))
     both = wide.edited(tables=[late.entry, table.entry])
     both.land()
     assert open_count(both.engine.pipeline.intermediate) == 1
@@ -601,7 +601,7 @@ def test_table_that_skipped_batches_says_nothing(target: Target, new_story: Make
     story = debezium(new_story, maintenance=EAGER)
     table, other = (story.table(target) for _ in range(2))
     for record in change(1, "c", **{**ONE, "body": "old"}), change(1, "u", **ONE), change(2, "c", **ONE):
-        story.tell(record)
+        story.produce(record)
         other.engine.land()
         other.merge()
         if table.destination.committed() is None:
@@ -614,7 +614,7 @@ def test_table_that_skipped_batches_says_nothing(target: Target, new_story: Make
     offset_reset.commit(pipeline, known, known.base(), reset)
     for one in (table, other):
         one.merge()
-    both.tell(*moved(1, 11))
+    both.produce(*moved(1, 11))
     both.land()
     other.merge()
     assert held(other)[11] == {"id": 11, **ONE, "n": 0}
@@ -626,14 +626,14 @@ def test_table_that_was_taken_over_says_what_it_had(target: Target, new_story: M
     """The pipeline that has it now has landed nothing of the row."""
     story = debezium(new_story)
     table = story.table(target)
-    story.tell(change(1, "c", **ONE))
+    story.produce(change(1, "c", **ONE))
     table.engine.land()
     table.merge()
     renamed = table.as_another_pipeline()
     pipeline = renamed.engine.pipeline
     plan_take_over(pipeline, table.engine.flow.name).carry_out(pipeline)
     for records in [change(2, "c", **ONE)], moved(1, 11):
-        renamed.story.tell(*records)
+        renamed.story.produce(*records)
         renamed.engine.land()
         renamed.merge()
     assert held(renamed)[11] == {"id": 11, **ONE, "n": 0}
@@ -643,7 +643,7 @@ def _merged_and_retired(table: TableUnderTest, story: Story, *others: TableUnder
     """Two rows whose values only the table has; of one an update is a dead letter that a wider column can read."""
     table = table.under(story)
     for records in [change(1, "c", **ONE), change(2, "c", **ONE)], [change(2, "u", n=2**40)]:
-        story.tell(*records)
+        story.produce(*records)
         table.engine.land()
         for one in (table, *others):
             one.merge()

@@ -75,13 +75,13 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
     def take_over(*options: str) -> tuple[int, str]:
         return batchmerge(renamed.engine, "offsets", "take-over", "", "--from", names(table), *options)
 
-    code, said = take_over()
-    assert (code, "Nothing was changed" in said, f"batch {len(CHAPTERS)}" in said) == (0, True, True), said
+    code, output = take_over()
+    assert (code, "Nothing was changed" in output, f"batch {len(CHAPTERS)}" in output) == (0, True, True), output
     assert table.destination.committed() == committed
-    code, said = take_over("--yes")
-    assert (code, "Done" in said) == (0, True), said
+    code, output = take_over("--yes")
+    assert (code, "Done" in output) == (0, True), output
 
-    story.tell(*random_changes(9, 20, 12, 2))
+    story.produce(*random_changes(9, 20, 12, 2))
     landed = story.land()
     with pytest.raises((ConfigurationError, CommitFailed)):
         sleeping.merge(table.engine.pipeline.merge_context(sleeping), committed, landed)
@@ -98,7 +98,7 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
 
 @on_targets("append", "delete", always="append")
 def test_taken_over_rows_without_coordinates_are_not_read_again(target: Target, story: Story) -> None:
-    """The old pipeline's state said which rows do not show their records; the new one's has to say it too."""
+    """The old pipeline's state names the rows that do not show their records; the new one's has to name them too."""
     table = story.table(target, metadata_columns=[])
     if table.destination.table.metadata_columns:
         return  # a kind that adds them itself
@@ -106,7 +106,7 @@ def test_taken_over_rows_without_coordinates_are_not_read_again(target: Target, 
     renamed = table.as_another_pipeline()
     renamed = renamed.under(renamed.story, metadata_columns=COORDINATES)
     plan_take_over(renamed.engine.pipeline, names(table)).carry_out(renamed.engine.pipeline)
-    story.tell(*random_changes(9, 20, 12, 2))
+    story.produce(*random_changes(9, 20, 12, 2))
     (landed,) = renamed.story.land()
     renamed.merge()
     assert renamed.replay(landed.number, landed.number)
@@ -124,7 +124,7 @@ def test_take_over_that_died_is_completed(target: Target, story: Story) -> None:
     renamed = table.as_another_pipeline()
     planned = plan_take_over(renamed.engine.pipeline, names(table))
     replace(planned, tables=()).carry_out(renamed.engine.pipeline)
-    story.tell(*random_changes(9, 20, 12, 2))
+    story.produce(*random_changes(9, 20, 12, 2))
     story.land()
     renamed.story.land()
     again = plan_take_over(renamed.engine.pipeline, names(table))
@@ -176,7 +176,7 @@ def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story
         if once_more:
             planned = replace(planned, tables=())
         planned.carry_out(renamed.engine.pipeline)
-    story.tell(*random_changes(9, 20, 12, 2))
+    story.produce(*random_changes(9, 20, 12, 2))
     renamed.story.land()
     renamed.merge()
     assert table.rows() == model.expected(story.records, target.mode)
@@ -195,7 +195,7 @@ def test_pipeline_that_has_not_run_since_a_take_over_hands_nothing_on(target: Ta
     assert f"run pipeline {names(second)} once" in (caught.value.remedy or "")
     second.merge()
     plan_take_over(third.engine.pipeline, names(second)).carry_out(third.engine.pipeline)
-    story.tell(*random_changes(9, 20, 12, 2))
+    story.produce(*random_changes(9, 20, 12, 2))
     third.story.land()
     third.merge()
     assert table.rows() == model.expected(story.records, target.mode)

@@ -53,28 +53,28 @@ def test_plan_run_status_and_verify_know_the_kind(
     records = random_changes(1, 40, 8, 1, bad=0)
     produce(bootstrap(connections), flow.topic, records)
 
-    code, said = batchmerge(engine, "plan", "")
-    assert code == 0, said
-    assert f"create duckdb {table}" in said
-    assert "MERGE INTO" in said
-    assert "one transaction of the file" in said
-    code, said = batchmerge(engine, "run", "")
-    assert code == 0, said
-    code, said = batchmerge(engine, "status", "--json")
-    (status,) = json.loads(said[said.index("{") :])["pipelines"]
+    code, output = batchmerge(engine, "plan", "")
+    assert code == 0, output
+    assert f"create duckdb {table}" in output
+    assert "MERGE INTO" in output
+    assert "one transaction of the file" in output
+    code, output = batchmerge(engine, "run", "")
+    assert code == 0, output
+    code, output = batchmerge(engine, "status", "--json")
+    (status,) = json.loads(output[output.index("{") :])["pipelines"]
     assert code == 0
     assert [(t["name"], t["batch"], t["lag"], t["problem"]) for t in status["tables"]][1:] == [
         (f"duckdb {table}", 1, 0, None)
     ]
-    code, said = batchmerge(engine, "verify", "")
-    assert (code, "FAILED" in said) == (0, False), said
+    code, output = batchmerge(engine, "verify", "")
+    assert (code, "FAILED" in output) == (0, False), output
     expected = model.expected(records, "upsert_delete")
     found = [(row["id"], row["name"], row["amount"]) for row in KINDS["duckdb"].rows(connections, table)]
     assert sorted(found) == expected
 
     KINDS["duckdb"].remove(connections, table, below=4)
-    code, said = batchmerge(engine, "verify", "")
-    assert (code, f"landed changes make {len(expected)}" in said) == (1, True), said
+    code, output = batchmerge(engine, "verify", "")
+    assert (code, f"landed changes make {len(expected)}" in output) == (1, True), output
 
 
 def test_threads_wait_for_the_file_while_another_process_has_it(tmp_path: Path) -> None:

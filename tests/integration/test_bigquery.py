@@ -36,7 +36,7 @@ def test_waits_for_interval_or_count(connections: Connections, spark: SparkSessi
     assert rows(connections, flow.table("upsert")) == model.expected(records + more, "upsert")
 
 
-def test_lost_staging_table_is_filled_anew_under_another_name(
+def test_lost_staging_table_is_filled_again_under_another_name(
     connections: Connections, spark: SparkSession, topic_: str
 ) -> None:
     flow = bigquery_flow(topic_, ["append"])

@@ -21,9 +21,9 @@ from tests.kit.records import Record, bootstrap, produce, random_changes
 pytestmark = pytest.mark.usefixtures("bigquery_tables")
 
 
-def tell(engine: Engine, seed: int) -> list[Record]:
+def produce_changes(engine: Engine, seed: int) -> list[Record]:
     records = random_changes(seed, 40, 10, 2, bad=0)
-    engine.tell(*records)
+    engine.produce(*records)
     return records
 
 
@@ -34,18 +34,18 @@ def test_flush_whose_batches_are_not_landed_any_more(
     """What was only loaded is thrown away; what was merged is known, although the state did not say so yet."""
     flow = bigquery_flow(topic(partitions=2), ["append"])
     engine = Engine(flow, connections, spark)
-    records = tell(engine, 1)
+    records = produce_changes(engine, 1)
     engine.advance()
-    records += tell(engine, 2)
+    records += produce_changes(engine, 2)
     with dying_at(point):
         engine.advance()
     catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
-    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
-    assert (code, "All offsets stay" in said) == (0, True), said
-    records += tell(engine, 3)
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert (code, "All offsets stay" in output) == (0, True), output
+    records += produce_changes(engine, 3)
     engine.advance()
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
-    records += tell(engine, 4)
+    records += produce_changes(engine, 4)
     engine.advance()
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
     left = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{flow.name}_append_")]
@@ -63,8 +63,8 @@ def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     engine = Engine(flow, connections, spark)
 
     def happens(*changes: tuple[int, str, float]) -> None:
-        told = [Record(0, key, {"id": key, "name": op, "amount": at, "op": op}) for key, op, at in changes]
-        produce(bootstrap(connections), flow.topic, told)
+        records = [Record(0, key, {"id": key, "name": op, "amount": at, "op": op}) for key, op, at in changes]
+        produce(bootstrap(connections), flow.topic, records)
         engine.advance()
 
     def lose() -> None:
@@ -90,6 +90,4 @@ def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     engine.merge_all()
     lose()
     happens((2, "u", 2))
-    assert [row for row in rows(connections, flow.table(mode)) if row[0] == 2] == [], (
-        "by its second reading it is older"
-    )
+    assert [row for row in rows(connections, flow.table(mode)) if row[0] == 2] == [], "as it was read again it is older"

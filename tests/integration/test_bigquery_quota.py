@@ -33,9 +33,9 @@ def test_batch_waits_for_quota_and_goes_with_the_next(
         list(protocol.land(pipeline, 0))
         table.prepare()
         quota.used_up = True
-        with pytest.raises(Unavailable, match="a BigQuery limit is reached") as told:
+        with pytest.raises(Unavailable, match="a BigQuery limit is reached") as refused:
             protocol.merge(pipeline, table)
-        assert "the batches stay landed and the next run merges them together" in str(told.value)
+        assert "the batches stay landed and the next run merges them together" in str(refused.value)
         assert quota.refused
         assert table.committed() is None
 

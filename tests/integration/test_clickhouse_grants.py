@@ -100,7 +100,7 @@ def test_the_documented_grants_suffice(
     ]
     flow.overrides["maintenance"] = {"clean_up": {"deletes": True}}
     one, records = Engine(flow, as_user(USER), spark), random_changes(4, 60, 9, 1)
-    one.tell(*records)
+    one.produce(*records)
     one.land()
     nobody = Engine(flow, as_user(POWERLESS), spark).pipeline
     with pytest.raises(ConfigurationError) as refused:
@@ -114,7 +114,7 @@ def test_the_documented_grants_suffice(
     value = {"format": "json", "columns": {**COLUMNS, "extra": "string"}}
     source = {"topics": [flow.topic], "key": {"format": "json", "columns": KEY}, "value": value}
     wider, last = one.edited(source=source), Record(0, 1, {"id": 1, "name": "z", "amount": 2.0, "op": "u"})
-    wider.tell(last)
+    wider.produce(last)
     wider.land()
     for mode, name in names.items():
         destination = wider.pipeline.destination(name)

@@ -158,7 +158,7 @@ def test_endpoint_that_is_down_holds_back_its_own_rows_alone(
         assert rows(connections, name) == model.expected(records, mode)
 
 
-def test_each_row_and_each_letter_is_on_one_endpoint(
+def test_each_row_and_each_dead_letter_is_on_one_endpoint(
     sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
 ) -> None:
     """A batch is sent once, not once to every endpoint; a value that decides the place may be what is refused."""
@@ -203,8 +203,8 @@ def test_record_that_is_read_again_stays_where_it_is(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The transform is mended, and by the new value it belongs on another endpoint. The batch after it is merged by the
-    endpoints side by side."""
+    """The transform is corrected, and by the new value it belongs on another endpoint. The batch after it is merged by
+    the endpoints side by side."""
     connections = sharded(0, 1, 2)
     flow = clickhouse_flow(topic(partitions=2), ["append"], shard_by=["name"])
     name, records = flow.table("append"), [put(n, f"n{n}", partition=n % 2) for n in range(90)]
@@ -255,7 +255,7 @@ def test_record_that_is_read_again_stays_where_it_is(
 
 
 @pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.slow), "upsert_delete"])
-def test_endpoint_that_is_ahead_of_a_reading_again_holds_back_no_other(
+def test_endpoint_that_is_ahead_of_a_revision_holds_back_no_other(
     mode: str,
     sharded: Callable[..., Connections],
     topic: Callable[..., str],

@@ -37,8 +37,15 @@ def test_what_was_judged_again_is_forgotten(
 ) -> None:
     """Key a is fine now. Of key b the newest change was refused again: its older one was not judged."""
     side = make("MergeTree")
-    letters = [(1, "old", "a"), (2, "old", "b"), (3, "old", "b"), (3, "new", "b"), (4, "old", "c"), (5, "older", "a")]
-    values = ", ".join(f"('t', 0, {n}, 1, '{attempt}', '{key}')" for n, attempt, key in letters)
+    dead_letters = [
+        (1, "old", "a"),
+        (2, "old", "b"),
+        (3, "old", "b"),
+        (3, "new", "b"),
+        (4, "old", "c"),
+        (5, "older", "a"),
+    ]
+    values = ", ".join(f"('t', 0, {n}, 1, '{attempt}', '{key}')" for n, attempt, key in dead_letters)
     side.server.execute(f"INSERT INTO {side.name} VALUES {values}, ('t', 0, 6, 1, 'new', 'd')")
     side.forget_places([f"1/t-0@{n}" for n in (1, 2, 3, 5, 9)], ["old"], newest_by)
     found = side.server.rows(f"SELECT offset, attempt FROM {side.name} ORDER BY offset")

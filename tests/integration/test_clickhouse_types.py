@@ -79,7 +79,7 @@ ROUND_TRIPS = [
 ]  # fmt: skip
 
 # declared type, ClickHouse type, options, value that does not fit, reason
-MISFITS = [
+UNFIT = [
     ("long", "UInt8", 256, "does not fit"),
     ("long", "UInt8", -1, "does not fit"),
     ("long", "UInt8", None, "does not fit"),
@@ -160,8 +160,8 @@ def test_every_type_from_record_to_select(connections: Connections, topic: Calla
 
 
 def test_what_does_not_fit_is_a_dead_letter(connections: Connections, topic: Callable[..., str]) -> None:
-    columns = {f"c{n}": case[0] for n, case in enumerate(MISFITS)}
-    types = {f"c{n}": case[1] for n, case in enumerate(MISFITS) if case[1]}
+    columns = {f"c{n}": case[0] for n, case in enumerate(UNFIT)}
+    types = {f"c{n}": case[1] for n, case in enumerate(UNFIT) if case[1]}
     good: dict[str, object] = {
         "UInt8": 1, "UInt64": "1", "UInt256": "1", "Int128": "1", "Float32": 1.5, "Decimal(10, 2)": "1.25",
         "FixedString(2)": "ab", "UUID": "61f0c404-5cb3-11e7-907b-a6006ad3dba0", "IPv4": "1.2.3.4", "IPv6": "::1",
@@ -178,22 +178,22 @@ def test_what_does_not_fit_is_a_dead_letter(connections: Connections, topic: Cal
             return "1"
         return plain[declared] if declared in plain and kind not in good else good[kind]
 
-    fits = {f"c{n}": fitting(case) for n, case in enumerate(MISFITS)}
-    values = [{**fits, f"c{n}": case[2]} for n, case in enumerate(MISFITS)]
+    fits = {f"c{n}": fitting(case) for n, case in enumerate(UNFIT)}
+    values = [{**fits, f"c{n}": case[2]} for n, case in enumerate(UNFIT)]
     flow = _flow(topic(), columns, types)
     _produce(connections, flow.topic, [fits, *values, fits])
     _advance(connections, flow)
     (server,) = servers(connections)
     kept = [row["id"] for row in server.rows(f"SELECT id FROM {flow.table('append')} ORDER BY id")]
-    assert kept == [0, len(MISFITS) + 1]
+    assert kept == [0, len(UNFIT) + 1]
     dead_letters = _dead_letters(server, flow)
-    assert [letter["offset"] for letter in dead_letters] == list(range(1, len(MISFITS) + 1))
-    for n, (case, letter) in enumerate(zip(MISFITS, dead_letters, strict=True)):
-        assert letter["column"] == f"c{n}", case
-        assert letter["declared"] == case[0]
-        assert case[1] is None or letter["wanted"] == case[1]
-        assert case[3] in str(letter["reason"]), case
-        assert json.loads(str(letter["row"]))["id"] == n + 1
+    assert [dead_letter["offset"] for dead_letter in dead_letters] == list(range(1, len(UNFIT) + 1))
+    for n, (case, dead_letter) in enumerate(zip(UNFIT, dead_letters, strict=True)):
+        assert dead_letter["column"] == f"c{n}", case
+        assert dead_letter["declared"] == case[0]
+        assert case[1] is None or dead_letter["wanted"] == case[1]
+        assert case[3] in str(dead_letter["reason"]), case
+        assert json.loads(str(dead_letter["row"]))["id"] == n + 1
 
 
 def test_two_keys_never_become_one_row(connections: Connections, topic: Callable[..., str]) -> None:
@@ -216,7 +216,7 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     _advance(connections, flow)
     (server,) = servers(connections)
     assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1
-    assert [letter["column"] for letter in _dead_letters(server, flow, "upsert")] == list(cases)
+    assert [dead_letter["column"] for dead_letter in _dead_letters(server, flow, "upsert")] == list(cases)
 
 
 def test_deletes_need_only_their_key(connections: Connections, topic: Callable[..., str]) -> None:
@@ -261,8 +261,8 @@ def test_fields_inside_a_column_come_and_widen(connections: Connections, topic: 
     _produce(connections, flow.topic, [old, new])
     _advance(connections, flow)
     flow.overrides["source"]["value"]["columns"]["s"] = "struct<x: long>"  # type: ignore[index]
-    (said,) = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
-    assert said.endswith("widen s.x from int to long")
+    (change,) = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
+    assert change.endswith("widen s.x from int to long")
     _produce(connections, flow.topic, [old, new, {**old, "s": {"x": 2**40}}])
     _advance(connections, flow)
     (server,) = servers(connections)

@@ -182,8 +182,8 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
     say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
     with pytest.raises(SourceError, match="no snapshot"):
         sink_of(here).stopped_at(here, kafka, connections, {})
-    said = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
-    made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=said)
+    offsets = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
+    made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=offsets)
     lake.require(table).append(pa.table({"id": pa.array([2], pa.int64())}))  # by somebody else, without offsets
     sink_of(here).stopped_at(here, kafka, connections, {})
     say(event(group, table, None, kind=2), event(group, table, ["b"]))

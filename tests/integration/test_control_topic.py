@@ -135,7 +135,7 @@ class TestWriter:
             older.send("p", [b"dead"], [], lambda: _writer(kafka, name, role).send("p", [b"new"], [], lambda: None))
         assert _all(kafka, name, least=1) == [b"new"]
 
-    def test_a_refused_message_is_what_the_error_tells(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+    def test_a_refused_message_is_what_the_error_names(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         """Whatever comes after it is refused for another reason: that the transaction has failed."""
         writer = _writer(kafka, topic(partitions=1, config={"max.message.bytes": "100"}))
         with pytest.raises(Unavailable, match=r"MSG_SIZE_TOO_LARGE.*raise the topic's .max\.message\.bytes"):
@@ -148,7 +148,7 @@ class TestWriter:
         _writer(kafka, name).send("p", [value], [], lambda: None)
         assert _all(kafka, name, least=1) == [value]
 
-    def test_a_writer_fenced_while_it_writes_tells_that(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+    def test_a_writer_fenced_while_it_writes_reports_that(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
         older = _writer(kafka, name, role)
 

@@ -22,7 +22,7 @@ from tests.kit.batches import committed
 from tests.kit.records import Record, bootstrap, forget_producers, produce
 
 
-def test_cut_off_log_is_told_from_one_that_only_has_another_leader(
+def test_cut_off_log_is_distinguished_from_one_that_only_has_another_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that starts again leads in a new epoch. The first one ended at offset 10, which is what a leader that

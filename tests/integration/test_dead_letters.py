@@ -30,20 +30,20 @@ def test_rows_that_clickhouse_cannot_take_are_listed(
 ) -> None:
     flow = clickhouse_flow(topic(), ["upsert_delete"], column_types={"amount": "Int8"})
     before, after = narrowed(Engine(flow, connections, spark))
-    before.tell(put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
+    before.produce(put(1, "a"), put(2, "b", amount=987_654_321), put(3, "c", amount=LARGE))
     before.advance()
     (landed, unfit) = summary(before.pipeline)
     assert (landed.kind, landed.records, unfit.kind, unfit.records) == ("range", 1, "refused", 1)
     assert unfit.first == f"{flow.topic}-0@1"
-    (letter,) = before.destination("upsert_delete").dead_letters(10)
-    assert (letter.offset, letter.value) == (1, None)
-    assert "987654321" not in letter.message
+    (dead_letter,) = before.destination("upsert_delete").dead_letters(10)
+    assert (dead_letter.offset, dead_letter.value) == (1, None)
+    assert "987654321" not in dead_letter.message
     assert retry(after.pipeline).recovered == 1
     assert clickhouse_rows(connections, flow.table("upsert_delete")) == [(1, "a", 1)]
     assert [g.kind for g in summary(after.pipeline)] == ["refused"]
 
 
-def test_retry_is_refused_where_rows_cannot_be_told_apart(
+def test_retry_is_refused_where_rows_cannot_be_distinguished(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     engine = Engine(Flow(topic(), ["append"]), connections, spark)
@@ -53,11 +53,11 @@ def test_retry_is_refused_where_rows_cannot_be_told_apart(
 
 def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
-    engine.tell(put(1, "a"), put(2, 9_876_543_210), put(3, 18), put(4, "d"))
+    engine.produce(put(1, "a"), put(2, 9_876_543_210), put(3, 18), put(4, "d"))
     share = {"max_share": 0.4, "share_from": 4}
-    for limits, said in ((share, "max_share: 0.4"), ({"max_records": 1}, "max_records: 1")):
+    for limits, message in ((share, "max_share: 0.4"), ({"max_records": 1}, "max_records: 1")):
         for policy in ("quarantine", "skip"):
-            with pytest.raises(BadRecords, match=said) as caught:
+            with pytest.raises(BadRecords, match=message) as caught:
                 engine.edited(dead_letters=limits, on_bad_record=policy).advance()
             assert "9876543210" not in str(caught.value)
     assert engine.pipeline.intermediate.committed() is None, "nothing was landed"
@@ -68,13 +68,15 @@ def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: C
     assert summary(engine.pipeline) == []
 
 
-def test_topic_gets_each_letter_once(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+def test_topic_gets_each_dead_letter_once(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
     queue = topic("dlq")
     options: dict[str, object] = {"dead_letters": {"topic": queue}}
     engine = Engine(Flow(topic(), ["upsert"], overrides=options), connections, spark)
-    engine.tell(put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
+    engine.produce(put(1, "a"), Record(0, 2, "{bad"), Record(0, None, {"id": 3, "name": "a", "amount": 1, "op": "u"}))
     engine.advance()
-    engine.tell(Record(0, 4, "{worse"))
+    engine.produce(Record(0, 4, "{worse"))
     engine.advance()
     engine.advance()  # nothing new; what was sent is known
     received = read_all(connections, queue, 3)
@@ -102,13 +104,13 @@ def test_command_line(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:
     before, after = narrowed(Engine(Flow(topic(), ["upsert"]), connections, spark))
-    before.tell(put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
+    before.produce(put(1, "a"), put(2, "b", amount=LARGE), Record(0, 3, "{bad"))
     before.advance()
 
     def run(engine: Engine, *arguments: str) -> str:
-        code, said = batchmerge(engine, "dead-letters", *arguments)
-        assert code == 0, said
-        return said
+        code, output = batchmerge(engine, "dead-letters", *arguments)
+        assert code == 0, output
+        return output
 
     groups, _ = json.JSONDecoder().raw_decode(run(before, "list", "", "--json"))
     assert [(g["kind"], g["records"]) for g in groups] == [("range", 1), ("undecodable", 1)]

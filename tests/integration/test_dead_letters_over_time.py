@@ -1,4 +1,4 @@
-"""Dead letters after retention has removed their batches: what is told of them, how they end, which batches wait."""
+"""Dead letters after retention has removed their batches: what is shown of them, how they end, which batches wait."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def retain(engine: Engine) -> int:
 
 
 def open_offsets(engine: Engine) -> list[int]:
-    found = [letter.offset for letter in list_dead_letters(engine.pipeline, 9)]
-    assert open_count(engine.pipeline.intermediate) == len(found), "status and list say the same"
+    found = [dead_letter.offset for dead_letter in list_dead_letters(engine.pipeline, 9)]
+    assert open_count(engine.pipeline.intermediate) == len(found), "status and list show the same"
     return found
 
 
 @pytest.mark.slow
-def test_letters_of_removed_batches_end_when_their_records_are_read_again(
+def test_dead_letters_of_removed_batches_end_when_their_records_are_read_again(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     flow = Flow(topic(), ["upsert"], overrides={"maintenance": _MAINTENANCE, "control": {"enabled": False}})
     before, after = narrowed(Engine(flow, connections, spark))
-    before.tell(put(1, "a"), put(2, "b", amount=LARGE), put(3, "c", amount=LARGE))
+    before.produce(put(1, "a"), put(2, "b", amount=LARGE), put(3, "c", amount=LARGE))
     before.advance()
-    before.tell(put(4, "d"))
+    before.produce(put(4, "d"))
     before.advance()
     assert retain(before) == 1
     assert open_offsets(before) == [1, 2]
@@ -60,30 +60,30 @@ def test_letters_of_removed_batches_end_when_their_records_are_read_again(
     assert after.read("upsert") == [(1, "a", 1), (2, "b", LARGE), (3, "c", LARGE), (4, "d", 1)]
     assert (open_offsets(after), retry(after.pipeline).gone) == ([], 0)
 
-    after.tell(put(5, "e"))
+    after.produce(put(5, "e"))
     after.advance()
     assert retain(after) == 1
     assert open_offsets(after) == [], "also when the batch that read them again is removed"
 
 
 @pytest.mark.slow
-def test_batches_whose_letters_are_not_sent_to_their_topic_stay(
+def test_batches_whose_dead_letters_are_not_sent_to_their_topic_stay(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic()
-    queue = f"{name}-letters"
+    queue = f"{name}-dead"
     options = {"maintenance": _MAINTENANCE, "control": {"enabled": False}}
     unsent = {"topic": queue, "create_topic": False, "time_limit_seconds": 10}
     before, _ = narrowed(
         Engine(Flow(name, ["upsert"], overrides={**options, "dead_letters": unsent}), connections, spark)
     )
-    before.tell(put(1, "a"))
+    before.produce(put(1, "a"))
     before.advance()
-    before.tell(put(2, "b", amount=LARGE))
+    before.produce(put(2, "b", amount=LARGE))
     before.advance()
-    before.tell(put(3, "c"))
+    before.produce(put(3, "c"))
     before.advance()
-    assert retain(before) == 2, "the one with the letter, and the newest"
+    assert retain(before) == 2, "the one with the dead letter, and the newest"
     # Kafka forgets after a week how far they were sent; here nothing ever was.
     later = SimpleNamespace(time=lambda: time.time() + 8 * 24 * 3600)
     monkeypatch.setattr("jobs.dead_letters.topic.time", later)

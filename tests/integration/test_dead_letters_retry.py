@@ -30,7 +30,7 @@ VALUE = {"id": "long", "name": "string", "amount": "string", "op": "string"}
 
 
 def eager(connections: Connections, spark: SparkSession, topic: str, mode: str) -> tuple[Engine, Engine]:
-    """A pipeline of which retention removes all that it may, before and after its file was mended."""
+    """A pipeline of which retention removes all that it may, before and after its file was corrected."""
     return narrowed(
         Engine(Flow(topic, [mode], table_options=WHERE, overrides={"maintenance": EAGER}), connections, spark)
     )
@@ -39,7 +39,7 @@ def eager(connections: Connections, spark: SparkSession, topic: str, mode: str) 
 def land_later(engine: Engine, under: Engine) -> None:
     """Two later batches, landed and merged under one of the pipeline files."""
     for key in (2, 3):
-        engine.tell(put(key, "later"))
+        engine.produce(put(key, "later"))
         under.advance()
 
 
@@ -49,7 +49,7 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
 ) -> None:
     """Retention runs in between: it keeps the batch of the recovered row. The error of `dies` stands for SIGKILL."""
     narrow, engine = eager(connections, spark, topic(), "append")
-    engine.tell(put(1, "large", amount=LARGE))
+    engine.produce(put(1, "large", amount=LARGE))
     narrow.advance()
     land_later(engine, narrow)
 
@@ -68,15 +68,15 @@ def test_retry_that_dies_before_its_merges_is_finished_by_the_next_run(
     list(maintain_landing(engine.pipeline))
     assert kept == {1, 2, 3, 4}
     assert {b.number for b in engine.pipeline.intermediate.landed().batches} == {4}
-    assert list(list_dead_letters(engine.pipeline, 9)) == [], "nor is the letter open again"
+    assert list(list_dead_letters(engine.pipeline, 9)) == [], "nor is the dead letter open again"
 
 
-def test_retention_that_failed_in_the_middle_opens_no_letter_that_was_mended(
+def test_retention_that_failed_in_the_middle_opens_no_recovered_dead_letter(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has removed the batch that revises: only rows say that there was one."""
+    """It has removed the batch that revises: only rows show that there was one."""
     narrow, engine = eager(connections, spark, topic(), "append")
-    engine.tell(put(1, "large", amount=LARGE))
+    engine.produce(put(1, "large", amount=LARGE))
     narrow.advance()
     retry(engine.pipeline)
     land_later(engine, engine)
@@ -93,12 +93,12 @@ def test_retention_that_failed_in_the_middle_opens_no_letter_that_was_mended(
 
 
 @pytest.mark.slow
-def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
+def test_dead_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
-    """Of a record there are two landings: the first one has a newer reading, and is older than the second one."""
+    """A record was landed twice: the first landing was read again since, and is older than the second one."""
     narrow, engine = eager(connections, spark, topic(), "upsert")
-    engine.tell(put(1, "older"), put(1, "large", amount=LARGE))
+    engine.produce(put(1, "older"), put(1, "large", amount=LARGE))
     narrow.advance()
     everything = from_offsets(dict.fromkeys(narrow.pipeline.topic_state().stable, 0))
     assert reread_from_kafka(narrow.pipeline, everything)
@@ -106,9 +106,9 @@ def test_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_before(
     batch = offset_reset.plan_reset(known, known.base(), dict(known.topics.first), (), known.base().meaning_hash)
     offset_reset.commit(narrow.pipeline, known, known.base(), batch)
     narrow.advance()
-    assert [letter.batch for letter in list_dead_letters(engine.pipeline, 9)] == [1, 4]
+    assert [dead_letter.batch for dead_letter in list_dead_letters(engine.pipeline, 9)] == [1, 4]
     list(maintain_landing(narrow.pipeline))
-    assert 4 in [letter.batch for letter in list_dead_letters(engine.pipeline, 9)]
+    assert 4 in [dead_letter.batch for dead_letter in list_dead_letters(engine.pipeline, 9)]
     retry(engine.pipeline)
     assert list(list_dead_letters(engine.pipeline, 9)) == []
     assert engine.read("upsert") == [(1, "large", LARGE)]
@@ -120,20 +120,20 @@ def test_dead_letters_of_another_meaning_take_their_place_too(
     """`changes` was changed and accepted. The tables have what was landed before as it was meant then."""
     flow = Flow(topic(), ["upsert"], table_options=WHERE)
     narrow, engine = narrowed(Engine(flow, connections, spark))
-    engine.tell(put(1, "large", amount=LARGE))
+    engine.produce(put(1, "large", amount=LARGE))
     narrow.advance()
     changes: Any = engine.document["changes"]
     other = engine.edited(changes={**changes, "op": {**changes["op"], "delete": ["d", "x"]}})
     known = offset_reset.read_state(other.pipeline)
     batch = offset_reset.plan_reset(known, known.base(), {}, (), other.pipeline.spec.meaning_hash)
     offset_reset.commit(other.pipeline, known, known.base(), batch)
-    engine.tell(put(2, "fine"), Record(0, 3, "{bad"))
+    engine.produce(put(2, "fine"), Record(0, 3, "{bad"))
     other.advance()
     assert other.read("upsert") == [(2, "fine", 1)]
     done = retry(other.pipeline)
     assert (done.tried, done.recovered) == (2, 1)
     assert other.read("upsert") == [(1, "large", LARGE), (2, "fine", 1)]
-    assert [letter.offset for letter in list_dead_letters(other.pipeline, 9)] == [2]
+    assert [dead_letter.offset for dead_letter in list_dead_letters(other.pipeline, 9)] == [2]
 
 
 def transforming(engine: Engine, sql: str) -> Engine:
@@ -142,7 +142,7 @@ def transforming(engine: Engine, sql: str) -> Engine:
 
 
 @pytest.mark.slow
-def test_a_letter_that_the_transform_fails_on_stops_no_other(
+def test_a_dead_letter_that_the_transform_fails_on_stops_no_other(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
@@ -150,21 +150,21 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
     amounts = ["5", "six", "seven", "leave out", "six", "eight"]
     sent = [put(n, "a", amount=amount) for n, amount in enumerate(amounts)]
     for batch in (sent[:3], [*sent[3:], Record(0, 6, "{bad")]):
-        engine.tell(*batch)
+        engine.produce(*batch)
         before.advance()
     assert before.read("upsert") == [(0, "a", 5)]
     number = "cast(case when amount = 'six' then '6' else amount end as int)"
     after = transforming(engine, f"select id, name, op, {number} as amount from records where amount <> 'leave out'")
     monkeypatch.setattr(cli, "each_in_turn", lambda _n, _c, _w, work, _p: ([work(after.pipeline)], []))
-    said = CliRunner().invoke(cli.dead_letters, ["retry", "p"], catch_exceptions=False).stdout.splitlines()
+    lines = CliRunner().invoke(cli.dead_letters, ["retry", "p"], catch_exceptions=False).stdout.splitlines()
     name = engine.flow.topic
     fails = "transform, transform: the transform fails on this record: Spark's CAST_INVALID_INPUT"
-    assert said[:5] == [
+    assert lines[:5] == [
         "2 of 6 dead letters are recovered",
         f"  stays: {name}-0@2: {fails}",
         f"  stays: {name}-0@3: transform, left_out: the pipeline file leaves this record out now",
         f"  stays: {name}-0@5: {fails}",
-        next(line for line in said if "value, undecodable" in line),
+        next(line for line in lines if "value, undecodable" in line),
     ]
     assert after.read("upsert") == [(0, "a", 5), (1, "a", 6), (4, "a", 6)]
     groups = [(g.stage, g.kind, g.records) for g in summary(after.pipeline)]
@@ -179,7 +179,7 @@ def test_a_letter_that_the_transform_fails_on_stops_no_other(
 
 
 @pytest.mark.slow
-def test_letters_keep_headers_where_the_transform_reads_them(
+def test_dead_letters_keep_headers_where_the_transform_reads_them(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     engine = Engine(Flow(topic(), ["upsert"]), connections, spark)
@@ -198,12 +198,12 @@ def test_letters_keep_headers_where_the_transform_reads_them(
     send(2, "six", [("h", b"kept")])
     send(3, "seven", [])
     reads.advance()
-    mended = transforming(engine, f"select id, {header} as name, op, coalesce(try_cast(amount as int), 0) as amount "
-                                  "from records")  # fmt: skip
-    # They stay with a letter whatever else is found to be wrong with it meanwhile.
+    corrected = transforming(engine, f"select id, {header} as name, op, coalesce(try_cast(amount as int), 0) as amount "
+                                     "from records")  # fmt: skip
+    # They stay with a dead letter whatever else is found to be wrong with it meanwhile.
     none = transforming(engine, "select id, name, op, 0 as amount from records where id > 100")
-    assert {letter.kind for letter in retry(none.pipeline).stay} == {"left_out"}
-    done = retry(mended.pipeline)
+    assert {dead_letter.kind for dead_letter in retry(none.pipeline).stay} == {"left_out"}
+    done = retry(corrected.pipeline)
     assert (done.tried, done.recovered) == (3, 2)
-    assert [(letter.offset, "without its headers" in letter.message) for letter in done.stay] == [(0, True)]
-    assert mended.read("upsert") == [(2, "kept", 0), (3, "none", 0)]
+    assert [(one.offset, "without its headers" in one.message) for one in done.stay] == [(0, True)]
+    assert corrected.read("upsert") == [(2, "kept", 0), (3, "none", 0)]

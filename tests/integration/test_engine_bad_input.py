@@ -1,4 +1,4 @@
-"""What goes wrong outside: one clear error of the right class, and nothing lost. Once mended, the next run goes on."""
+"""What goes wrong outside: one clear error of the right class, nothing lost; after a repair the next run goes on."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_broker_that_is_not_there(connections: Connections, spark: SparkSession,
             engine.land()
     assert address in clear(caught.value)
     back = Engine(engine.flow, connections, spark)
-    back.tell(put(1))
+    back.produce(put(1))
     back.advance()
     assert back.read("append") == [(1, "a", 1.0)]
 
@@ -80,7 +80,7 @@ def test_missing_topic_then_empty_topic(
     empty = Engine(Flow(topic(), ["append", "upsert"]), connections, spark)
     assert empty.advance() == []
     assert (empty.read("append"), empty.destination("append").committed()) == ([], None)
-    empty.tell(put(1))
+    empty.produce(put(1))
     empty.advance()
     assert empty.read("append") == empty.read("upsert") == [(1, "a", 1.0)]
 
@@ -98,14 +98,14 @@ def test_bad_records_stop_the_batch_or_land_as_dead_letters(
         put(3, {"id": 3, "name": 9_876_543_210, "amount": 1.0, "op": "u"}),
         put(4, {"id": 4, "name": "a", "amount": 1.0, "op": "unheard of"}),
     ]
-    engine.tell(put(1), *wrong, put(5))
+    engine.produce(put(1), *wrong, put(5))
     strict = engine.edited(on_bad_record="fail")
     with pytest.raises(BadRecords) as caught:
         strict.advance()
-    said = clear(caught.value)
-    assert "4 bad records" in said
-    assert f"{engine.flow.topic}-0@1" in said
-    assert "9876543210" not in said
+    message = clear(caught.value)
+    assert "4 bad records" in message
+    assert f"{engine.flow.topic}-0@1" in message
+    assert "9876543210" not in message
     assert caught.value.facts["quarantined"] == 4
     assert isinstance(caught.value, TerminalError)
     assert engine.pipeline.intermediate.committed() is None, "nothing was published"
@@ -114,14 +114,14 @@ def test_bad_records_stop_the_batch_or_land_as_dead_letters(
     assert (landed.counts.read, landed.counts.landed, landed.counts.quarantined) == (6, 2, 4)
     assert engine.read("upsert") == [(1, "a", 1.0), (5, "a", 1.0)]
     table = engine.pipeline.intermediate.catalog.require(engine.pipeline.intermediate.identifier)
-    letters = [row for row in table.scan().to_arrow().sort_by("i").to_pylist() if row["error"]]
-    assert [(r["error"]["stage"], r["error"]["kind"]) for r in letters] == [
+    dead_letters = [row for row in table.scan().to_arrow().sort_by("i").to_pylist() if row["error"]]
+    assert [(r["error"]["stage"], r["error"]["kind"]) for r in dead_letters] == [
         ("key", "NullKey"),
         ("value", "undecodable"),
         ("value", "type"),
         ("value", "UnknownOperation"),
     ]
-    assert letters[1]["error"]["value"] == b"{undecodable"
+    assert dead_letters[1]["error"]["value"] == b"{undecodable"
 
 
 # ---- catalog and warehouse: one of their own, that can be broken ----------------------------------------------------
@@ -152,7 +152,7 @@ class Frail:
 @pytest.fixture
 def frail(tmp_path: Path, connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> Frail:
     made = Frail(tmp_path, connections, spark, topic())
-    made.engine.tell(put(1))
+    made.engine.produce(put(1))
     return made
 
 
@@ -181,7 +181,7 @@ def locked(database: Path) -> Iterator[None]:
 
 def test_locked_catalog(frail: Frail) -> None:
     frail.engine.advance()
-    frail.engine.tell(put(2))
+    frail.engine.produce(put(2))
     with locked(frail.database), pytest.raises(TransientError) as caught:
         frail.engine.land()
     assert "locked" in clear(caught.value)
@@ -195,7 +195,7 @@ def test_locked_catalog(frail: Frail) -> None:
 
 def test_catalog_that_is_gone(frail: Frail) -> None:
     frail.engine.advance()
-    frail.engine.tell(put(2))
+    frail.engine.produce(put(2))
     away = frail.database.with_suffix(".away")
     frail.database.rename(away)
     with pytest.raises(Unavailable, match="does not exist") as caught:
@@ -226,7 +226,7 @@ def test_warehouse_that_cannot_be_made(frail: Frail) -> None:
 
 def test_data_folder_that_spark_cannot_write(frail: Frail) -> None:
     frail.engine.advance()
-    frail.engine.tell(put(2))
+    frail.engine.produce(put(2))
     (data,) = [p for p in frail.warehouse.rglob("data") if p.parent.name.endswith("_tmp")]
     kept = data.rename(data.with_name("kept"))
     data.write_text("a file where the folder should be")
@@ -251,14 +251,14 @@ def test_full_disk(tmp_path: Path, connections: Connections, spark: SparkSession
         pytest.skip("this machine does not let us mount a small disk")
     try:
         small = Frail(disk, connections, spark, topic())
-        small.engine.tell(put(1))
+        small.engine.produce(put(1))
         small.engine.advance()
         filler = disk / "filler"
         with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
             os.posix_fallocate(file.fileno(), 0, 1 << 20)
         with filler.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free)
-        small.engine.tell(put(2))
+        small.engine.produce(put(2))
         with pytest.raises(BatchmergeError) as caught:
             small.engine.advance()
         assert "disk" in clear(caught.value)

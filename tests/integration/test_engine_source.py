@@ -46,11 +46,11 @@ def engine(connections: Connections, spark: SparkSession) -> Callable[..., Engin
 def test_a_landing_ends_where_kafka_was_when_it_began(topic: Callable[..., str], engine: Callable[..., Engine]) -> None:
     """Else the tables of a busy source would wait for ever."""
     one = engine(topic(), max_records=2)
-    one.tell(put(1), put(2), put(3))
+    one.produce(put(1), put(2), put(3))
     landed = []
     for batch in islice(protocol.land(one.pipeline, 0), 4):
         landed.append(batch.counts.read)
-        one.tell(put(4), put(5))
+        one.produce(put(4), put(5))
     assert landed == [2, 2]
     assert sum(batch.counts.read for batch in one.land()) == 3
 
@@ -117,8 +117,8 @@ def test_topic_whose_partitions_grow(
     assert isinstance(changes, dict)
     arrival = strict.edited(changes={**changes, "order_by": "arrival"})
     assert f"offsets reset {strict.flow.name} --to committed --accept-changes --yes" in caught.value.remedy
-    code, said = batchmerge(arrival, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(arrival, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, output
     arrival.advance()
     assert arrival.read("upsert") == model.expected(records, "upsert")
 
@@ -230,6 +230,6 @@ def test_several_topics_and_a_pattern(
     everything = one.edited(source={**source, "topics": [], "pattern": ".*"}).pipeline.topic_state().topic_ids
     assert {a, b} <= set(everything)
     assert not {"__consumer_offsets", "__transaction_state"} & set(everything), "Kafka's own topics are no source"
-    letters = topic(f"{prefix}-dead")
-    feeding = one.edited(dead_letters={"topic": letters}, control={"topic": b})
+    queue = topic(f"{prefix}-dead")
+    feeding = one.edited(dead_letters={"topic": queue}, control={"topic": b})
     assert set(feeding.pipeline.topic_state().topic_ids) == {a}, "nor are those that the pipeline writes to itself"

@@ -81,7 +81,7 @@ def test_append_is_rebased_on_another_writer(
         written.update(path.name for path in Path(found.location().removeprefix("file://")).rglob("*.parquet"))
         found.append(THEIRS.cast(found.schema().as_arrow()))
 
-    one.tell(put(1), put(2))
+    one.produce(put(1), put(2))
     seen = meanwhile("merge.written", append)
     one.advance()
     assert seen == ["merge.begun", "merge.written", "merge.published"], "one attempt is enough"
@@ -102,7 +102,7 @@ def test_merge_runs_again_on_another_writer(
         found = catalog(one.connections).require(table)
         found.append(THEIRS.cast(found.schema().as_arrow()))
 
-    one.tell(put(1), put(99, "ours"))
+    one.produce(put(1), put(99, "ours"))
     seen = meanwhile("merge.written", append)
     one.advance()
     assert seen.count("merge.begun") == 2
@@ -119,7 +119,7 @@ def test_several_tasks_merge_a_share_of_the_keys_each(
     one, model, dice = engine("upsert_delete"), dict[int, str](), random.Random(3)
     for turn in range(4):
         changes = [(dice.randrange(90), dice.choice([None, f"{turn}-{n}"])) for n in range(75)]
-        one.tell(*(put(key, name) if name else Record(0, key, None) for key, name in changes))
+        one.produce(*(put(key, name) if name else Record(0, key, None) for key, name in changes))
         model |= {key: name for key, name in changes if name}
         for key in {key for key, name in dict(changes).items() if name is None}:
             model.pop(key, None)
@@ -134,11 +134,11 @@ def test_more_changes_than_one_task_reads_are_reduced_by_spark_and_more_keys_tha
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     one = engine("upsert_delete")
-    one.tell(put(1), put(2), put(3))
+    one.produce(put(1), put(2), put(3))
     one.advance()
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes.are_too_many", lambda *_: True)
     monkeypatch.setattr("jobs.destinations.iceberg.cached_changes._SCANNED_KEYS", most)
-    one.tell(put(2, "b"), Record(0, 1, None), put(4))
+    one.produce(put(2, "b"), Record(0, 1, None), put(4))
     one.advance()
     assert one.read("upsert_delete") == [(2, "b", 1.0), (3, "a", 1.0), (4, "a", 1.0)]
 
@@ -148,7 +148,7 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
 ) -> None:
     """A newer run in the same session has more batches, and has not committed yet."""
     one = engine("upsert_delete")
-    one.tell(put(1), put(2))
+    one.produce(put(1), put(2))
     one.advance()
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes.are_too_many", lambda *_: True)
     asleep: list[object] = []
@@ -157,14 +157,14 @@ def test_run_that_sleeps_between_two_statements_commits_its_own_changes(
         asleep.append(self)
         if len(asleep) == 2:
             raise EOFError("the newer run dies here")
-        one.tell(put(1, "c"), put(2, "c"))
+        one.produce(put(1, "c"), put(2, "c"))
         one.land()
         with pytest.raises(EOFError):
             one.merge("upsert_delete")
 
     with monkeypatch.context() as patch:
         patch.setattr(CachedChanges, "_keep_deletes", keep_deletes)
-        one.tell(put(1, "b"), put(2, "b"))
+        one.produce(put(1, "b"), put(2, "b"))
         one.advance()
     assert one.read("upsert_delete") == [(1, "b", 1.0), (2, "b", 1.0)]
     assert [t.name for t in one.spark.catalog.listTables() if t.name.startswith("batchmerge_changes")] == []
@@ -175,9 +175,9 @@ def test_merge_that_was_given_up_disturbs_none_that_follows(
 ) -> None:
     """Its time limit is over, and it goes on in the Spark session in which the next attempt merges the same batches."""
     one = engine("upsert_delete").with_table_options(write="copy_on_write")
-    one.tell(put(1), put(2))
+    one.produce(put(1), put(2))
     one.advance()
-    one.tell(put(1, "b"), Record(0, 2, None), put(3))
+    one.produce(put(1, "b"), Record(0, 2, None), put(3))
     one.land()
     render, asleep, awake = CachedChanges._render, threading.Event(), threading.Event()
 
@@ -212,7 +212,7 @@ def test_killed_run_leaves_nothing_in_the_summary_of_the_next(engine: Callable[.
     left, own = f"{option}batchmerge.of-a-killed-run", f"{option}team"
     one.spark.conf.set(left, "x")
     one.spark.conf.set(own, "shop")
-    one.tell(put(1))
+    one.produce(put(1))
     one.advance()
     snapshot = catalog(one.connections).require(one.flow.table("upsert_delete")).current_snapshot()
     assert snapshot
@@ -227,7 +227,7 @@ def test_verification_compares_its_own_rows_while_another_one_begins(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("upsert", "upsert_delete")
-    one.tell(put(1), Record(0, 1, None))
+    one.produce(put(1), Record(0, 1, None))
     one.advance()
     compared: list[int] = []
 
@@ -253,7 +253,7 @@ def test_attempt_that_is_swept_away_is_made_again(
         (branch,) = [name for name in found.metadata.refs if name.startswith("attempt--")]
         found.manage_snapshots().remove_branch(branch).commit()
 
-    one.tell(put(1))
+    one.produce(put(1))
     seen = meanwhile(point, sweep)
     one.advance()
     assert seen.count("merge.begun") == 2
@@ -266,7 +266,7 @@ def test_run_that_begins_meanwhile_does_not_end_the_one_before(
 ) -> None:
     """Of another Dagster instance, and on another Spark server. It finds the batch done when it comes to commit."""
     one = engine("upsert").with_table_options(write="copy_on_write")
-    one.tell(put(1))
+    one.produce(put(1))
     one.land()
     found = one.destination("upsert")
     assert isinstance(found, iceberg_destination.IcebergDestination)
@@ -297,7 +297,7 @@ def test_table_whose_files_have_no_field_ids_is_continued(engine: Callable[..., 
     with catalog(test.connections).require(name).update_schema() as update:
         update.rename_column("title", "name")
     more = with_columns(test, extra="date")
-    more.tell(put(2, "new", extra="2026-01-01"), Record(0, 3, None), put(4, "d"))
+    more.produce(put(2, "new", extra="2026-01-01"), Record(0, 3, None), put(4, "d"))
     more.land()
     more.merge_all()
     assert more.read("upsert_delete") == [(1, "a", 1.0), (2, "new", 1.0), (4, "d", 1.0)]
@@ -316,7 +316,7 @@ def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monk
         return tries[-1]
 
     monkeypatch.setattr(BatchRecords, "write", again)
-    one.tell(put(1), put(2), Record(0, 3, "{"))
+    one.produce(put(1), put(2), Record(0, 3, "{"))
     one.advance()
     first, second = ({file.path for report in found for file in report.files} for found in tries)
     assert first
@@ -326,7 +326,7 @@ def test_tasks_that_run_twice_double_nothing(engine: Callable[..., Engine], monk
     assert {task.file.file_path for task in landed.scan().plan_files()} == second
     assert one.read("append") == [(1, "a", 1.0), (2, "a", 1.0)]
     monkeypatch.setattr(BatchRecords, "write", lambda *given: [*write(*given), *write(*given)])
-    one.tell(put(4))
+    one.produce(put(4))
     with pytest.raises(InvariantBroken, match="twice"):
         one.advance()
     assert len(one.pipeline.intermediate.landed().batches) == 1

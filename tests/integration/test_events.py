@@ -54,7 +54,7 @@ def engine(spark: SparkSession, connections: Connections, topic: Callable[..., s
 
 
 def _grow(engine: Engine, seed: int, count: int = 120) -> None:
-    engine.tell(*random_changes(seed, count, 30, 2))
+    engine.produce(*random_changes(seed, count, 30, 2))
 
 
 def _control(engine: Engine) -> str:
@@ -81,8 +81,8 @@ class TestPipeline:
         check_groups(pipeline)
         assert effective(published) == published
         assert {e.run_id for e in published} == {"test"}
-        says = [e.payload for e in published if e.payload.commit_id == second.batch.commit_id]
-        request, response, ready, *tables, complete = says
+        payloads = [e.payload for e in published if e.payload.commit_id == second.batch.commit_id]
+        request, response, ready, *tables, complete = payloads
         assert isinstance(request, CommitRequest)
         assert (request.batch_number, request.previous_commit_id) == (2, first.batch.commit_id)
         assert request.records == 40
@@ -98,17 +98,17 @@ class TestPipeline:
         assert ready.start_offsets == {tp: r.start for tp, r in second.batch.ranges.items()}
         assert ready.next_offsets == {tp: r.end for tp, r in second.batch.ranges.items()}
         assert isinstance(complete, CommitComplete)
-        for said, destination in zip(tables, pipeline.destinations(), strict=True):
-            assert isinstance(said, CommitTable)
+        for event, destination in zip(tables, pipeline.destinations(), strict=True):
+            assert isinstance(event, CommitTable)
             found = pipeline.intermediate.catalog.require(destination.table.table)
-            assert (said.connection, said.table) == ("lake", destination.table.table)
-            assert said.reference == str(found.metadata.current_snapshot_id)
-            assert said.vtts
-            assert said.vtts.timestamp() * 1000 == second.watermark.vtts
-            assert complete.vtts == said.vtts
+            assert (event.connection, event.table) == ("lake", destination.table.table)
+            assert event.reference == str(found.metadata.current_snapshot_id)
+            assert event.vtts
+            assert event.vtts.timestamp() * 1000 == second.watermark.vtts
+            assert complete.vtts == event.vtts
 
     def test_a_table_that_catches_up_publishes_each_batch(self, engine: Engine, connections: Connections) -> None:
-        """Complete is said of those batches only that every table has."""
+        """Complete is published only for batches that every table has."""
         _grow(engine, 1, 300)
         assert len(engine.land()) == 4
         engine.merge("append")
@@ -160,7 +160,7 @@ class TestPipeline:
         assert events(connections, _control(engine)) == published
 
     def test_tables_that_commit_at_once(self, engine: Engine, connections: Connections) -> None:
-        """They do not fence each other; complete may be said by both, with one id."""
+        """They do not fence each other; both may publish complete, with one id."""
         for seed in range(3):
             _grow(engine, seed, 60)
             engine.land()
@@ -197,10 +197,10 @@ class TestPipeline:
         strict = engine.edited(control={"topic": name, "create": False})
         _grow(strict, 1)
         assert len(strict.advance()) == 2
-        said = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
+        warnings = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
         # Once for landing, however many batches it lands, and once for each table.
-        assert len(said) == 3
-        assert all(name in line and "control.create" in line for line in said)
+        assert len(warnings) == 3
+        assert all(name in line and "control.create" in line for line in warnings)
         engine.advance()
         published = events(connections, name)
         check_all_published(engine.pipeline, published)
@@ -218,9 +218,9 @@ class TestPipeline:
         refused = engine.edited(control={"topic": name})
         _grow(refused, 1)
         assert len(refused.advance()) == 2
-        said = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
-        assert len(said) == 3
-        assert all("MSG_SIZE_TOO_LARGE" in line for line in said)
+        warnings = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
+        assert len(warnings) == 3
+        assert all("MSG_SIZE_TOO_LARGE" in line for line in warnings)
         assert events(connections, name) == []
         assert _group_offsets(refused.pipeline) == {}
         enough = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)

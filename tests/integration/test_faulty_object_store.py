@@ -69,7 +69,7 @@ def test_batches_are_late_and_nothing_is_lost(lake: Lake, topic: Callable[..., s
         wanted = [t for t in targets("append", "upsert_delete") if runnable(t.kind)]
         tables = [story.table(target) for target in wanted]
         for number, (busy, lost, delay) in enumerate([(0.0, 0.0, 0.0), *FAULTS[lake.endpoint]]):
-            story.tell(*random_changes(number, 150, 40, 2))
+            story.produce(*random_changes(number, 150, 40, 2))
             lake.faults.busy, lake.faults.lost, lake.faults.delay = busy, lost, delay
             for work in (lambda: story.land(100), *(table.merge for table in tables)):
                 _until_done(work)

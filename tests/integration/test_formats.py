@@ -63,7 +63,7 @@ def proto(descriptors: bytes, **fields: Any) -> bytes:
     return content
 
 
-def tell(connections: Connections, records: dict[str, list[bytes]], partitions: int = 1) -> None:
+def produce(connections: Connections, records: dict[str, list[bytes]], partitions: int = 1) -> None:
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for topic, values in records.items():
         for n, value in enumerate(values):
@@ -116,7 +116,7 @@ def test_every_format_in_one_table(
         [framed(ids[3], b'{"id":8,"name":"h","amount":8.5}'), b'{"id":9}'],
     ]  # fmt: skip
     engine = Engine(flow(encodings), with_registry(connections, registry), spark)
-    tell(connections, dict(zip(encodings, values, strict=True)))
+    produce(connections, dict(zip(encodings, values, strict=True)))
     landed = engine.advance()
     assert [(b.counts.read, b.counts.landed, b.counts.quarantined) for b in landed] == [(15, 8, 7)]
     assert engine.read("append") == [
@@ -135,7 +135,7 @@ def test_newer_schema_of_a_registry_brings_its_fields(
     registry: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Left out and told at first, then as columns: of the same records, each by its own schema."""
+    """Left out and reported at first, then as columns: of the same records, each by its own schema."""
     name = topic("orders")
     newer = record(
         ("id", "long"), ("name", ["null", "string"]), ("amount", "double"), ("paid", ["null", "boolean"]),
@@ -150,14 +150,14 @@ def test_newer_schema_of_a_registry_brings_its_fields(
     engine = Engine(
         flow({name: {"format": "avro", "registry": "registry"}}), with_registry(connections, registry), spark
     )
-    tell(connections, {name: values})
+    produce(connections, {name: values})
     landed = engine.advance()
     assert [batch.unknown for batch in landed] == [{"at": 1, "paid": 1}]
     assert "no column takes these fields of records, and they are left out: at (1), paid (1)" in caplog.text
 
     source: Any = engine.document["source"]
     adding = engine.edited(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
-    tell(connections, {name: values})
+    produce(connections, {name: values})
     assert [(b.unknown, b.counts.landed) for b in adding.advance()] == [({}, 2)]
     assert adding.pipeline.spec.source.value.columns == {**COLUMNS, "at": "struct<city: text>", "paid": "boolean"}
     table = catalog(connections).require(engine.flow.table("append")).scan(selected_fields=("id", "paid", "at"))
@@ -173,7 +173,7 @@ def test_infer_asks_topic_and_registry(
 ) -> None:
     name = topic("inferred", partitions=3)
     schema_id = register(registry, f"{name}-value", text(AVRO))
-    tell(connections, {name: [encoded(AVRO, {"id": n, "name": "a", "amount": 1}, schema_id) for n in range(20)]}, 3)
+    produce(connections, {name: [encoded(AVRO, {"id": n, "name": "a", "amount": 1}, schema_id) for n in range(20)]}, 3)
     monkeypatch.setattr(infer_command, "load_connections", lambda: with_registry(connections, registry))
     done = CliRunner().invoke(infer_command.infer, [name, "--registry", "registry", "--records", "9"])
     assert done.exit_code == 0, done.output
@@ -195,7 +195,7 @@ def test_registry_that_is_down_lands_nothing_until_it_is_back(
         spark,
     )
     schema_id = register(registry, f"{name}-value", text(AVRO))
-    tell(connections, {name: [encoded(AVRO, {"id": 1, "name": "a", "amount": 1}, schema_id)]})
+    produce(connections, {name: [encoded(AVRO, {"id": 1, "name": "a", "amount": 1}, schema_id)]})
     with pytest.raises(Unavailable, match=r"schema registry registry: .* does not answer"):
         engine.advance()
     assert engine.pipeline.intermediate.committed() is None
@@ -241,9 +241,9 @@ def test_protobuf_of_a_registry_brings_all_columns(
     )
     second = an_order(NEWER_ORDER, newer, id=2, lines=[{"sku": "y"}, {"sku": "z", "count": 3}], paid=True)
     engine, rows = without_columns(name, {"format": "protobuf"}, with_registry(connections, registry), spark)
-    tell(connections, {name: [first]})
+    produce(connections, {name: [first]})
     assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 0)]
-    tell(connections, {name: [second, framed(newer, b"\x00\xff"), first]})
+    produce(connections, {name: [second, framed(newer, b"\x00\xff"), first]})
     assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(2, 1)]
     assert engine.pipeline.spec.source.value.columns == {
         "id": "long", "name": "text", "state": "text", "first": "struct<sku: text, count: int>",
@@ -267,9 +267,9 @@ def test_json_schema_of_a_registry_brings_all_columns(
     first = {"id": 1, "name": "a", "state": "PAID", "first": {"sku": "x", "count": 2}, "at": "2026-01-02T03:04:05Z"}
     second = {"id": 2, "lines": [{"sku": "y"}, {"sku": "z"}], "paid": True}
     engine, rows = without_columns(name, {"format": "json"}, with_registry(connections, registry), spark)
-    tell(connections, {name: [framed(older, json.dumps(first).encode())]})
+    produce(connections, {name: [framed(older, json.dumps(first).encode())]})
     assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 0)]
-    tell(connections, {name: [framed(newer, json.dumps(second).encode()), framed(newer, b'{"id": "none"}'), b"{}"]})
+    produce(connections, {name: [framed(newer, json.dumps(second).encode()), framed(newer, b'{"id": "none"}'), b"{}"]})
     assert [(b.counts.landed, b.counts.quarantined) for b in engine.advance()] == [(1, 2)]
     assert engine.pipeline.spec.source.value.columns == {
         "id": "long", "name": "text", "state": "text", "first": "struct<sku: text, count: long>",

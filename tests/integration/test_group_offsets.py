@@ -33,7 +33,7 @@ cluster, partition = KafkaCluster("kafka", connection), TopicPartition("t", 0)
 _ASK = """
 print([group_offsets(cluster, f"group-{n}", [partition]) for n in range(100)].count({}))
 """
-# Until it is told that the broker is back: then one answer ends it.
+# Until a line on its input says that the broker is back: then one answer ends it.
 _KEEP_ASKING = """
 import faulthandler, select, signal
 faulthandler.register(signal.SIGUSR1)

@@ -47,7 +47,7 @@ class Sink:
         self.name = f"sink-{uuid.uuid4().hex[:8]}"
         self.options = {"topics": topic, **JSON, **options}
 
-    def tell(self, *records: tuple[object, object]) -> None:
+    def produce(self, *records: tuple[object, object]) -> None:
         """Produces keys and values as JSON."""
         producer = Producer({"bootstrap.servers": bootstrap(self.connections)})
         for record in records:
@@ -63,9 +63,9 @@ class Sink:
         """The pipeline file that `batchmerge import` writes, and what it says to do."""
         path = folder / "connector.json"
         path.write_text(json.dumps({"name": self.name, "config": self.options}))
-        said = CliRunner().invoke(import_, [str(path), *more], catch_exceptions=False).output
-        assert "\ntype: " in said, said
-        return yaml.safe_load("type: " + said.split("\ntype: ")[1])["attributes"], said
+        output = CliRunner().invoke(import_, [str(path), *more], catch_exceptions=False).output
+        assert "\ntype: " in output, output
+        return yaml.safe_load("type: " + output.split("\ntype: ")[1])["attributes"], output
 
 
 def run(flow: Flow, connections: Connections, spark: SparkSession, document: dict[str, object], records: int) -> None:
@@ -101,10 +101,10 @@ def test_table_of_the_clickhouse_sink(
         f"INSERT INTO {table} (id, name, count, at, country) VALUES (1, 'a', 7, '2026-01-01 00:00:00', 'CH')"
     )
     row = {"name": "b", "count": 4_000_000_000, "at": "2026-01-02T03:04:05Z", "country": "DE"}
-    sink.tell((None, {"id": 1}), (None, {"id": 2, **row, "tags": ["x"], "unknown": 1}), (None, {"id": 3, **row}))
+    sink.produce((None, {"id": 1}), (None, {"id": 2, **row, "tags": ["x"], "unknown": 1}), (None, {"id": 3, **row}))
     sink.has_written(1)
-    document, said = sink.imported(tmp_path)
-    change = next(line for line in said.splitlines() if "ALTER TABLE" in line)
+    document, output = sink.imported(tmp_path)
+    change = next(line for line in output.splitlines() if "ALTER TABLE" in line)
     server.execute(change[change.index("ALTER TABLE") :])
     run(flow, connections, spark, document, 2)
     columns = "id, name, count, at, country, note, tags, day, _offset"
@@ -164,10 +164,10 @@ def test_table_of_the_iceberg_sinks(
     before = made.schema()
     made.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "a"}], made.schema().as_arrow()))
     row = {"name": "b", "price": "1.50", "at": "2026-01-02T03:04:05Z", "tags": ["x"]}
-    sink.tell((None, {"id": 1}), (None, {"id": 2, **row}), (None, {"id": 3, **row}))
+    sink.produce((None, {"id": 1}), (None, {"id": 2, **row}), (None, {"id": 3, **row}))
     sink.has_written(1)
-    document, said = sink.imported(tmp_path)
-    assert f"{table}: ref is" in said
+    document, output = sink.imported(tmp_path)
+    assert f"{table}: ref is" in output
     run(flow, connections, spark, document, 2)
     after = catalog(connections).require(table)
     kept = len(before.fields)
@@ -219,7 +219,7 @@ def test_table_of_the_bigquery_sinks(
     service.change(text, {}, "test")
     row = {"name": "b", "price": "1.5", "address": {"country": "CH"}, "tags": ["x"], "sizes": {"m": 1}}
     last = ({"id": 3}, {"id": 3, **row}) if mode == "append" else ({"id": 1}, None)
-    sink.tell(({"id": 1}, {"id": 1}), ({"id": 2}, {"id": 2, **row}), last)
+    sink.produce(({"id": 1}, {"id": 1}), ({"id": 2}, {"id": 2, **row}), last)
     sink.has_written(1)
     document, _ = sink.imported(tmp_path)
     run(flow, connections, spark, document, 2)

@@ -93,8 +93,8 @@ def test_what_the_page_lists_is_enough(engine: Engine, admin: AdminClient, caplo
     assert warnings(caplog) == []
     check_groups(engine.pipeline)
     kafka = engine.pipeline.kafka
-    told, _ = read_events(kafka, engine.flow.spec.control.topic, None)
-    assert len(told) == 5
+    published, _ = read_events(kafka, engine.flow.spec.control.topic, None)
+    assert len(published) == 5
     assert len(newest_records(kafka, engine.flow.topic, 10)) == 2
 
 
@@ -109,7 +109,7 @@ def test_the_source_may_not_be_read(engine: Engine, admin: AdminClient) -> None:
 
 
 @pytest.mark.parametrize("left_out", ["group", "transactional id", "control", "dlq"])
-def test_data_does_not_wait_for_what_may_not_be_told(
+def test_data_does_not_wait_for_what_may_not_be_published(
     left_out: str, engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind = KINDS.get(left_out)
@@ -118,9 +118,9 @@ def test_data_does_not_wait_for_what_may_not_be_told(
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
     assert engine.read("upsert") == [(1, "a", 1.0)]
-    said = warnings(caplog)
-    assert said
-    assert all("docs/security.md" in line or "may not see it" in line for line in said), said
+    shown = warnings(caplog)
+    assert shown
+    assert all("docs/security.md" in line or "may not see it" in line for line in shown), shown
     caplog.clear()
     grant(admin, listed(engine.flow))
     engine.advance()

@@ -45,8 +45,8 @@ def reset(table: TableUnderTest) -> None:
     offset_reset.commit(pipeline, known, known.base(), batch)
 
 
-def tell(table: TableUnderTest, *changes: Record) -> None:
-    table.story.tell(*changes)
+def land(table: TableUnderTest, *changes: Record) -> None:
+    table.story.produce(*changes)
     table.story.land()
 
 
@@ -64,9 +64,9 @@ def test_run_that_slept_keeps_no_delete_in_the_order_of_before(
 ) -> None:
     """It has found its changes, and sleeps until a reset to another order is merged."""
     old, new = tables
-    tell(old, change(1, "c", 1), change(2, "c", 1))
+    land(old, change(1, "c", 1), change(2, "c", 1))
     old.merge()
-    tell(old, change(1, "d", 2))
+    land(old, change(1, "d", 2))
     if work == "replay":
         old.merge()
     asleep, keep_deletes = [True], CachedChanges._keep_deletes
@@ -85,7 +85,7 @@ def test_run_that_slept_keeps_no_delete_in_the_order_of_before(
         _ = old.replay(1, 2) if work == "replay" else old.merge()
     assert not asleep
     assert kept(new) == {}
-    tell(new, change(1, "u", 3))
+    land(new, change(1, "u", 3))
     new.merge()
     assert new.rows() == [(1, "u", 3.0), (2, "c", 1.0)]
 
@@ -93,7 +93,7 @@ def test_run_that_slept_keeps_no_delete_in_the_order_of_before(
 def test_replay_of_before_waits_for_a_reset_that_is_being_merged(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
     """The kept deletes are renewed already, and the table is still at the state of before."""
     old, new = tables
-    tell(old, change(1, "c", 1), change(2, "c", 1), change(1, "d", 2))
+    land(old, change(1, "c", 1), change(2, "c", 1), change(1, "d", 2))
     old.merge()
     reset(new)
     replayed = list[str]()
@@ -113,14 +113,14 @@ def test_replay_of_before_waits_for_a_reset_that_is_being_merged(tables: tuple[T
 def test_kept_deletes_have_no_committed_state(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
     """A killed run could leave its table's state in the Spark session, and a later one wrote it to their snapshot."""
     table, _ = tables
-    tell(table, change(1, "c", 1), change(1, "d", 2))
+    land(table, change(1, "c", 1), change(1, "d", 2))
     table.merge()
     name, state = table.destination.kept_deletes, table.destination.committed()
     assert name
     assert state
     there = catalog(table.engine.connections).require(name)
     there.append(there.schema().as_arrow().empty_table(), snapshot_properties=state.to_properties())
-    tell(table, change(2, "c", 1), change(2, "d", 2))
+    land(table, change(2, "c", 1), change(2, "d", 2))
     table.merge()
     assert set(kept(table)) == {1, 2}
 
@@ -128,7 +128,7 @@ def test_kept_deletes_have_no_committed_state(tables: tuple[TableUnderTest, Tabl
 def test_merge_without_deletes_leaves_their_table_alone(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
     """Neither a commit, nor a branch that would keep its compaction away."""
     table, _ = tables
-    tell(table, change(1, "c", 1))
+    land(table, change(1, "c", 1))
     table.merge()
     name = table.destination.kept_deletes
     assert name

@@ -60,9 +60,9 @@ def test_records_of_ten_megabytes_and_long_keys(connections: Connections, spark:
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
     assert [(row["id"], row["text"]) for row in table(engine)] == [("a", large), (key, "short")]
-    (letter,) = list_dead_letters(engine.pipeline, 10, values=True)
-    assert letter.value == bad
-    assert len(letter.message) < 500
+    (dead_letter,) = list_dead_letters(engine.pipeline, 10, values=True)
+    assert dead_letter.value == bad
+    assert len(dead_letter.message) < 500
 
 
 # Spark plans and compiles a MERGE of so many columns for a minute on two cores.
@@ -122,7 +122,7 @@ def test_strange_characters_and_dates(connections: Connections, spark: SparkSess
     }
     send(connections, name, *good.items(), *bad.items())
     (landed,) = engine.advance()
-    refused = {json.loads(letter.key or b"")["id"] for letter in list_dead_letters(engine.pipeline, 100, values=True)}
+    refused = {json.loads(one.key or b"")["id"] for one in list_dead_letters(engine.pipeline, 100, values=True)}
     assert refused == set(bad)
     assert landed.counts.landed == len(good)
     rows = {row["id"]: row for row in table(engine)}

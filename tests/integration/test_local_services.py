@@ -225,7 +225,7 @@ def test_a_service_that_does_not_come_up_says_why_and_where_its_log_is(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "changes", "said"),
+    ("arguments", "changes", "message"),
     [
         (["up", "--only", "kafak"], {}, "there is no local service 'kafak'"),
         (["up", "--only", "spark"], {"BATCHMERGE_SPARK_MEMORY": "much"}, "'much' is no amount of memory"),
@@ -234,11 +234,11 @@ def test_a_service_that_does_not_come_up_says_why_and_where_its_log_is(tmp_path:
     ],
 )
 def test_a_persons_mistake_is_one_sentence(
-    tmp_path: Path, arguments: list[str], changes: dict[str, str | None], said: str
+    tmp_path: Path, arguments: list[str], changes: dict[str, str | None], message: str
 ) -> None:
     failed = _command(tmp_path / "home", changes)(*arguments)
     assert failed.returncode == 2
-    assert said in failed.stderr
+    assert message in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

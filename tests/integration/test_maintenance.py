@@ -98,11 +98,11 @@ def test_pipeline_goes_on_after_each_task(
 ) -> None:
     monkeypatch.setattr("jobs.iceberg.state_file._MOST", most)
     one = engine(*MODES)
-    told = []
-    one.tell(Record(0, 0, "{bad"))
+    records = []
+    one.produce(Record(0, 0, "{bad"))
     for n in range(6):
-        told += [put(n), put(n % 2, f"n{n}")]
-        one.tell(*told[-2:])
+        records += [put(n), put(n % 2, f"n{n}")]
+        one.produce(*records[-2:])
         one.advance()
     landing = f"{one.flow.name}_tmp"
     dead = attempt_branch(one.flow.name, "main", uuid.uuid4().hex, datetime.now(UTC) - timedelta(days=9))
@@ -118,7 +118,7 @@ def test_pipeline_goes_on_after_each_task(
     assert done[landing, "landed"].counts["batches removed"] == 5
     assert done[landing, "landed"].counts["batches kept"] == 1
     assert done[landing, "landed"].counts["rows deleted"] == 10
-    assert [letter.batch for letter in list_dead_letters(one.pipeline, 9)] == [1], "a dead letter outlives its batch"
+    assert [left.batch for left in list_dead_letters(one.pipeline, 9)] == [1], "a dead letter outlives its batch"
     for mode in MODES:
         counts = {task: done[mode, task].counts for _, task in done if (mode, task) in done}
         assert counts["branches"] == {"branches removed": 1}, mode
@@ -127,7 +127,7 @@ def test_pipeline_goes_on_after_each_task(
         assert list(counts["manifests"].values())[-1] == 1, mode
         assert counts["snapshots"]["snapshots removed"] > 0, mode
         assert counts["orphans"] == {"orphan files removed": 1}, mode
-        assert one.read(mode) == model.expected(told, mode), mode
+        assert one.read(mode) == model.expected(records, mode), mode
         assert dead not in table_of(one, mode).metadata.refs
         assert one.destination(mode).committed() == states[mode], "offsets stay readable"
     for table in (catalog(one.connections).require(one.pipeline.intermediate.identifier), table_of(one, MODES[0])):
@@ -136,24 +136,24 @@ def test_pipeline_goes_on_after_each_task(
         assert bool(files) == (most < 100), "those of expired snapshots are deleted, the others stay"
 
     for n in (20, 21):
-        told.append(put(n))
-        one.tell(told[-1])
+        records.append(put(n))
+        one.produce(records[-1])
         one.advance()
         for mode in MODES:
-            assert one.read(mode) == model.expected(told, mode), mode
+            assert one.read(mode) == model.expected(records, mode), mode
     known = one.pipeline.intermediate.landed()
     assert ([b.number for b in known.batches], known.complete) == ([6, 7, 8], False)
     assert [len(b.batch.ranges) for b in known.batches] == [1, 1, 1]
     assert one.replay("append", 6, 8)
     with pytest.raises(ConfigurationError, match=r"batches before 6, landed before .* were removed by retention"):
         one.replay("append", 5, 8)
-    assert one.read("append") == model.expected(told, "append")
+    assert one.read("append") == model.expected(records, "append")
 
 
 def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert")
     for n in range(4):
-        one.tell(put(n))
+        one.produce(put(n))
         one.land()
         one.merge("append")
         if n < 2:
@@ -168,7 +168,7 @@ def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., En
 def advance_thrice(one: Engine) -> None:
     """Three batches of one record each, in every table."""
     for n in range(3):
-        one.tell(put(n))
+        one.produce(put(n))
         one.advance()
 
 
@@ -219,7 +219,7 @@ def test_replay_begins_again_if_retention_removes_what_it_counts_on(point: str, 
     """It reads the first change of a key, because the second one is landed, and so is newer in the merge."""
     one = engine("upsert")
     for name in ("first", "second", "third"):
-        one.tell(put(0, name) if name != "third" else put(1))
+        one.produce(put(0, name) if name != "third" else put(1))
         one.advance()
     before = one.read("upsert")
     slept: list[str] = []
@@ -251,7 +251,7 @@ def test_maintenance_gives_way_to_a_merge(engine: Callable[..., Engine], monkeyp
             notes.update({task: done.note for (_, task), done in maintain(one).items()})
 
     monkeypatch.setattr(iceberg_destination, "failpoint", failpoint)
-    one.tell(put(0, "b"))
+    one.produce(put(0, "b"))
     one.advance()
     assert seen == ["merge.begun", "merge.written", "merge.published"]
     assert notes["compaction"] == notes["manifests"] == "gave way: a merge is under way"
@@ -283,7 +283,7 @@ def test_compaction_that_was_overtaken_is_dropped(
 ) -> None:
     one = engine("upsert")
     advance_thrice(one)
-    one.tell(put(0, "b"))
+    one.produce(put(0, "b"))
     one.land()
     merged: list[MergedBatches | None] = []
     publish = compaction._publish
@@ -348,20 +348,20 @@ def _append(table: Table, key: int) -> None:
 @pytest.mark.slow
 def test_pipeline_goes_on_beside_appends_and_compaction(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert_delete")
-    told = [put(n) for n in range(4)]
-    one.tell(*told)
+    records = [put(n) for n in range(4)]
+    one.produce(*records)
     one.advance()
     with writing_beside(one, MODES, 0.2) as appended:
         for n in range(2):
             while appended() <= n:
                 time.sleep(0.05)
-            told += [put(n, f"n{n}"), put(50 + n)]
-            one.tell(*told[-2:])
+            records += [put(n, f"n{n}"), put(50 + n)]
+            one.produce(*records[-2:])
             one.advance()
     for mode in MODES:
         ours = [row for row in one.read(mode) if row[1] != "theirs"]
         theirs = [n for n in ids(one, mode) if n >= 1000]
-        assert ours == model.expected(told, mode), mode
+        assert ours == model.expected(records, mode), mode
         assert len(theirs) == appended(), mode
 
 
@@ -369,9 +369,9 @@ def test_writer_that_is_always_faster_ends_in_a_clear_error(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = engine("upsert")
-    one.tell(put(1))
+    one.produce(put(1))
     one.advance()
-    one.tell(put(2))
+    one.produce(put(2))
     one.land()
     tables = one.document["tables"]
     assert isinstance(tables, list)

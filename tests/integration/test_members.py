@@ -220,12 +220,11 @@ def test_events_of_all_topics_are_in_few_transactions(shop: Shop, control: str) 
         shop.advance()
         assert shop.transactions == [4, 8, 8], "requests; responses and ready; tables and complete"
         shop.transactions.clear()
-    told = events(shop.connections, control)
-    assert len(told) == 4 * 5 * 2
-    _check_told(shop, control)
+    assert len(events(shop.connections, control)) == 4 * 5 * 2
+    _check_published(shop, control)
 
 
-def test_what_was_not_told_is_told_with_the_next_batch(
+def test_what_was_not_published_is_published_with_the_next_batch(
     shop: Shop, control: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.make("a", "b")
@@ -236,10 +235,10 @@ def test_what_was_not_told_is_told_with_the_next_batch(
     assert len([line for line in caplog.messages if "commit events could not be published" in line]) == 2
     shop.write([1], "second")
     shop.advance()
-    _check_told(shop, control)
+    _check_published(shop, control)
 
 
-def test_what_a_dead_run_has_not_told_is_told_without_a_batch(
+def test_what_a_dead_run_has_not_published_is_published_without_a_batch(
     shop: Shop, control: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.make("a", "b")
@@ -252,22 +251,22 @@ def test_what_a_dead_run_has_not_told_is_told_without_a_batch(
     shop.transactions.clear()
     shop.advance()
     assert shop.transactions == [3, 2], "request, response and ready; table and complete, all of one topic"
-    _check_told(shop, control)
+    _check_published(shop, control)
     shop.transactions.clear()
     shop.advance()
     assert shop.transactions == [], "nothing is opened where nothing is due"
 
 
-def test_run_that_stays_tells_also_after_another_run_has_told(
+def test_continuous_run_publishes_also_after_another_run_has_published(
     shop: Shop, control: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     shop.make("a", "b")
-    stays, by_hand = shop.members, shop.members
-    for text, run in (("first", stays), ("second", by_hand), ("third", stays)):
+    continuous, by_hand = shop.members, shop.members
+    for text, run in (("first", continuous), ("second", by_hand), ("third", continuous)):
         shop.write([1], text)
         assert shop.advance(run) == {"a": 1, "b": 1}
     assert [line for line in caplog.messages if "could not be published" in line] == []
-    _check_told(shop, control)
+    _check_published(shop, control)
 
 
 def test_without_events_the_group_follows_all_topics(shop: Shop) -> None:
@@ -284,12 +283,12 @@ def test_without_events_the_group_follows_all_topics(shop: Shop) -> None:
     )
 
 
-def _check_told(shop: Shop, control: str) -> None:
-    told, every, kafka = events(shop.connections, control), shop.members, cluster(shop.connections)
+def _check_published(shop: Shop, control: str) -> None:
+    published, every, kafka = events(shop.connections, control), shop.members, cluster(shop.connections)
     ends = dict[TopicPartition, int]()
     for member in every.known():
         pipeline = every.open(member)
-        check_all_published(pipeline, told)
+        check_all_published(pipeline, published)
         state = pipeline.intermediate.committed()
         assert state
         ends |= state.offsets

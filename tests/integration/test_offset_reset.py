@@ -42,19 +42,19 @@ def test_recreated_topic_and_a_step_back(
         engine.land()
     assert f"batchmerge offsets reset {flow.name} --topic {flow.topic} --to earliest" in caught.value.remedy
     arguments = ["offsets", "reset", "", "--topic", flow.topic, "--to", "earliest"]
-    code, said = batchmerge(engine, *arguments)
+    code, output = batchmerge(engine, *arguments)
     assert code == 0
-    assert "another topic of this name" in said
-    assert "Nothing was changed" in said
+    assert "another topic of this name" in output
+    assert "Nothing was changed" in output
     with pytest.raises(TopicRecreated):
         engine.land()
-    code, said = batchmerge(engine, *arguments, "--yes")
-    assert (code, "Done, as batch 2" in said) == (0, True), said
+    code, output = batchmerge(engine, *arguments, "--yes")
+    assert (code, "Done, as batch 2" in output) == (0, True), output
     engine.advance()
     assert engine.read("upsert") == [row(0, "new"), row(1, "new"), row(2, "old"), row(3, "old")]
     # The same records once more: an upsert table does not change by it.
-    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=0", "--yes")
-    assert (code, "gets 2 again" in said) == (0, True), said
+    code, output = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=0", "--yes")
+    assert (code, "gets 2 again" in output) == (0, True), output
     produce(servers, flow.topic, [put(9, "last")])
     landed = engine.advance()
     assert landed[-1].counts.read == 3
@@ -77,7 +77,7 @@ def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
     spark: SparkSession,
     batchmerge: Command,
 ) -> None:
-    """Rows of both topics have the offset 1. Without the batch in a row nobody can tell: then nothing is done."""
+    """Rows of both topics have the offset 1. Only their batch distinguishes them: without it nothing is done."""
     modes = ["append", "delete"]
     flow = Flow(topic(), modes, table_options={"metadata_columns": columns})
     narrow, engine = narrowed(Engine(flow, connections, spark))
@@ -85,8 +85,8 @@ def test_dead_letter_of_a_recreated_topic_is_no_row_of_the_old_one(
     produce(servers, flow.topic, [put(n, "old") for n in range(3)])
     narrow.advance()
     recreate(connections, flow.topic)
-    code, said = batchmerge(narrow, "offsets", "reset", "", "--topic", flow.topic, "--to", "earliest", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(narrow, "offsets", "reset", "", "--topic", flow.topic, "--to", "earliest", "--yes")
+    assert code == 0, output
     value = {"id": 9, "name": "new", "amount": LARGE, "op": "u"}
     produce(servers, flow.topic, [put(8, "new"), Record(0, 9, value)])
     narrow.advance()
@@ -122,24 +122,24 @@ def test_lost_intermediate_table_and_changed_meaning(
     assert f"batchmerge offsets reset {flow.name} --to committed" in caught.value.remedy
     with pytest.raises(LineageBroken):
         engine.merge("append")
-    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
-    assert (code, "All offsets stay" in said) == (0, True), said
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert (code, "All offsets stay" in output) == (0, True), output
     produce(servers, flow.topic, [put(3, "c")])
     engine.advance()
     assert engine.read("append") == engine.read("upsert") == [row(1, "a"), row(2, "b"), row(3, "c")]
 
     catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
     produce(servers, flow.topic, [put(4, "d")])
-    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
+    assert code == 0, output
     engine.advance()
     assert engine.read("append") == engine.read("upsert") == [row(n, "abcd"[n - 1]) for n in range(1, 5)]
 
     changed = engine.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op", "keep": True}})
     with pytest.raises(ConfigurationError, match="not what the committed batches were made with"):
         changed.land()
-    code, said = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, output
     produce(servers, flow.topic, [put(4, "e")])
     changed.advance()
     assert changed.read("upsert") == [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "e")]
@@ -165,8 +165,8 @@ def test_changed_key_has_a_column_that_is_new(
     assert isinstance(source, dict)
     value = {**source["value"], "columns": {**COLUMNS, "region": "string"}}
     changed = engine.edited(changes=by("id", "region"), source={**source, "value": value})
-    code, said = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, output
     produce(servers, flow.topic, [put(2, "d", region="eu"), put(1, "e", "d", region="eu")])
     changed.advance()
     for mode in flow.modes:
@@ -179,8 +179,8 @@ def test_refusals_and_exit_codes(
 ) -> None:
     flow = Flow(topic(), ["append"])
     engine = Engine(flow, connections, spark)
-    code, said = batchmerge(engine, "offsets", "reset", "", "--to", "latest")
-    assert (code, "nothing is committed yet" in said) == (2, True), said
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "latest")
+    assert (code, "nothing is committed yet" in output) == (2, True), output
     produce(bootstrap(connections), flow.topic, [put(1, "a"), put(2, "b")])
     engine.advance()
     for arguments, sentence in [
@@ -191,14 +191,14 @@ def test_refusals_and_exit_codes(
         (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere: no topic of pipeline"),
         (["reset", "", "--to", "committed", "--table", "no.such"], "no.such is no table"),
     ]:
-        code, said = batchmerge(engine, "offsets", *arguments)
-        assert (code, sentence in said) == (2, True), said
+        code, output = batchmerge(engine, "offsets", *arguments)
+        assert (code, sentence in output) == (2, True), output
     with dagster_instance() as instance:
         run = instance.create_run_for_job(_waiting, tags={PIPELINE_TAG: flow.name}, status=dg.DagsterRunStatus.STARTED)
-    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1", "--yes")
-    assert (code, f"run {run.run_id[:8]} of {flow.name} is started" in said) == (3, True), said
-    code, said = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1")
-    assert (code, "reads 1 again" in said) == (0, True), said
+    code, output = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1", "--yes")
+    assert (code, f"run {run.run_id[:8]} of {flow.name} is started" in output) == (3, True), output
+    code, output = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1")
+    assert (code, "reads 1 again" in output) == (0, True), output
     state = engine.destination("append").committed()
     assert state
     assert state.batch_number == 1
@@ -223,8 +223,8 @@ def test_topic_that_was_taken_out_is_forgotten(
     without = engine.edited(source={"topics": [one], **source})
     with pytest.raises(TopicRecreated, match="no longer named as a source"):
         without.land()
-    code, said = batchmerge(without, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
-    assert (code, "forgotten" in said) == (0, True), said
+    code, output = batchmerge(without, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
+    assert (code, "forgotten" in output) == (0, True), output
     produce(bootstrap(connections), one, [put(3, "c")])
     without.advance()
     assert without.read("append") == [row(1, "a"), row(2, "b"), row(3, "c")]
@@ -233,8 +233,8 @@ def test_topic_that_was_taken_out_is_forgotten(
     produce(bootstrap(connections), two, [put(4, "d")])
     with pytest.raises(TopicRecreated, match="the topic was recreated: its id is"):
         engine.land()
-    code, said = batchmerge(engine, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
-    assert code == 0, said
+    code, output = batchmerge(engine, "offsets", "reset", "", "--topic", two, "--to", "earliest", "--yes")
+    assert code == 0, output
     engine.advance()
     assert engine.read("append") == [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "d")]
     assert engine.pipeline.intermediate.recreated() == {two: [4]}, "so that rows of both topics stay apart"
@@ -244,8 +244,8 @@ def test_batch_that_another_run_lands_while_kafka_is_asked_is_no_recreated_topic
     connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:
     engine = Engine(Flow(topic(), ["append"]), connections, spark)
-    engine.tell(put(1, "a"))
+    engine.produce(put(1, "a"))
     before = engine.pipeline.topic_state()
-    engine.tell(put(2, "b"))
+    engine.produce(put(2, "b"))
     engine.land()
     assert protocol.plan(engine.pipeline, before).batch is None

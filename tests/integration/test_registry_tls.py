@@ -64,11 +64,11 @@ def refused(problem: str, remedy: str, url: str, **more: object) -> None:
     with pytest.raises(BatchmergeError, match=problem) as caught:
         ask(url, **more)
     assert isinstance(caught.value, ConfigurationError)
-    said = f"{caught.value} {caught.value.remedy}"
-    assert remedy in said
-    assert "schema registry reg" in said
-    assert SECRET not in said
-    assert KEY_SECRET not in said
+    message = f"{caught.value} {caught.value.remedy}"
+    assert remedy in message
+    assert "schema registry reg" in message
+    assert SECRET not in message
+    assert KEY_SECRET not in message
 
 
 def test_tls(secured: Secured) -> None:

@@ -45,31 +45,31 @@ def test_forms_and_refusals(
         (["--kafka-offsets", "nonsense"], 2, "is not TOPIC-PARTITION=OFFSET"),
         (["--batches", "1"], 2, "can be replayed only by its rows' coordinates"),
     ]:
-        found, said = batchmerge(engine, "replay", "", *arguments)
-        assert (found, sentence in said) == (code, True), (arguments, said)
+        found, output = batchmerge(engine, "replay", "", *arguments)
+        assert (found, sentence in output) == (code, True), (arguments, output)
     flow.table_options = COORDINATES
     engine = engine.edited(tables=flow.spec_document["tables"])
     catalog(connections).drop(flow.table("append"))
     engine.merge("append")
     for arguments in (["--batches", "7"], ["--kafka-offsets", f"{place}=5"]):
-        found, said = batchmerge(engine, "replay", "", *arguments)
-        assert (found, "nothing to replay" in said) == (0, True), said
+        found, output = batchmerge(engine, "replay", "", *arguments)
+        assert (found, "nothing to replay" in output) == (0, True), output
     client = AdminClient({"bootstrap.servers": servers})
     for pending in client.delete_records([KafkaPartition(flow.topic, 0, 3)]).values():
         pending.result(timeout=30)
-    found, said = batchmerge(engine, "replay", "", "--kafka-offsets", f"{place}=1:4")
-    assert (found, "Kafka has only 3 to 5" in said) == (2, True), said
-    found, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01")
-    assert (found, "--what-is-left" in said) == (2, True), said
+    found, output = batchmerge(engine, "replay", "", "--kafka-offsets", f"{place}=1:4")
+    assert (found, "Kafka has only 3 to 5" in output) == (2, True), output
+    found, output = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01")
+    assert (found, "--what-is-left" in output) == (2, True), output
     gone = engine.read("append")
     catalog(connections).require(flow.table("append")).delete("_offset >= 3")
-    found, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01", "--what-is-left")
-    assert (found, "read from Kafka again: 7 offsets" in said) == (0, True), said
+    found, output = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01", "--what-is-left")
+    assert (found, "read from Kafka again: 7 offsets" in output) == (0, True), output
     assert engine.read("append") == gone
-    found, said = batchmerge(
+    found, output = batchmerge(
         engine, "replay", "", "--kafka-from", "2020-01-01", "--kafka-to", "2020-01-02", "--what-is-left"
     )
-    assert (found, "nothing to replay" in said) == (0, True), said
+    assert (found, "nothing to replay" in output) == (0, True), output
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_of_many_partitions_with_dead_letters(
     engine.advance()
     before = engine.read("upsert")
     assert len(before) == many
-    found, said = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01")
-    assert (found, f"read from Kafka again: {many + 4} offsets" in said) == (0, True), said
+    found, output = batchmerge(engine, "replay", "", "--kafka-from", "2020-01-01")
+    assert (found, f"read from Kafka again: {many + 4} offsets" in output) == (0, True), output
     assert engine.pipeline.intermediate.landed().batches[-1].counts.recovered == 4
     assert engine.read("upsert") == before
 
@@ -100,8 +100,8 @@ def test_by_hours_as_a_run_of_dagster(
     engine.advance()
     before = engine.read("upsert")
     catalog(connections).require(flow.table("upsert")).delete("id = 2")
-    code, said = batchmerge(engine, "replay", "", "--from", datetime.now(UTC).strftime("%Y-%m-%dT00"))
-    assert (code, "merged again: batch 1, landed 20" in said) == (0, True), said
+    code, output = batchmerge(engine, "replay", "", "--from", datetime.now(UTC).strftime("%Y-%m-%dT00"))
+    assert (code, "merged again: batch 1, landed 20" in output) == (0, True), output
     assert engine.read("upsert") == before
-    code, said = batchmerge(engine, "replay", "", "--batches", "1", "--json")
-    assert (code, '"changes":' in said) == (0, True), said
+    code, output = batchmerge(engine, "replay", "", "--batches", "1", "--json")
+    assert (code, '"changes":' in output) == (0, True), output

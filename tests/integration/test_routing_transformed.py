@@ -68,7 +68,7 @@ def test_by_the_name_of_a_table(connections: Connections, spark: SparkSession, t
     def held(name: str) -> list[tuple[int, str]]:
         return [(key, value) for key, value, _ in rows(connections, flow.table(name))]
 
-    # A row that moves appears in its new table and stays in the other: nothing says where it was.
+    # A row that moves appears in its new table and stays in the other: nothing shows where it was.
     assert (held(EU), held(US)) == ([(1, "eu-1")], [(1, "us-7"), (2, "us-2"), (6, "us-6")])
     # A tombstone names no table and deletes wherever its key is; an operation deletes where its record belongs.
     produce(bootstrap(connections), flow.topic, [Record(0, 1, None), put(2, "eu-2", op="d"), put(6, "us-6", op="d")])
@@ -78,9 +78,9 @@ def test_by_the_name_of_a_table(connections: Connections, spark: SparkSession, t
         engine.replay(name, 1, 1)
     assert (held(EU), held(US)) == ([], [(2, "us-2")])
     source: Any = by(f"replace({first}, 'xx', 'eu')")
-    mended = engine.edited(**routed(flow, tables, source, route_by="target"))
-    done = retry(mended.pipeline)
-    assert (done.tried, done.recovered, [letter.kind for letter in done.stay]) == (2, 1, ["transform"])
+    corrected = engine.edited(**routed(flow, tables, source, route_by="target"))
+    done = retry(corrected.pipeline)
+    assert (done.tried, done.recovered, [dead_letter.kind for dead_letter in done.stay]) == (2, 1, ["transform"])
     assert (held(EU), held(US)) == ([(3, "xx-3")], [(2, "us-2")])
 
 
@@ -93,7 +93,7 @@ def test_by_an_expression(connections: Connections, spark: SparkSession, topic: 
     transform = "select *, named_struct('big', amount > 10) as size, left(name, 2) as part from records"
     flow.overrides = routed(flow, tables, transform)
     engine = Engine(flow, connections, spark)
-    engine.tell(put(1, "eu", amount=20), put(2, "eu"), put(3, "us", amount=30), put(4, "us"))
+    engine.produce(put(1, "eu", amount=20), put(2, "eu"), put(3, "us", amount=30), put(4, "us"))
     (landed,) = engine.land()
     for name in tables:
         engine.merge(name)

@@ -29,7 +29,7 @@ def view(spark: SparkSession, request: pytest.FixtureRequest) -> View:
 
 
 def test_two_keys_of_one_record_replace_a_row_each(spark: SparkSession, view: View) -> None:
-    """Its newest reading has another key than the one before: a delete and an upsert have the same place."""
+    """It was read again with another key: a delete and an upsert have the same place."""
     changes = view(
         """SELECT * FROM VALUES
         (1, 'gone', 'delete', named_struct('c0', false), 7L, 0L), (2, null, 'upsert', named_struct('c0', true), 7L, 0L)
@@ -92,7 +92,7 @@ def test_row_without_a_batch_may_be_of_any_topic_of_its_name(mode: str, spark: S
         pytest.param("(2L, 1L, 1L, 7L)", None, id="one that could not be read has the key"),
     ],
 )
-def test_row_of_before_a_reading_again_says_nothing_of_its_key(
+def test_row_from_before_a_revision_shows_nothing_of_its_key(
     again: str, known: str | None, spark: SparkSession, view: View
 ) -> None:
     """The table has the batches up to 4; the changes leave the column as it is, and the delete is in batch 6."""

@@ -118,12 +118,12 @@ def test_one_command_takes_the_tables_of_all_topics_over(shop: Shop, call: Call)
     assert problem
     assert "offsets take-over new --from old`" in str(problem)
 
-    code, said, _ = call("offsets", "take-over", "new", "--from", "old")
-    assert (code, said.count("goes on where batch 1"), "Nothing was changed" in said) == (0, 2, True), said
-    code, said, errors = call("offsets", "take-over", "new", "--from", "old", "--yes", "--json")
-    assert (code, len(json.loads(said)["tables"])) == (0, 4), errors
-    code, said, _ = call("offsets", "take-over", "new", "--from", "old", "--yes")
-    assert (code, "Pipeline old has no state of these tables." in said) == (0, True), said
+    code, output, _ = call("offsets", "take-over", "new", "--from", "old")
+    assert (code, output.count("goes on where batch 1"), "Nothing was changed" in output) == (0, 2, True), output
+    code, output, errors = call("offsets", "take-over", "new", "--from", "old", "--yes", "--json")
+    assert (code, len(json.loads(output)["tables"])) == (0, 4), errors
+    code, output, _ = call("offsets", "take-over", "new", "--from", "old", "--yes")
+    assert (code, "Pipeline old has no state of these tables." in output) == (0, True), output
 
     shop.write([3, 4], "second")
     shop.advance("new")

@@ -44,7 +44,7 @@ def made(
     )
 
 
-def tell(connections: Connections, topic: str, values: list[Any]) -> None:
+def produce(connections: Connections, topic: str, values: list[Any]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for n, value in enumerate(values):
         raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
@@ -84,7 +84,7 @@ def test_rows_filters_refusals_and_failures(
     name = topic()
     engine = made(connections, spark, name, STATEMENT)
     values = [value(0, "5"), value(1, "leave out"), value(2, "no number"), value(3, "3"), b"{", value(5, "6"), None]
-    tell(connections, name, values)
+    produce(connections, name, values)
     (landed,) = engine.advance()
     counts = landed.counts
     assert (counts.read, counts.landed, counts.quarantined, counts.filtered) == (7, 3, 3, 1)
@@ -103,7 +103,7 @@ def test_rows_filters_refusals_and_failures(
     assert bad[1][3] == "three is not wanted"
     printed = capfd.readouterr()
     assert "no number" not in printed.out + printed.err + caplog.text, (
-        "Spark's client logs values unless it is told not to"
+        "Spark's client logs values unless that is switched off"
     )
 
 
@@ -112,22 +112,22 @@ def test_dead_letters_are_retried_with_another_transform(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     name = topic()
-    tell(connections, name, [value(0, "5"), value(1, "six")])
+    produce(connections, name, [value(0, "5"), value(1, "six")])
     engine = made(connections, spark, name, "select id, _op, cast(amount as int) as amount from records")
     engine.advance()
     assert [row["id"] for row in table(engine)] == [0]
     source = engine.document["source"]
     assert isinstance(source, dict)
     better = "select id, _op, try_cast(amount as int) as amount from records"
-    mended = engine.edited(source={**source, "transform": better})
-    done = retry(mended.pipeline)
+    corrected = engine.edited(source={**source, "transform": better})
+    done = retry(corrected.pipeline)
     assert (done.tried, done.recovered) == (1, 1)
-    assert table(mended) == [{"id": 0, "amount": 5}, {"id": 1, "amount": None}]
+    assert table(corrected) == [{"id": 0, "amount": 5}, {"id": 1, "amount": None}]
 
 
 def test_policy_fail(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
     name = topic()
-    tell(connections, name, [value(n, "5") for n in range(4)])
+    produce(connections, name, [value(n, "5") for n in range(4)])
     one = "select id, _op, cast(if(id = 3, name, '1') as int) as x from records"
     with pytest.raises(BadRecords, match="transform: the transform fails on this record: Spark's CAST_INVALID_INPUT"):
         made(connections, spark, name, one, on_bad_record="fail").advance()
@@ -151,11 +151,11 @@ def test_new_fields_pass_a_star_and_come_back_in_a_replay(
     name = topic()
     statement = "select * except (amount), cast(amount as int) as amount, 'prod' as env from records"
     engine = made(connections, spark, name, statement, OPEN)
-    tell(connections, name, [{"amount": "1", "s": {"x": 1}, "_op": "c"}])
+    produce(connections, name, [{"amount": "1", "s": {"x": 1}, "_op": "c"}])
     engine.advance()
     assert table(engine) == [{"id": 0, "s": {"x": 1}, "amount": 1, "env": "prod"}]
     new = {"amount": "2", "s": {"x": 2, "y": 2}, "city": "Rome", "_op": "c"}
-    tell(connections, name, [new, {**new, "env": "test"}])
+    produce(connections, name, [new, {**new, "env": "test"}])
     (landed,) = engine.advance()
     assert landed.new_columns == {"city": "text", "s.y": "long"}
     after = [{"id": 0, "s": {"x": 2, "y": 2}, "amount": 2, "env": "prod", "city": "Rome"}]
@@ -168,9 +168,9 @@ def test_new_fields_pass_a_star_and_come_back_in_a_replay(
     assert table(engine) == after
     source = engine.document["source"]
     assert isinstance(source, dict)
-    mended = engine.edited(source={**source, "value": {**OPEN, "exclude": ["env"]}})
-    assert retry(mended.pipeline).recovered == 1
-    assert table(mended) == [*after, {**after[0], "id": 1}]
+    corrected = engine.edited(source={**source, "value": {**OPEN, "exclude": ["env"]}})
+    assert retry(corrected.pipeline).recovered == 1
+    assert table(corrected) == [*after, {**after[0], "id": 1}]
 
 
 def test_all_columns_behind_a_transform_are_left_to_the_records(
@@ -179,7 +179,7 @@ def test_all_columns_behind_a_transform_are_left_to_the_records(
     name = topic()
     changes = {"key": {"columns": ["id"]}}
     engine = made(connections, spark, name, "select *, _topic as origin from records", {}, changes=changes)
-    tell(connections, name, [{"a": 1}, {"b": "x"}, None])
+    produce(connections, name, [{"a": 1}, {"b": "x"}, None])
     engine.advance()
     rows = [{"id": 0, "a": 1, "b": None, "origin": name}, {"id": 1, "a": None, "b": "x", "origin": name}]
     assert table(engine) == rows

@@ -68,7 +68,7 @@ def test_a_write_goes_on_when_its_credentials_end(lake: Lake, topic: Callable[..
     with session(lake.connections) as spark:
         engine = Engine(flow, lake.connections, spark)
         # A file takes some four requests: less than half of the time, within which nobody asks for others.
-        vended.seconds = vended.told = 16
+        vended.seconds = vended.declared = 16
         vended.delay = 1.5
         for work in (engine.land, lambda: engine.merge("append")):
             began = time.monotonic()
@@ -88,7 +88,7 @@ def test_spark_goes_on_when_its_credentials_end(renews: bool, lake: Lake, topic:
     vended.renews = renews
     with session(lake.connections) as spark:
         engine = Engine(flow, lake.connections, spark)
-        vended.seconds = vended.told = 16
+        vended.seconds = vended.declared = 16
         vended.delay = 1.5
         engine.land()
         with nullcontext() if renews else pytest.raises(TransientError, match="token has expired"):

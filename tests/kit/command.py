@@ -61,8 +61,8 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
             main()
         except SystemExit as end:
             code = int(str(end.code))
-        said = capsys.readouterr()
-        return code, said.out + said.err
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
 
     return run
 

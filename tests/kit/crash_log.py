@@ -88,12 +88,12 @@ class Log:
         self.parts.update(parts)
         self.write()
 
-    def tell(self, records: Sequence[Record]) -> None:
+    def produce(self, records: Sequence[Record]) -> None:
         produce(bootstrap(self.connections), self.topic, records)
         self.records.extend(records)
 
     def grow(self) -> None:
-        self.tell(random_changes(len(self.records), 100, 30, 2, self.bad))
+        self.produce(random_changes(len(self.records), 100, 30, 2, self.bad))
 
     def kill(self, point: str, turn: int = 1, command: Sequence[str] = RUN) -> None:
         self.project.kill(point, turn, *command, self.flow.name)

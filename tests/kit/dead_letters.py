@@ -1,4 +1,4 @@
-"""Dead letters under test: records that a pipeline file cannot take before it is mended, and a topic of them."""
+"""Dead letters under test: records that a pipeline file cannot take before it is corrected, and a topic of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE = 2**40
 
 
 def narrowed(engine: Engine) -> tuple[Engine, Engine]:
-    """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was mended."""
+    """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was corrected."""
     given: Any = engine.document["source"]
     columns = {"id": "long", "name": "string", "op": "string"}
     sources = [

@@ -79,7 +79,7 @@ class Engine:
     def read(self, mode: str) -> list[Row]:
         return rows(self.connections, self.flow.table(mode))
 
-    def tell(self, *records: Record) -> None:
+    def produce(self, *records: Record) -> None:
         produce(bootstrap(self.connections), self.flow.topic, records)
 
     def land(self, batches: int = 0) -> list[LandedBatch]:

@@ -7,7 +7,7 @@ import random
 
 from hypothesis import HealthCheck, Phase, settings
 
-# What `hypothesis.seed` and dice draw anew in each session; workers of pytest have that of the session.
+# What `hypothesis.seed` and dice draw differently in each session; workers of pytest have that of the session.
 SEED = int(os.environ.setdefault("BATCHMERGE_SEED", str(random.randrange(10**6))))
 
 

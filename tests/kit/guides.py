@@ -22,7 +22,7 @@ class Block:
     Attributes:
         line: where it begins in its page, from 1.
         heading: the nearest one above it.
-        said: the paragraph right before it.
+        introduction: the paragraph right before it.
     """
 
     page: Path
@@ -30,7 +30,7 @@ class Block:
     heading: str
     language: str
     text: str
-    said: str
+    introduction: str
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -49,9 +49,9 @@ def all_blocks(page: Path) -> list[Block]:
     blocks = []
     for found in _FENCE.finditer(text):
         above = [at for at in headings if at.start() < found.start()]
-        said = text[above[-1].end() if above else 0 : found.start()].strip().rsplit("\n\n", maxsplit=1)[-1]
+        introduction = text[above[-1].end() if above else 0 : found.start()].strip().rsplit("\n\n", maxsplit=1)[-1]
         line = text[: found.start()].count("\n") + 1
-        blocks.append(Block(page, line, above[-1][1] if above else "", found[1], found[2], said))
+        blocks.append(Block(page, line, above[-1][1] if above else "", found[1], found[2], introduction))
     return blocks
 
 

@@ -32,9 +32,10 @@ class KindUnderTest:
             it holds whatever can be landed.
         fitting: what Spark makes of that column `odd` so that the table holds it.
         dead_letters_written: the boundary after which its side table has the dead letters of uncommitted rows.
-        mended: options of a table that holds it, as it is or adjusted.
+        accepting: options of a table that holds it, as it is or adjusted.
         needs_state: modes of which a table with rows whose state was lost is refused: its rows would come twice.
-        topics_told_by: metadata columns that tell rows of a recreated topic from older ones (`tells_topics_apart`).
+        distinguishing_columns: metadata columns that distinguish rows of a recreated topic from older ones
+            (`tells_topics_apart`).
         written: the boundary between the data's arrival in the system and the commit.
         replayed: the boundaries of a replay of landed batches.
         revised: the boundary of a merge of a batch that revises others; None: `written`.
@@ -51,9 +52,9 @@ class KindUnderTest:
     names: ClassVar[Sequence[str]] = ("raw-orders", "1_raw")
     fitting: str = ""
     dead_letters_written: str = ""
-    mended: ClassVar[Mapping[str, object]] = {}
+    accepting: ClassVar[Mapping[str, object]] = {}
     needs_state: ClassVar[Sequence[Mode]] = ()
-    topics_told_by: ClassVar[Sequence[str]] = ("batch",)
+    distinguishing_columns: ClassVar[Sequence[str]] = ("batch",)
     written: str
     replayed: ClassVar[Sequence[str]]
     revised: str | None = None

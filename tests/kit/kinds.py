@@ -75,9 +75,9 @@ class ClickHouse(KindUnderTest):
     names = ("pg.public.raw-orders",)
     unrepresentable = ("date", "9999-12-31")
     fitting = "least(odd, date '2100-01-01')"
-    mended: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
+    accepting: ClassVar[Mapping[str, object]] = {"out_of_range": "clamp"}
     dead_letters_written = "clickhouse.inserted"
-    topics_told_by = ()
+    distinguishing_columns = ()
     written = "clickhouse.inserted"
     replayed = ("clickhouse.leased", "clickhouse.replayed")
     committed = "clickhouse.reset"
@@ -117,7 +117,7 @@ class BigQuery(KindUnderTest):
     layouts = ({"cluster_by": ["id"]},)
     unrepresentable = ("array<string>", ["a", None])
     fitting = "filter(odd, x -> x is not null)"
-    mended: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
+    accepting: ClassVar[Mapping[str, object]] = {"null_elements": "drop"}
     dead_letters_written = "bigquery.letters"
     needs_state = ("append", "delete")
     written = "bigquery.submitted"

@@ -38,8 +38,8 @@ def moved(old: int, new: int, partition: int = 0, to: int | None = None, **colum
 
     def half(record: Record, header: str, other: int) -> Record:
         assert isinstance(record.value, dict)
-        told = ((header, json.dumps({"id": other}).encode()), ("__debezium.context.taskId", b"0"))
-        return replace(record, value={**record.value, "source": {"lsn": position}}, headers=told)
+        headers = ((header, json.dumps({"id": other}).encode()), ("__debezium.context.taskId", b"0"))
+        return replace(record, value={**record.value, "source": {"lsn": position}}, headers=headers)
 
     inserted = change(new, "c", partition if to is None else to, **{**LEFT_OUT, **columns})
     return [
@@ -89,7 +89,7 @@ def random_left_out(seed: int, count: int, keys: int, partitions: int) -> list[R
     return records
 
 
-def as_told(row: dict[str, Any]) -> dict[str, object]:
+def comparable(row: dict[str, Any]) -> dict[str, object]:
     raw = row["raw"]
     return {
         **row,

@@ -26,9 +26,9 @@ from tests.kit.story import COORDINATES, Story, TableUnderTest, Target
 # Landed batches that every table has may go at once; every file is worth rewriting.
 AT_ONCE = {"landed": {"keep_days": 1e-9}, "compaction": {"min_input_files": 2}, "snapshots": {"keep_last": 1}}
 PARTITIONS = 2
-# Of the value: what is too large for the amount is a dead letter until the file is mended.
+# Of the value: what is too large for the amount is a dead letter until the file is corrected.
 NARROW = {**COLUMNS, "amount": "int"}
-# Of one record in so many the amount fits only into what a mended file has for it.
+# Of one record in so many the amount fits only into what a corrected file has for it.
 ONE_LARGE_IN = 6
 
 
@@ -98,7 +98,7 @@ class Played:
     Attributes:
         log: the records of the topic as it is now, by partition.
         position: by partition of the next one that is read.
-        file: how often the pipeline file was mended.
+        file: how often the pipeline file was corrected.
         order: all that was read, and what a reset has skipped, in its order.
         once: what each table had to hold at first and after each advance.
     """
@@ -124,21 +124,21 @@ class Played:
 
     @classmethod
     def of(cls, story: Story, kind: KindUnderTest, modes: Sequence[str], seed: int) -> Played:
-        # A table that was rolled back gets what it lacks; rows of a recreated topic are told by their batch.
+        # A table that was rolled back gets what it lacks; rows of a recreated topic are distinguished by their batch.
         extra = {"on_rollback": "replay"} if kind.capabilities.rolls_back else {}
         options = {"metadata_columns": [*COORDINATES, "batch"], **extra}
         tables = [story.table(Target(kind, mode), **options) for mode in modes]
         engine = story.engine.edited(tables=[table.entry for table in tables], maintenance=AT_ONCE)
         return cls(engine, tables, random.Random(seed), once=[{table.name: [] for table in tables}])
 
-    def tell(self, count: int) -> None:
+    def produce(self, count: int) -> None:
         more = whole(random_changes(self.dice.randrange(10**6), count, 8, PARTITIONS), self.dice)
         produce(bootstrap(self.engine.connections), self.engine.flow.topic, more)
         for record in more:
             self.log[record.partition].append(record)
 
     def advance(self) -> None:
-        self.tell(20)
+        self.produce(20)
         for batch in self.engine.land():
             for log, position in zip(self.log, self.position, strict=True):
                 self.order += [Read(record, batch.number).read(self.file) for record in log[position:]]
@@ -169,10 +169,10 @@ class Played:
             protocol.merge(pipeline, destination)
 
     def replay_by_another_file(self) -> None:
-        self.mend()
+        self.correct_file()
         self.replay_from_kafka()
 
-    def mend(self) -> None:
+    def correct_file(self) -> None:
         """The pipeline file: other names, and amounts may be large."""
         self.file += 1
         source: Any = self.engine.document["source"]
@@ -183,11 +183,11 @@ class Played:
         self.engine = self.engine.edited(source={**source, **parts, "transform": transform})
 
     def read_at_last(self, start: Sequence[int]) -> None:
-        """Records that a reset has skipped stand where it skipped them, once; of all others there is a new reading."""
+        """Records that a reset has skipped stand where it skipped them, once; all others are read again."""
         again = {id(record) for log, first in zip(self.log, start, strict=True) for record in log[first:]}
-        for reading in self.delivered:
-            if id(reading.record) in again:
-                reading.read(self.file)
+        for known in self.delivered:
+            if id(known.record) in again:
+                known.read(self.file)
         there, order = {id(one.record) for one in self.delivered}, list[Read | Skipped]()
         for one in self.order:
             if isinstance(one, Skipped):
@@ -203,21 +203,21 @@ class Played:
         """Retries dead letters, of batches that retention has left."""
         first = self.engine.pipeline.intermediate.landed().batches[0].number
         retry(self.engine.pipeline)
-        for reading in self.delivered:
-            if reading.first is None and reading.batch >= first:
-                reading.read(self.file)
+        for known in self.delivered:
+            if known.first is None and known.batch >= first:
+                known.read(self.file)
         self.remember()
 
     def retry_by_another_file(self) -> None:
         """What could be read before stays as it was read."""
-        self.mend()
+        self.correct_file()
         self.retry()
 
     def back_to_the_beginning(self) -> None:
         self._reset(to_end=False)
 
     def skip_to_the_end(self) -> None:
-        self.tell(5)
+        self.produce(5)
         self._reset(to_end=True)
 
     def _reset(self, to_end: bool) -> None:
@@ -248,7 +248,7 @@ class Played:
     def recreated_topic(self) -> None:
         recreate(self.engine.connections, self.engine.flow.topic, PARTITIONS)
         self.log, self.order = [[] for _ in range(PARTITIONS)], list(self.delivered)
-        self.tell(10)
+        self.produce(10)
         with pytest.raises(TopicRecreated, match="offsets reset"):
             self.engine.land()
         self.back_to_the_beginning()

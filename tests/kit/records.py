@@ -1,4 +1,4 @@
-"""Records for the tests, and a producer that keeps to the partition and transaction it is told."""
+"""Records for the tests, and a producer that keeps to a given partition and transaction."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def produce(
         value = record.value
         raw = value.encode() if isinstance(value, str) else None if value is None else json.dumps(value).encode()
         key = None if record.key is None else json.dumps({"id": record.key}).encode()
-        told: list[tuple[str, str | bytes | None]] = [*headers, *record.headers]
-        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=told)
+        sent: list[tuple[str, str | bytes | None]] = [*headers, *record.headers]
+        producer.produce(topic, key=key, value=raw, partition=record.partition, timestamp=timestamp, headers=sent)
         producer.poll(0)
     assert producer.flush(PATIENCE) == 0, "records were not sent"
     if transaction:

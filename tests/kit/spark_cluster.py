@@ -132,15 +132,15 @@ class SparkCluster:
         return until(lambda: started_by(server, "CoarseGrainedExecutorBackend"), log, "executor")[0]
 
     def tasks(self) -> list[Task]:
-        """By Spark's log of events, in order; those of a job are told when it ends."""
-        told = (event["Task Info"] for event in self._told("SparkListenerTaskEnd"))
-        return sorted(Task(t["Launch Time"] / 1000, t["Finish Time"] / 1000, t["Executor ID"]) for t in told)
+        """By Spark's log of events, in order; those of a job are known when it ends."""
+        infos = (event["Task Info"] for event in self._logged("SparkListenerTaskEnd"))
+        return sorted(Task(t["Launch Time"] / 1000, t["Finish Time"] / 1000, t["Executor ID"]) for t in infos)
 
     def stages(self) -> int:
         """How many stages have begun."""
-        return sum(1 for _ in self._told("SparkListenerStageSubmitted"))
+        return sum(1 for _ in self._logged("SparkListenerStageSubmitted"))
 
-    def _told(self, kind: str) -> Iterator[dict[str, Any]]:
+    def _logged(self, kind: str) -> Iterator[dict[str, Any]]:
         for log in self._events.iterdir():
             # The last line may be half written.
             for line in log.read_text().splitlines(keepends=True):

@@ -113,7 +113,7 @@ class Story:
         story = cls(Engine(flow, connections, spark))
         return story.reading(columns or COLUMNS, **(source or {}))
 
-    def tell(self, *records: Record, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+    def produce(self, *records: Record, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         produce(bootstrap(self.engine.connections), self.engine.flow.topic, records, headers=headers)
         self.records += records
 
@@ -124,7 +124,7 @@ class Story:
     def land_each(self, chapters: Iterable[Sequence[Record]]) -> Story:
         """Produces the chapters one after the other, and lands each as a batch."""
         for chapter in chapters:
-            self.tell(*chapter)
+            self.produce(*chapter)
             self.land()
         return self
 

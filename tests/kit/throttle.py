@@ -48,14 +48,14 @@ def main(pid: int, share: int, of: int, turn: int) -> None:
                 held = _family(pid)
             periods += 1
             time.sleep((turn / of - time.monotonic() / _PERIOD) % 1 * _PERIOD)
-            _tell(held, signal.SIGCONT)
+            _send(held, signal.SIGCONT)
             time.sleep(share / 100 * _PERIOD)
-            _tell(held, signal.SIGSTOP)
+            _send(held, signal.SIGSTOP)
     finally:
-        _tell(_family(pid), signal.SIGCONT)
+        _send(_family(pid), signal.SIGCONT)
 
 
-def _tell(processes: Iterable[psutil.Process], what: signal.Signals) -> None:
+def _send(processes: Iterable[psutil.Process], what: signal.Signals) -> None:
     for one in processes:
         with suppress(psutil.NoSuchProcess):
             one.send_signal(what)

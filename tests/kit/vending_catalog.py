@@ -56,7 +56,7 @@ class Vended:
 
     Attributes:
         seconds: how long those that are given now are good for.
-        told: how long they are said to be.
+        declared: how long they are good for according to the catalog.
         renews: the catalog names an endpoint that gives others to whoever has a table open.
         delay: seconds that the store takes for each request.
         ends: of each token that was given, by this process's clock.
@@ -64,7 +64,7 @@ class Vended:
     """
 
     seconds: float = 900
-    told: float = 900
+    declared: float = 900
     renews: bool = False
     delay: float = 0
     ends: dict[str, float] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Vended:
         given = {name: self.give(value) for name, value in found.items()}
         if token := given.get(_TOKEN):
             self.ends[str(token)] = time.monotonic() + self.seconds
-            given[_ENDS] = str(int((time.time() + self.told) * 1000))
+            given[_ENDS] = str(int((time.time() + self.declared) * 1000))
         return given
 
     def allows(self, token: str) -> bool:
@@ -91,7 +91,7 @@ class Vended:
 @contextmanager
 def vending_catalog(folder: Path) -> Iterator[tuple[Vended, IcebergConnection]]:
     """The connection to one that runs. The server's own credentials end after a quarter of an hour at least, so a gate
-    before it says so of them earlier, as S3 would."""
+    before it refuses them earlier, as S3 would."""
     vended, taken = Vended(), list[int]()
     for _ in range(len(_PORTS) + 1):
         taken.append(free_port(taken))
@@ -117,14 +117,14 @@ def vending_catalog(folder: Path) -> Iterator[tuple[Vended, IcebergConnection]]:
             self.path = self.path.removesuffix(_ASKED_AGAIN)
             found = self.ask(self.body())
             if _TOKEN.encode() in found.content:
-                told = vended.give(json.loads(found.content))
-                assert isinstance(told, dict), "a table"
+                answer = vended.give(json.loads(found.content))
+                assert isinstance(answer, dict), "a table"
                 if asked_again:
-                    given = {name: told["config"][name] for name in _GIVEN}
-                    told = {"storage-credentials": [{"prefix": "s3", "config": given}]}
+                    given = {name: answer["config"][name] for name in _GIVEN}
+                    answer = {"storage-credentials": [{"prefix": "s3", "config": given}]}
                 elif vended.renews and self.command == "GET":
-                    told["config"][_AGAIN] = self.path.split("?")[0] + _ASKED_AGAIN
-                content = json.dumps(told).encode()
+                    answer["config"][_AGAIN] = self.path.split("?")[0] + _ASKED_AGAIN
+                content = json.dumps(answer).encode()
                 found = Answer(found.status, {**found.headers, "Content-Length": str(len(content))}, content)
             self.reply(found)
 

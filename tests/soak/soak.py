@@ -137,12 +137,12 @@ class Soak:
             (project.folder / "dagster").mkdir(parents=True)
             (project.folder / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
         self.write()
-        self.tell()
+        self.produce()
         self.run_on("nothing")
         self.usual = 0.7 * self.gone_on.pop().done  # it makes the tables too
 
-    def tell(self) -> None:
-        """Some records arrive."""
+    def produce(self) -> None:
+        """Produces some records."""
         produce(bootstrap(self.services.connections), self.topic, self.traffic.more(self.dice.randrange(20, 200)))
 
     # ---- a step
@@ -151,7 +151,7 @@ class Soak:
         """Kills something; then a run goes on, and what people do meanwhile is done."""
         self.step += 1
         self._edit()
-        self.tell()
+        self.produce()
         self._widen()
         first_round = bool(self.due)
         acts, weights = zip(*_ACTS, strict=True)
@@ -271,7 +271,7 @@ class Soak:
 
     def kill_run(self) -> str:
         run = self.project.start(*RUN, self.name)
-        self.tell()
+        self.produce()
         if self._pass(run):
             self._kill(run)
         else:
@@ -287,7 +287,7 @@ class Soak:
         os.killpg(sleeper.pid, signal.SIGSTOP)
         self.kills += 1
         try:
-            self.tell()
+            self.produce()
             self.run_on("run that sleeps")
         finally:
             os.killpg(sleeper.pid, signal.SIGCONT)
@@ -326,7 +326,7 @@ class Soak:
         self.run_on("nothing, before a reset")
         first = self.traffic.sent()
         with self.traffic.skipped():
-            self.tell()
+            self.produce()
             self._kill_and_repeat(["offsets", "reset", self.name, "--to", "latest", "--yes"])
             self.run_on("a reset")
         skipped = [f"--kafka-offsets={self.topic}-{partition}={offset}" for partition, offset in enumerate(first)]
@@ -339,7 +339,7 @@ class Soak:
         self.daemon.start()
         try:
             run = self._run_of_daemon()
-            self.tell()
+            self.produce()
             time.sleep(self.dice.uniform(0, 1) * self.usual)
             what = self.dice.choice(["daemon", "run of the daemon", "daemon and its run"])
             if what != "daemon" and (process := self._process(run)):

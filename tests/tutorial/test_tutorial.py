@@ -31,9 +31,9 @@ def _steps() -> dict[str, Block]:
     """The block of each step; what comes before the first step is "0"."""
     found: dict[str, Block] = {}
     for block in all_blocks(TUTORIAL):
-        begun = re.match(r"\*\*(\d)\. ", block.said)
+        begun = re.match(r"\*\*(\d)\. ", block.introduction)
         number = begun[1] if begun else "0"
-        assert number not in found, block.said
+        assert number not in found, block.introduction
         found[number] = block
     return found
 
@@ -76,8 +76,8 @@ class Checkout:
 
     def write(self, block: Block) -> Path:
         """The file that the text before the block names."""
-        named = re.search(r"`(orchestration/defs/.*?\.yaml)`", block.said)
-        assert named, block.said
+        named = re.search(r"`(orchestration/defs/.*?\.yaml)`", block.introduction)
+        assert named, block.introduction
         file = self.folder / named[1].replace("orders", self.topic)
         file.parent.mkdir()
         file.write_text(block.text.replace("orders", self.topic))
@@ -90,10 +90,10 @@ class Checkout:
         inferred = self.sh(steps["2"].text)
         assert all(column in inferred for column in ("customer: string", "amount: double", "placed: timestamp"))
         file = self.write(steps["3"])
-        told = self.sh(steps["4"].text)
-        assert f"{RECORDS:,} wait in Kafka" in told
-        assert f"{RECORDS:,} read, {RECORDS:,} landed" in told
-        assert told.count(f"rows {ROWS}, rows compared {ROWS}") == 3, told
+        output = self.sh(steps["4"].text)
+        assert f"{RECORDS:,} wait in Kafka" in output
+        assert f"{RECORDS:,} read, {RECORDS:,} landed" in output
+        assert output.count(f"rows {ROWS}, rows compared {ROWS}") == 3, output
         assert self.sh(steps["5"].text).split() == [str(ROWS)] * 3
         return file
 
@@ -113,7 +113,7 @@ def test_the_tutorial_promises_what_is_tested() -> None:
     steps = _steps()
     assert sorted(steps) == list("0123456")
     assert f"{ROWS} rows in each table" in steps["4"].text
-    assert f"all three say {ROWS}" in steps["5"].said
+    assert f"all three say {ROWS}" in steps["5"].introduction
     assert f"{RECORDS:,} more records, batch 2, still {ROWS} rows" in TUTORIAL.read_text().replace("\n", " ")
 
 
