@@ -33,8 +33,8 @@ Place = tuple[str, TopicPartition, int]
 # Key, and what it is set to; None deletes it, LEFT leaves what it was set to before, NULL where there was nothing.
 Change = tuple[int, int | None]
 LEFT, NULL = -1, 0
-# A pipeline file that is mended reads each value as another one, which is this larger.
-MENDED = 1000
+# A pipeline file that is corrected reads each value as another one, which is this larger.
+CORRECTION = 1000
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 MODES = ("append", "upsert", "upsert_delete")
@@ -71,7 +71,7 @@ class AnySequence(RuleBasedStateMachine):
         self.logs: list[dict[TopicPartition, list[Change]]] = []
         self.new_topic()
         self.landed: list[LandedBatch] = []
-        # Landed rows by batch and `i`: the record, and which batches have landed a reading of it.
+        # Landed rows by batch and `i`: the record, and which batches have landed it.
         self.rows: dict[tuple[int, int], tuple[Place, set[int]]] = {}
         self.complete = True
         # The pipeline file as it is now, and which one landed a batch.
@@ -108,7 +108,7 @@ class AnySequence(RuleBasedStateMachine):
     def change(self, place: Place, file: int = 0) -> Change:
         id_, tp, offset = place
         key, value = self.logs[int(id_) - 1][tp][offset]
-        return key, value if value in (None, LEFT) else value + MENDED * file
+        return key, value if value in (None, LEFT) else value + CORRECTION * file
 
     # ---- what happens
 
@@ -178,7 +178,7 @@ class AnySequence(RuleBasedStateMachine):
         self.tables[mode].commit(Table(rows, CommittedState.after(batches[-1]), self.known(mode, table, readings)))
 
     def known(self, mode: str, table: Table, readings: Iterable[tuple[Place, int]]) -> Mapping[Place, int]:
-        """Of a record the newest reading counts; a row of mode append stays as it came."""
+        """What was read last of a record counts; a row of mode append stays as it came."""
         got, had = dict(readings), dict(table.model)
         return got | had if mode == "append" else had | got
 
@@ -192,7 +192,7 @@ class AnySequence(RuleBasedStateMachine):
     @precondition(lambda self: len(self.landed) > 1)
     @rule(count=st.integers(1, 3))
     def retire(self, count: int) -> None:
-        """Retention of landed batches; the newest one stays. Who rolls back behind it, is told so."""
+        """Retention of landed batches; the newest one stays. A rollback behind it stops with an error."""
         kept = first_kept(self.landed, [d.now.state for d in self.tables.values()], 2**63)
         for _ in range(count):
             if kept and self.landed[0].number < kept.number:
@@ -247,14 +247,14 @@ class AnySequence(RuleBasedStateMachine):
     def again(self, mode: str, first: int, last: int, until: int) -> list[tuple[Place, int]]:
         """What a replay of these batches takes: all that is landed of the keys that they touched, in its order.
 
-        Of each record the newest reading, with the pipeline file that it was read by.
+        Each record as it was read last, with the pipeline file that it was read by.
         """
-        known = [(at, place, said) for at, (place, said) in sorted(self.rows.items()) if min(said) <= until]
-        newest = [(at, place, said, self.files[max(s for s in said if s <= until)]) for at, place, said in known]
+        known = [(at, place, reads) for at, (place, reads) in sorted(self.rows.items()) if min(reads) <= until]
+        newest = [(at, place, reads, self.files[max(s for s in reads if s <= until)]) for at, place, reads in known]
         touched = [
             (place, file)
-            for at, place, said, file in newest
-            if first <= at[0] <= last or any(first <= s <= last for s in said)
+            for at, place, reads, file in newest
+            if first <= at[0] <= last or any(first <= s <= last for s in reads)
         ]
         if mode == "append":
             return touched
@@ -269,10 +269,10 @@ class AnySequence(RuleBasedStateMachine):
         return False
 
     @precondition(lambda self: self.committed is not None)
-    @rule(share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)), mended=st.booleans())
-    def replay_kafka(self, share: int, end: int | None, mended: bool) -> None:
-        """With the pipeline file as it is, or after it was mended."""
-        self.file += mended
+    @rule(share=st.integers(0, 10), end=st.one_of(st.none(), st.integers(0, 10)), corrected=st.booleans())
+    def replay_kafka(self, share: int, end: int | None, corrected: bool) -> None:
+        """With the pipeline file as it is, or after it was corrected."""
+        self.file += corrected
         state = self.committed
         assert state
         start = {tp: o * share // 10 for tp, o in state.offsets.items()}
@@ -356,7 +356,7 @@ def test_key_that_is_read_again_gets_what_a_reset_has_left_out() -> None:
     played.land(changes=[(0, None)], crashes=False, most=2)
     for replayed in (False, True):
         if replayed:
-            played.replay_kafka(share=5, end=None, mended=False)
+            played.replay_kafka(share=5, end=None, corrected=False)
         played.merge(["upsert"], crashes=False)
         played.tables_are_the_model()
     assert played.tables["upsert"].now.rows == {0: 4}

@@ -31,7 +31,7 @@ def _sources() -> Iterator[Path]:
                 yield path
 
 
-def _said(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of identifiers, imports, strings and docstrings (click shows them); no description of an option."""
     prose = set[ast.AST]()
     for node in ast.walk(tree):
@@ -60,7 +60,7 @@ def test_no_kind_is_named() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text}"
         for path in _sources()
-        for line, text in _said(ast.parse(path.read_text()))
+        for line, text in _texts(ast.parse(path.read_text()))
         if _names_a_kind(text)
     ]
     assert not found
@@ -108,7 +108,7 @@ OURS = [_point(n, f"jobs.destinations.{n}.kind:KIND", "batchmerge") for n in ("b
 
 
 @pytest.mark.parametrize(
-    ("points", "told"),
+    ("points", "message"),
     [
         ([], "installation is older than its code"),
         ([*OURS, _point("csv", "no.such.module:KIND", "batchmerge-csv")], "'csv' of batchmerge-csv: .*no.such.module"),
@@ -118,8 +118,8 @@ OURS = [_point(n, f"jobs.destinations.{n}.kind:KIND", "batchmerge") for n in ("b
     ],
 )
 def test_a_kind_that_does_not_fit_is_an_error_that_names_its_package(
-    points: list[EntryPoint], told: str, monkeypatch: pytest.MonkeyPatch
+    points: list[EntryPoint], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "entry_points", lambda **_: EntryPoints(points))
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         registry._installed.__wrapped__()

@@ -48,7 +48,7 @@ def refused(found: Fit) -> list[tuple[int, str, str]]:
     return [(row["offset"], row["column"], row["reason"]) for row in found.dead_letters.to_pylist()]
 
 
-def test_one_letter_of_each_row_that_does_not_fit() -> None:
+def test_one_dead_letter_of_each_row_that_does_not_fit() -> None:
     found = fit([{}, {"c1": 300, "c3": None}, {"c0": -1, "c1": -1}, {"c3": None}, {}])
     assert found.rows[OFFSET].to_pylist() == [0, 4]
     assert refused(found) == [
@@ -56,11 +56,11 @@ def test_one_letter_of_each_row_that_does_not_fit() -> None:
         (1, "n", "too much"),
         (3, "tags", "null in an array, map or tuple column"),
     ]
-    letter = found.dead_letters.to_pylist()[1]
-    known = {name: letter[name] for name in ("topic", "topic_id", "batch", "declared", "wanted", "op", "attempt")}
+    dead_letter = found.dead_letters.to_pylist()[1]
+    known = {name: dead_letter[name] for name in ("topic", "topic_id", "batch", "declared", "wanted", "op", "attempt")}
     assert list(known.values()) == ["t", "id-of-t", 7, "long", "UInt8", "upsert", "me"]
-    assert json.loads(letter["key"]) == {"id": 1}
-    assert json.loads(letter["row"]) == {"id": 1, "n": 300, "day": None, "tags": None}
+    assert json.loads(dead_letter["key"]) == {"id": 1}
+    assert json.loads(dead_letter["row"]) == {"id": 1, "n": 300, "day": None, "tags": None}
 
 
 def test_a_delete_is_judged_by_its_key_alone() -> None:
@@ -70,7 +70,7 @@ def test_a_delete_is_judged_by_its_key_alone() -> None:
 
 
 @pytest.mark.parametrize(("how", "value"), [("clamp", 255), ("null", None)])
-def test_values_are_set_to_fit_but_not_keys_and_the_order(how: OutOfRange, value: int | None) -> None:
+def test_values_are_clamped_or_become_null_but_not_keys_and_the_order(how: OutOfRange, value: int | None) -> None:
     beyond = dt.date(2000, 1, 1)
     found = fit([{"c1": 300}, {"c0": 300}, {"c2": beyond}, {"c1": 300, "c3": None}, {}], how)
     assert found.rows.select(["c1", OFFSET]).to_pylist() == [{"c1": value, OFFSET: 0}, {"c1": 1, OFFSET: 4}]

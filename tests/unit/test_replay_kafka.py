@@ -124,13 +124,13 @@ def test_batches_of_another_topic_of_the_name_and_revising_ones_say_nothing() ->
     assert placed(old, P0, 2, 5) == [(2, 2, -1), (3, 2, 0), (4, 2, 1)]
 
 
-def test_what_is_ahead_is_said_before() -> None:
+def test_what_a_replay_will_do_is_shown_before() -> None:
     hour = datetime.fromtimestamp(0, UTC)
     batches = [landed(number) for number in (1, 2, 3)]
     found = ahead.landed_between(batches, hour + timedelta(seconds=2), hour + timedelta(seconds=3))
     assert [batch.number for batch in found] == [2]
-    said = ahead.of_batches(batches)
-    assert "batches 1 to 3, landed 1970-01-01 00:00:01 to 1970-01-01 00:00:03 UTC, 60 records of whatever" in said
+    shown = ahead.of_batches(batches)
+    assert "batches 1 to 3, landed 1970-01-01 00:00:01 to 1970-01-01 00:00:03 UTC, 60 records of whatever" in shown
     assert "nothing was landed then" in ahead.of_batches([])
     assert "11 offsets (t[0] 7 to 18)" in ahead.of_kafka({P0: OffsetRange(7, 18)}).replace("t-0", "t[0]")
     assert "nothing is to be read" in ahead.of_kafka({})

@@ -73,7 +73,7 @@ def test_one_job_is_for_all_that_wait() -> None:
 def test_failure_is_of_those_who_have_caused_it() -> None:
     spark, numbers = Spark(2, 5), range(8)
     found = done(SharedJobs(8, sessions(2), spark), numbers, lambda participant, number: participant(number))
-    assert {number for number, said in found.items() if said == number} == {0, 1, 3, 4, 6, 7}
+    assert {number for number, answer in found.items() if answer == number} == {0, 1, 3, 4, 6, 7}
     assert ("cannot do {2}" in found[2], "cannot do {5}" in found[5]) == (True, True)
     assert len(spark.jobs) == 1 + 2 + 4 + 4
 
@@ -81,7 +81,7 @@ def test_failure_is_of_those_who_have_caused_it() -> None:
 def test_what_does_not_answer_is_not_asked_for_each() -> None:
     spark = Spark(2, problem=Unavailable)
     found = done(SharedJobs(3, sessions(2), spark), [1, 2, 3], lambda participant, number: participant(number))
-    assert ["cannot do" in said for said in found.values()] == [True] * 3
+    assert ["cannot do" in answer for answer in found.values()] == [True] * 3
     assert spark.jobs == [[1, 2, 3]]
 
 

@@ -21,7 +21,7 @@ def test_each_task_has_a_number_of_its_own(tasks: int) -> None:
     assert len(set(task_numbers(tasks))) == tasks
 
 
-def test_an_error_that_a_task_tells_is_raised_as_it_was() -> None:
+def test_an_error_that_a_task_reports_is_raised_as_it_was() -> None:
     def fails(_batches: Batches) -> Iterator[pa.RecordBatch]:
         yield report_row("first")
         raise BadRecords("what", where="where", remedy="how", records=3)

@@ -101,7 +101,7 @@ def test_messages_lose_values(message: str) -> None:
     assert "secret-7" not in without_values(message)
 
 
-def test_secret_of_the_connection_is_not_told() -> None:
+def test_secret_of_the_connection_is_not_shown() -> None:
     connection = BigQueryConnection.model_validate(
         {"kind": "bigquery", "project": "p", "credentials_json": '{"private_key": "secret-7"'}
     )

@@ -20,10 +20,10 @@ def test_texts_that_are_json() -> None:
     assert [text for text, bad in zip(texts, found, strict=True) if bad] == BAD
 
 
-def test_row_with_such_a_text_becomes_a_letter() -> None:
+def test_row_with_such_a_text_becomes_a_dead_letter() -> None:
     column = HeldColumn("c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, held=Held(unreadable=not_json))
     rows = {"c0": ["{}", "x", None], TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
     found = Refusal("bigquery a.b", (column,), "quarantine", "clamp", "me", {}).fit(pa.table(rows))
     assert found.rows[OFFSET].to_pylist() == [0, 2]
-    (letter,) = found.dead_letters.to_pylist()
-    assert (letter["offset"], letter["reason"]) == (1, "a text that is none of the column's type")
+    (dead_letter,) = found.dead_letters.to_pylist()
+    assert (dead_letter["offset"], dead_letter["reason"]) == (1, "a text that is none of the column's type")

@@ -1,4 +1,4 @@
-"""What a pipeline file may say about a BigQuery table. What is said of mistakes: mistakes.yaml of tests/unit/spec."""
+"""What a pipeline file may say about a BigQuery table. How mistakes are reported: mistakes.yaml of tests/unit/spec."""
 
 from __future__ import annotations
 

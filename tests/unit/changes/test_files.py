@@ -207,7 +207,7 @@ def test_planned_files_hold_what_a_scan_finds(files: LandedFiles, route: RouteFi
 def test_many_batches_are_planned_without_a_scan(
     files: LandedFiles, landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the live files' bounds: also rows of later batches, of other readings, and files with several batches."""
+    """From the live files' bounds: also rows of later batches, of revisions, and files with several batches."""
     monkeypatch.setattr(planned_files, "_FEW", 0)
     snapshots = [s.snapshot_id for s in files.table().metadata.snapshots]
     wanted = [landed(1, 6, snapshots[0]), landed(2, 4, snapshots[2])]
@@ -307,7 +307,7 @@ def test_pieces_are_what_was_read_and_not_what_was_estimated(
     files_of = LandedFiles.up_to(BATCH, landing)
     planned = PlannedFiles.of(files_of, [landed(5, 3 * groups * files, files_of.snapshot)])
     assert {file.groups for file in planned.files or ()} == {groups}
-    assert planned.most_shares == files, "nothing tells how large the rows are"
+    assert planned.most_shares == files, "nothing shows how large the rows are"
     assert [len(piece) for piece in planned.in_pieces(5, 5)] == [3] * groups * files
 
 

@@ -123,7 +123,7 @@ def test_any_kills_lose_and_double_nothing(kills: list[tuple[int, bool, bool, in
     shared, table = MemoryStore(), FakeTable()
     for landed, (at, after, forgets, chunk_rows, most) in enumerate(kills, start=2):
         try:
-            # More is landed while a step is under way, and the file changes: a retry is the same step, cut anew only
+            # More is landed while a step is under way, and the file changes: a retry is the same step, cut again only
             # where the file wants smaller chunks.
             run(MemoryStore(shared, Fuse(at, after)), table, batches(landed), chunk_rows, most)
         except Killed:
@@ -193,7 +193,7 @@ def test_stale_view_of_the_lease_is_refused() -> None:
         advance(shared, table).run(seen, cut(landed, 10, 99))
 
 
-def test_recreated_topic_begins_anew() -> None:
+def test_recreated_topic_begins_again() -> None:
     """Rows of the topic before it have the same offsets, and stay."""
     shared, table = MemoryStore(), FakeTable()
     landed = [

@@ -87,7 +87,7 @@ def test_settings_that_the_profile_forbids_are_named(code: int | None, message: 
     assert "profile" in found.remedy
 
 
-def test_a_user_who_may_only_read_is_told_so() -> None:
+def test_an_error_names_the_missing_permission_of_a_user_who_may_only_read() -> None:
     found = translated(164, "u2: Cannot execute query in readonly mode. (READONLY)", "here")
     assert type(found) is ConfigurationError
     assert "`readonly`" in found.remedy

@@ -99,8 +99,8 @@ def _rows() -> pa.Table:
     return pa.table({"n": [1, 300, 2], **place})
 
 
-def test_rows_that_fit_once_a_type_is_mended_are_inserted() -> None:
-    """The run died between the rows and their dead letters; the file's types were mended before the next."""
+def test_rows_that_fit_once_a_type_is_corrected_are_inserted() -> None:
+    """The run died between the rows and their dead letters; the file's types were corrected before the next."""
     server = Server(most=255, dead_letters=False)
     with pytest.raises(KeyboardInterrupt):
         list(_insertion(server).run([(0, _rows)]))
@@ -119,7 +119,7 @@ def test_a_retry_has_the_same_tokens() -> None:
     assert list(first.values()) == [2, 1]
 
 
-def test_another_attempt_writes_its_letters_again() -> None:
+def test_another_attempt_writes_its_dead_letters_again() -> None:
     """It takes away what the first has written: under the same token they would be lost."""
     server = Server(most=255)
     list(_insertion(server).run([(0, _rows)]))

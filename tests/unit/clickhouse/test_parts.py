@@ -31,7 +31,7 @@ DOWN = -1
         pytest.param("upsert", [0, DOWN], 3, True, id="a key is on one endpoint, whatever is read"),
     ],
 )
-def test_endpoint_takes_a_reading_again_once_all_have_what_is_before(
+def test_endpoint_takes_a_revision_once_all_have_the_batches_before_it(
     mode: str, others: list[int], revises: int | None, taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its records are looked for on all of them. None has to wait: after its parts the whole table is merged."""

@@ -1,4 +1,4 @@
-"""The state in memory, for unit tests only: same rules as KeeperMap, and it dies when told."""
+"""The state in memory, for unit tests only: same rules as KeeperMap, and it dies at a given call."""
 
 from __future__ import annotations
 

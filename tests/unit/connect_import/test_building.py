@@ -274,9 +274,9 @@ def test_clickhouse_tables_with_versions_of_the_sink_are_refused() -> None:
 def test_options_that_the_apache_sink_passes_over_are_called_so() -> None:
     cdc = {"iceberg.tables.cdc-field": "op", "iceberg.tables.upsert-mode-enabled": "true"}
     imported, spec = made({**APACHE, **cdc})
-    said = {line.name: line.option.text for line in imported.reports}
+    texts = {line.name: line.option.text for line in imported.reports}
     for name in (*cdc, "iceberg.tables.default-id-columns"):
-        assert "only appends" in said[name]
+        assert "only appends" in texts[name]
     assert spec.tables[0].mode == "append"
 
 
@@ -482,7 +482,7 @@ def test_columns_of_masked_records_may_all_be_left_to_the_records() -> None:
     assert "columns" not in source["value"]
 
 
-def test_new_fields_that_a_transform_cannot_pass_are_told() -> None:
+def test_new_fields_that_a_transform_cannot_pass_are_reported() -> None:
     imported = build(Configuration("sink", {**BIGQUERY, **FLATTEN}), {**COLUMNS, "s": "struct<x: long>"})
     assert imported.document["source"]["value"]["unknown_fields"] == "ignore"
     assert any("the sink made columns of new fields" in line for line in imported.todo)
@@ -540,9 +540,9 @@ def test_a_client_of_msk_by_iam(client: dict[str, str], written: dict[str, str],
     security = {"security_protocol": "SASL_SSL", "sasl_mechanism": "AWS_MSK_IAM"}
     assert kafka == {"kind": "kafka", "bootstrap_servers": servers, **security, **written}
     KafkaConnection.model_validate(kafka)
-    said = [line for line in imported.todo if "aws" in line.lower()]
-    assert len(said) == bool(todo)
-    assert all(todo in line for line in said)
+    lines = [line for line in imported.todo if "aws" in line.lower()]
+    assert len(lines) == bool(todo)
+    assert all(todo in line for line in lines)
 
 
 @pytest.mark.parametrize("option", ["type", "catalog-impl"])

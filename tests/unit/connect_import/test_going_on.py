@@ -120,7 +120,7 @@ def test_columns_of_clickhouse_that_no_run_can_make_optional(monkeypatch: pytest
     assert table.fixed == {"id", "day", "code"}
 
 
-def test_topics_without_a_known_table_bring_their_columns_and_that_is_said() -> None:
+def test_topics_without_a_known_table_bring_their_columns_and_that_is_reported() -> None:
     imported, spec = made(CLICKHOUSE, {})
     assert dict(spec.source.value.columns) == {}
     assert any(line.startswith("source.value.unknown_fields") for line in imported.todo)

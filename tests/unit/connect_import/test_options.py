@@ -67,7 +67,7 @@ def test_option_is_mapped_or_named(name: str, options: Options) -> None:
     assert option.text
 
 
-def test_every_fate_occurs_and_unknown_options_are_not_guessed() -> None:
+def test_every_status_occurs_and_unknown_options_are_not_guessed() -> None:
     every = {**iceberg.OPTIONS, **clickhouse.OPTIONS, **bigquery.OPTIONS, **connect.OPTIONS}
     assert {option.status for option in every.values()} == set(OptionStatus)
     assert find("iceberg.tabels", iceberg.OPTIONS, connect.OPTIONS) is None

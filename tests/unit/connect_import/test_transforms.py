@@ -208,8 +208,8 @@ def test_log_of_changes_in_a_table_with_required_columns(kind: str) -> None:
     assert table.evolve.relax_required is (kind != "long")
     assert not table.evolve.widen_types
     assert spec.source.value.unknown_fields == "ignore"
-    (told,) = (line for line in imported.todo if line.startswith("db.t"))
-    assert ("makes n optional" in told) is (kind != "long")
+    (line,) = (line for line in imported.todo if line.startswith("db.t"))
+    assert ("makes n optional" in line) is (kind != "long")
 
 
 def test_log_of_changes_in_a_table_that_nobody_looked_at() -> None:
@@ -229,8 +229,8 @@ def test_log_of_changes_in_a_table_whose_columns_stay_required(table: KnownTable
     tables = [member.spec.tables[0] for member in expand("sink", spec, ["a", "b"]).members]
     assert {(table.deletes, "op" in table.metadata_columns) for table in tables} == {("leave_out", False)}
     assert not any(table.evolve.relax_required for table in tables)
-    (told,) = (line for line in imported.todo if "deletes: rows" in line)
-    assert "no run can make id optional" in told
+    (line,) = (line for line in imported.todo if "deletes: rows" in line)
+    assert "no run can make id optional" in line
 
 
 def test_tables_of_topics_are_logs_as_their_template() -> None:

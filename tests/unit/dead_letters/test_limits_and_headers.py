@@ -1,4 +1,4 @@
-"""When a batch has too many bad records, how counts change by mending, and what the dead-letter topic gets."""
+"""When a batch has too many bad records, how recovered ones are counted, and what the dead-letter topic gets."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_recovered_dead_letters_count_as_landed() -> None:
 
 def test_message_is_the_record_with_headers_of_kafka_connect() -> None:
     at = datetime(2024, 5, 6, 7, 8, 9, 123_000, tzinfo=UTC)
-    letter = DeadLetter("lake.t", "orders", 3, 42, at, 7, 1, "transform", "CAST", "column a: no number", b"k", None)
-    message = to_message("shop", letter)
+    one = DeadLetter("lake.t", "orders", 3, 42, at, 7, 1, "transform", "CAST", "column a: no number", b"k", None)
+    message = to_message("shop", one)
     assert (message.key, message.value, message.timestamp) == (b"k", None, 1714979289123)
     assert dict(message.headers) == {
         "__connect.errors.topic": b"orders",

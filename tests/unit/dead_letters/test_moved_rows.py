@@ -50,7 +50,7 @@ def test_batches_to_search(last: Search, known: list[LandedBatch], wanted: tuple
     assert last.next(known, NOW) == wanted
 
 
-def test_reading_again_waits_where_its_records_are() -> None:
+def test_revision_waits_where_its_records_are() -> None:
     known = batches(NOTHING, NOTHING, WAITS, first=4)
     known[-1] = replace(known[-1], batch=replace(known[-1].batch, revises=0))
     assert Search("c5").next(known, NOW) == (4, 6)
@@ -104,7 +104,7 @@ def known(first: int, last: int, **again: int) -> LandedBatches:
     [
         pytest.param(known(1, 9), 0, id="all is landed"),
         pytest.param(known(4, 9), 3, id="what is not landed any more"),
-        pytest.param(known(4, 9, b7=4), 3, id="a reading again is landed, too"),
+        pytest.param(known(4, 9, b7=4), 3, id="a revision is landed, too"),
         pytest.param(known(4, 9, b6=3, b7=4), 6, id="one of a batch that is removed, and may be removed, too"),
         pytest.param(known(4, 9, b8=0), 8, id="a replay from Kafka, of which the same is true"),
         pytest.param(known(1, 9, b8=0), 0, id="nothing is removed"),
@@ -114,6 +114,6 @@ def test_batch_that_old_rows_have_at_least(batches: LandedBatches, least: int) -
     assert least_batch(batches) == least
 
 
-def test_table_that_is_to_get_a_reading_again_is_asked_once_more() -> None:
+def test_table_that_is_to_get_a_revision_is_asked_once_more() -> None:
     """Not where it gets the delete first."""
     assert [last_reading_before(end, known(1, 9, b4=2, b7=4)) for end in (4, 5, 7, 8)] == [0, 4, 4, 7]

@@ -31,11 +31,11 @@ def change(op: str, amount: object) -> bytes:
 
 
 def dead_letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
-    """Values, each with the message that its letter has."""
+    """Values, each with the message that its dead letter has."""
     records = kafka_records(
         *((b'{"id":1}', value) for value, _ in given), places=[("t", 0, 10 + n) for n in range(len(given))]
     )
-    told = {
+    known = {
         "batch": pa.array([7] * len(given), pa.int64()),
         "i": pa.array(range(3, 3 + len(given)), pa.int64()),
         "stage": ["value"] * len(given),
@@ -43,7 +43,7 @@ def dead_letters(*given: tuple[bytes | None, str]) -> pa.RecordBatch:
         "message": [message for _, message in given],
         "some_headers": pa.nulls(len(given), HEADERS),
     }
-    return pa.RecordBatch.from_pydict(dict(zip(records.schema.names, records.columns, strict=True)) | told)
+    return pa.RecordBatch.from_pydict(dict(zip(records.schema.names, records.columns, strict=True)) | known)
 
 
 def tried(*given: tuple[bytes | None, str]) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def tried(*given: tuple[bytes | None, str]) -> list[dict[str, Any]]:
     return found
 
 
-def test_each_letter_is_its_own() -> None:
+def test_each_dead_letter_is_judged_by_itself() -> None:
     (bad,) = tried((change("u", 2**40), ""))
     was = bad["error"]["message"]
     assert "amount" in was
@@ -71,6 +71,6 @@ def test_each_letter_is_its_own() -> None:
     assert (same["op"], same["key"], same["value"], same["error"]["message"]) == (None, {"id": 1}, None, was)
     assert (other["error"]["kind"], other["error"]["value"]) == ("type", change("u", "secret"))
     assert "secret" not in other["error"]["message"]
-    # A tombstone after a Debezium delete is no row: it was counted as a letter, so it stays one and says why.
+    # A tombstone after a Debezium delete is no row: it was counted as a dead letter, so it stays one, with the reason.
     assert (left_out["op"], left_out["value"], left_out["error"]["kind"]) == (None, None, "left_out")
     assert left_out["error"]["key"] == b'{"id":1}'

@@ -302,7 +302,7 @@ def test_a_type_means_the_same_where_it_is_used_by_its_name(kind: Any, value: An
     assert (decoded.errors, decoded.values[0].as_py()) == ({}, dict.fromkeys("abc", wanted))
 
 
-def test_broken_records_are_told_one_by_one() -> None:
+def test_broken_records_are_reported_one_by_one() -> None:
     schema = record(("c", "string"))
     good = encoded(schema, {"c": "a"})
     raws = [good, b"", good + b"x", b"\x02\xff", None, good, b"\xff" * 20]

@@ -245,7 +245,7 @@ _CENTS = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2", "connect
 
 
 @pytest.mark.parametrize(
-    ("schema", "payload", "told"),
+    ("schema", "payload", "expected"),
     [
         (field("array", items=_CENTS), ["fQ==", None], "[1.25,null]"),
         (field("array", items=field("int32", f"{_TIME}Date")), [18262], '["2020-01-01"]'),
@@ -259,11 +259,13 @@ _CENTS = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2", "connect
         (_CENTS | {"parameters": {"scale": "2", "connect.decimal.precision": "60"}}, "fQ==", "1.25"),
     ],
 )
-def test_text_of_what_has_no_other_column_says_what_it_means(schema: Any, payload: Any, told: str) -> None:
+def test_value_that_fits_no_other_column_is_text_that_shows_its_meaning(
+    schema: Any, payload: Any, expected: str
+) -> None:
     whole = struct(c=schema)
     decoder = ConnectJson(pa.struct([as_text(pa.field("c", pa.string()))]))
     decoded = decoder.decode(pa.array([compact(whole, {"c": payload})]))
-    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": told}])
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": expected}])
 
 
 def test_text_in_arrays_and_maps_takes_any_value_too() -> None:
@@ -284,7 +286,7 @@ def test_column_that_records_bring_holds_numbers_of_any_digits() -> None:
     assert types == {("a",): pa.string(), ("b",): pa.string(), ("c",): pa.decimal128(5, 2)}
 
 
-def test_field_of_a_wider_type_than_its_column_is_told_also_of_records_that_do_not_fit() -> None:
+def test_field_of_a_wider_type_than_its_column_is_reported_also_of_records_that_do_not_fit() -> None:
     whole = struct(n=field("int64"), m=field("int64"), same=field("int32"))
     kind = pa.struct([("n", pa.int32()), ("m", pa.int32()), ("same", pa.int32())])
     decoder = copied(ConnectJson(kind, Watch("report", widens=frozenset({("n",), ("same",)}))))

@@ -62,7 +62,7 @@ BAD = {"id": 1, "name": {"not": "a string"}}
 
 
 @pytest.mark.parametrize("kind", ["debezium", "dms"])
-def test_bad_old_value_refuses_neither_the_update_that_mends_it_nor_the_delete(kind: str) -> None:
+def test_bad_old_value_refuses_neither_the_update_that_corrects_it_nor_the_delete(kind: str) -> None:
     changes = [("u", BAD, row(1)), ("d", BAD, None), ("u", row(1), BAD), ("c", None, row(2))]
     made = [(change if kind == "debezium" else dms)(*of) for of in changes]
     enough = decode(made, rules(kind, of_deletes=frozenset({"id"})))
@@ -242,18 +242,18 @@ def test_debezium_flat_says_deleted_as_text_or_not(deleted: str, format: str, ti
 
 
 def test_dms() -> None:
-    def told(operation: str, data: Any = None, kind: str = "data", before: Any = None) -> dict[str, Any]:
+    def message(operation: str, data: Any = None, kind: str = "data", before: Any = None) -> dict[str, Any]:
         metadata = {"operation": operation, "record-type": kind, "timestamp": "2020-01-01T00:00:00Z"}
         return {"data": data, "metadata": metadata, **({"before": before} if before else {})}
 
     records = [
-        told("load", row(1)),
-        told("insert", row(2)),
-        told("update", row(2, "b"), before=row(2)),
-        told("delete", row(2, "b")),
-        told("create-table", kind="control"),
-        told("truncate-table", kind="control"),
-        told("teleport", row(3)),
+        message("load", row(1)),
+        message("insert", row(2)),
+        message("update", row(2, "b"), before=row(2)),
+        message("delete", row(2, "b")),
+        message("create-table", kind="control"),
+        message("truncate-table", kind="control"),
+        message("teleport", row(3)),
     ]
     columns = {**COLUMNS, "_at": "timestamp"}
     decoded = decode(records, rules("dms", metadata={"_at": "metadata.timestamp"}), columns)
@@ -289,7 +289,7 @@ def test_mongo() -> None:
         "_id": "5f", "n": 5, "price": Decimal("1.50"), "at": datetime(1969, 12, 31, 23, 59, 59, 999000, UTC),
         "raw": b"\xff", "ratio": -math.inf, "inner": {"x": datetime(2020, 1, 1, tzinfo=UTC)}, "_op": "c",
     }  # fmt: skip
-    assert (third["_op"], third["_id"]) == ("d", None)  # its key tells which document
+    assert (third["_op"], third["_id"]) == ("d", None)  # its key names the document
     assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
     assert decoded.filtered == {5}
     assert decode(records, rules("mongo", skips_without_row=True), columns).filtered == {1, 5}

@@ -301,7 +301,7 @@ def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 @given(st.data(), st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=50, deadline=None)
-def test_protobuf(data: st.DataObject, new: bool, whole: bool, told: bool) -> None:
+def test_protobuf(data: st.DataObject, new: bool, whole: bool, reports: bool) -> None:
     descriptors, name = (NEW, "All") if new else (OLD, "Old")
     kind = Messages(descriptors).named(name)
     declared = natural_type(message_wire(kind))
@@ -311,7 +311,7 @@ def test_protobuf(data: st.DataObject, new: bool, whole: bool, told: bool) -> No
         declared = pa.struct(data.draw(st.lists(st.sampled_from(list(declared)), unique=True, min_size=1)))
     good = [one.SerializePartialToString() for one in data.draw(st.lists(messages(kind), min_size=1, max_size=4))]
     broken = data.draw(st.lists(changed([*good, b"".join(good), b"".join(reversed(good))]), max_size=4))
-    decoder = Protobuf(declared, descriptors, name, Watch("report") if told else None)
+    decoder = Protobuf(declared, descriptors, name, Watch("report") if reports else None)
     # An instant outside of the years 1 to 9999 fits no column, and is not read in step where nothing takes it either.
     fitting = [one for one in good if not every_field.decode_each(pa.array([one])).errors]
     assert assert_same(decoder, fitting) == len(fitting)
@@ -370,9 +370,9 @@ def payloads(draw: st.DrawFn) -> tuple[pa.StructType, list[bytes | None]]:
 
 @given(payloads(), st.booleans())
 @settings(max_examples=50, deadline=None)
-def test_connect_json(given_payloads: tuple[pa.StructType, list[bytes | None]], told: bool) -> None:
+def test_connect_json(given_payloads: tuple[pa.StructType, list[bytes | None]], reports: bool) -> None:
     kind, records = given_payloads
-    assert_same(ConnectJson(kind, Watch("report") if told else None), records, times=SMALL + 1)
+    assert_same(ConnectJson(kind, Watch("report") if reports else None), records, times=SMALL + 1)
 
 
 @pytest.mark.parametrize("schema", CONNECT, ids=lambda schema: f"{schema['type']} {schema.get('name', '')}")

@@ -85,7 +85,7 @@ def test_new_fields_become_columns_by_their_other_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ({"rename": {"custID": "idd"}}, "idd is not declared in `columns`"),
         ({"rename": {"a": "id", "b": "id"}}, "a is called id already"),
@@ -93,6 +93,6 @@ def test_new_fields_become_columns_by_their_other_names() -> None:
         ({"format": "string", "columns": {"x": "string"}, "rename": {"a": "x"}}, "records of the format string"),
     ],
 )
-def test_renamings_that_cannot_be(value: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_renamings_that_cannot_be(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         spec(value)

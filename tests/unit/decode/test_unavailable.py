@@ -96,7 +96,7 @@ def change(op: str, **columns: Any) -> dict[str, Any]:
     return {"op": op, "before": row, "after": None if op == "d" else row}
 
 
-def told(decoded: Decoded) -> list[Any]:
+def values(decoded: Decoded) -> list[Any]:
     return [(v["name"], v["raw"]) if v else None for v in decoded.values.to_pylist()]
 
 
@@ -105,7 +105,7 @@ def test_kept_columns_are_named_and_null() -> None:
     decoded = decoder(may_be_unchanged=frozenset({"name", "raw"})).decode(raw_values(*records))
     assert decoded.unchanged == {0: ("name", "raw"), 2: ("name",)}
     assert decoded.errors == {}
-    assert told(decoded) == [(None, None), ("a", b"\x01"), (None, b"\x01"), (None, None), None]
+    assert values(decoded) == [(None, None), ("a", b"\x01"), (None, b"\x01"), (None, None), None]
 
 
 def test_column_that_cannot_be_kept_is_refused() -> None:
@@ -132,7 +132,7 @@ def test_new_row_that_leaves_a_value_out_is_refused(op: str) -> None:
 
 def test_null_instead() -> None:
     decoded = decoder(unavailable="null").decode(raw_values(change("u", **LEFT)))
-    assert (decoded.unchanged, decoded.errors, told(decoded)) == ({}, {}, [(None, None)])
+    assert (decoded.unchanged, decoded.errors, values(decoded)) == ({}, {}, [(None, None)])
 
 
 def test_flattened_row_and_another_placeholder() -> None:

@@ -1,4 +1,4 @@
-"""Fields of records that no column takes: told with their types, refused, or kept as JSON, the same in every format."""
+"""Fields that no column takes: reported with their types, refused, or kept as JSON, the same in every format."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def json_decoders(columns: dict[str, str], watch: Watch) -> list[Decoder]:
         ([{"a": None, "b": 1, "c": []}], "struct<b: long>"),
     ],
 )
-def test_unknown_field_of_json_is_told_with_the_type_that_takes_all_values(
+def test_unknown_field_of_json_is_reported_with_the_type_that_takes_all_values(
     number: int, values: list[object], kind: str
 ) -> None:
     records = [{"id": n, "new": values[n % len(values)]} for n in range(MANY)]
@@ -148,8 +148,8 @@ def test_avro_that_contains_itself_is_text() -> None:
     schema = record(("id", "long"), ("tree", node))
     value = {"id": 1, "tree": {"v": 0, "next": {"v": 1, "next": None}}}
     records = raw_values(*[encoded(schema, value)] * MANY)
-    told = decoder_for("avro", row_type({"id": "long"}), text(schema).encode(), watch=Watch()).decode(records)
-    assert found(told) == {"tree": (None, MANY)}
+    watched = decoder_for("avro", row_type({"id": "long"}), text(schema).encode(), watch=Watch()).decode(records)
+    assert found(watched) == {"tree": (None, MANY)}
     taken = decoder_for("avro", row_type({"id": "long", "tree": "text"}), text(schema).encode(), watch=Watch("refuse"))
     decoded = copied(taken).decode(records)
     assert not decoded.errors
@@ -238,8 +238,8 @@ def test_json_schema_that_says_little_or_leads_to_itself_in_many_ways() -> None:
                         for n in range(10)},
     }  # fmt: skip
     decoded = registered({1: schema}, Watch()).decode(raw_values(framed(1, {"id": 1, "open": "a", "n": 1})))
-    told = found(decoded)
-    assert (decoded.errors, told["open"], told["n"]) == ({}, ("string", 1), ("long", 1))
+    unknown = found(decoded)
+    assert (decoded.errors, unknown["open"], unknown["n"]) == ({}, ("string", 1), ("long", 1))
 
 
 def test_json_schemas_of_several_ids_and_columns_that_become_wider() -> None:

@@ -35,7 +35,7 @@ BLOCKS = [block for page in pages() for block in all_blocks(page)]
 ELSEWHERE = {
     ("production.md", "Dagster's instance"): "one entry of dagster.yaml; tests/production runs it on PostgreSQL",
     ("production.md", "Several code locations"): "workspace.yaml; tests/production runs it",
-    ("pipeline-file.md", "Mistakes"): "a wrong file; test_mistakes.py shows what is said about it",
+    ("pipeline-file.md", "Mistakes"): "a wrong file; test_mistakes.py shows what is reported about it",
 }
 _INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN"}
 

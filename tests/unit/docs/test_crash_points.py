@@ -27,8 +27,8 @@ def test_every_row_names_a_test_that_exists() -> None:
 
 
 def test_every_failpoint_has_a_row() -> None:
-    told = {name for row in ROWS for name in re.findall(r"`([a-z-]+\.[a-z._*-]+)`", row[0])}
+    listed = {name for row in ROWS for name in re.findall(r"`([a-z-]+\.[a-z._*-]+)`", row[0])}
     values = [v for name, v in vars(failpoints).items() if name.isupper() and name != "VARIABLE" and name[0] != "_"]
     points = {p for v in values for p in ([v] if isinstance(v, str) else v)}
     assert points
-    assert sorted(p for p in points if not any(fnmatch(p, name) for name in told)) == []
+    assert sorted(p for p in points if not any(fnmatch(p, name) for name in listed)) == []

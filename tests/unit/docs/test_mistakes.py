@@ -12,7 +12,7 @@ from tests.kit.guides import DOCS, blocks
 
 
 def test_the_wrong_file_is_reported_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong, said = blocks(DOCS / "pipeline-file.md", "Mistakes")
+    wrong, shown_there = blocks(DOCS / "pipeline-file.md", "Mistakes")
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / "defs.yaml").write_text(wrong.text)
     (tmp_path / "connections.yaml").write_text("connections: {}")
@@ -23,4 +23,4 @@ def test_the_wrong_file_is_reported_as_shown(tmp_path: Path, monkeypatch: pytest
 
     assert done.exit_code == 2
     shown = [line.strip().replace(f"{tmp_path}/", "") for line in done.output.splitlines() if "defs.yaml:" in line]
-    assert shown == said.text.splitlines(), done.output
+    assert shown == shown_there.text.splitlines(), done.output

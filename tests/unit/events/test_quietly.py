@@ -21,13 +21,13 @@ def test_events_are_sent_in_the_context_of_their_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hangs", "told"),
+    ("hangs", "warning"),
     [
         (True, "control topic c: no answer within the time limit of 1 s"),
         (False, "the next run publishes them: ValueError: a bug"),
     ],
 )
-def test_what_is_not_sent_is_a_warning(hangs: bool, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_not_sent_is_a_warning(hangs: bool, warning: str, caplog: pytest.LogCaptureFixture) -> None:
     answer = threading.Event()
 
     def work() -> None:
@@ -39,4 +39,4 @@ def test_what_is_not_sent_is_a_warning(hangs: bool, told: str, caplog: pytest.Lo
         assert not quietly(Control(topic="c", time_limit_seconds=1), "p", work)
     finally:
         answer.set()
-    assert told in caplog.text
+    assert warning in caplog.text

@@ -203,7 +203,7 @@ def test_branch_with_a_foreign_snapshot_is_not_published(catalog: IcebergCatalog
 
 
 @pytest.mark.parametrize(
-    "said",
+    "foreign",
     [
         pytest.param({"batchmerge.attempt": "another"}, id="of another attempt"),
         pytest.param(committed(7).to_properties(), id="state of another attempt"),
@@ -211,10 +211,10 @@ def test_branch_with_a_foreign_snapshot_is_not_published(catalog: IcebergCatalog
         pytest.param({**committed(1).to_properties(), "batchmerge.more": "x"}, id="more than ours"),
     ],
 )
-def test_merge_that_has_not_said_our_state_is_made_again(catalog: IcebergCatalog, said: dict[str, str]) -> None:
+def test_merge_whose_summary_is_not_ours_is_made_again(catalog: IcebergCatalog, foreign: dict[str, str]) -> None:
     """A MERGE takes its summary from the session, in which a merge that was given up may still be at work."""
     attempt = begin(catalog, None)
-    branch, summary = attempt.path[-1].removeprefix("branch_"), attempt.summary | said
+    branch, summary = attempt.path[-1].removeprefix("branch_"), attempt.summary | foreign
     catalog.require(NAME).append(ROWS, snapshot_properties=summary, branch=branch)
     with pytest.raises(CommitFailed, match="summary"):
         attempt.publish_head(committed(1).to_properties(), state_properties(committed(1), "main"))
@@ -342,7 +342,7 @@ def test_retention_settings_of_main_stay(catalog: IcebergCatalog) -> None:
 
 @pytest.mark.parametrize("happened", [True, False])
 def test_lost_answer_of_a_commit(happened: bool, catalog: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happened is found in the table; what did not is told as unknown, and nothing of it is visible."""
+    """What happened is found in the table; what did not is reported as unknown, and nothing of it is visible."""
     commit, answers = IcebergCatalog.commit, [True]
 
     def lost(self: IcebergCatalog, *arguments: Any) -> None:

@@ -156,7 +156,7 @@ def task_of(
     return copied(FewChangesTask(changes, wanted.keys, False, search, write))
 
 
-def told_by(task: FewChangesTask) -> Iterator[pa.RecordBatch]:
+def reported_by(task: FewChangesTask) -> Iterator[pa.RecordBatch]:
     """What the tasks of a merge report. The first of several shares runs twice: what it sent at first is lost."""
     if task.changes.shares == 1:
         yield from task(numbers(1))
@@ -179,8 +179,8 @@ def number(n: int) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict({"id": [n]})]
 
 
-def report_of(told: Iterable[pa.RecordBatch]) -> RowDeltaReport:
-    return sum(reports_in(told), RowDeltaReport())
+def report_of(reported: Iterable[pa.RecordBatch]) -> RowDeltaReport:
+    return sum(reports_in(reported), RowDeltaReport())
 
 
 def numbers(count: int) -> list[pa.RecordBatch]:
@@ -218,7 +218,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
 
         task = task_of(landing, destination, delta, turn, leaves_unchanged=False)
         assert task.changes.shares == (3 if share == 5 else 1)
-        report = report_of(told_by(task))
+        report = report_of(reported_by(task))
 
         delta.add(report.files)
         delta.remove(report.deletes)

@@ -77,7 +77,7 @@ def mirrored(number: int, branch: str = "main") -> dict[str, str]:
         *(
             pytest.param(
                 [(2, 1, state(2)), (8, None, {**BEGUN, "operation": operation, "deleted-data-files": "3"}), CUT[1]],
-                {"main": 9, TAG: 2}, {}, 2, None, id=f"one whose files were all written anew does not: {operation}",
+                {"main": 9, TAG: 2}, {}, 2, None, id=f"one whose files were all rewritten does not: {operation}",
             )
             for operation in ("replace", "overwrite")
         ),

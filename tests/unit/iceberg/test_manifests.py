@@ -1,4 +1,4 @@
-"""Commits of single files: manifests do not pile up, metadata is not read again, and every snapshot tells its own."""
+"""Commits of single files: manifests do not pile up, metadata is not read again, and every snapshot counts its own."""
 
 from __future__ import annotations
 

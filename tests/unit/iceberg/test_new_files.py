@@ -96,7 +96,7 @@ def publish(lake: IcebergCatalog, rows: pa.Table = ROWS, pieces: int = 1) -> lis
     return [task.file for task in lake.require(NAME).scan().plan_files()]
 
 
-def told(file: DataFile) -> dict[str, dict[int, Any]]:
+def statistics(file: DataFile) -> dict[str, dict[int, Any]]:
     return {
         "values": dict(file.value_counts),
         "nulls": dict(file.null_value_counts),
@@ -117,8 +117,8 @@ def test_statistics_are_those_of_pyiceberg_and_of_structs_too(lake: IcebergCatal
     schema = table.schema()
     for name in ("id", "name", "at", "day", "price", "ratio", "raw", "nothing"):
         column = schema.find_field(name).field_id
-        for kind, by_id in told(theirs).items():
-            assert told(ours)[kind].get(column) == by_id.get(column), (name, kind)
+        for kind, by_id in statistics(theirs).items():
+            assert statistics(ours)[kind].get(column) == by_id.get(column), (name, kind)
     offset = schema.find_field("place.offset")
     whole: Any = offset.field_type
     bounds: list[Any] = [from_bytes(whole, b[offset.field_id]) for b in (ours.lower_bounds, ours.upper_bounds)]
@@ -289,5 +289,5 @@ def test_nulls_in_a_required_column_are_refused(lake: IcebergCatalog) -> None:
 
 def test_secrets_of_the_storage_are_in_no_text(lake: IcebergCatalog) -> None:
     table = create(lake)
-    table.io.properties["s3.secret-access-key"] = "do-not-tell"
-    assert "do-not-tell" not in repr(NewFiles.of(table))
+    table.io.properties["s3.secret-access-key"] = "do-not-show"
+    assert "do-not-show" not in repr(NewFiles.of(table))

@@ -60,8 +60,8 @@ def test_old_rows_are_those_of_before_the_first_batch_that_can_be(
     spark, keys = Asked(), SimpleNamespace(columns=["id"])
     entry = IcebergTable.model_validate({"kind": "iceberg", "table": NAME, "mode": "upsert"})
     reader = IcebergReader("p", RowValues([]), lake, entry, spark)  # type: ignore[arg-type]
-    told: Any = reader.rows_of(spark, keys, ["body", "note", "more"], before, least)  # type: ignore[arg-type]
-    assert (told and told[1]) == found
+    old_rows: Any = reader.rows_of(spark, keys, ["body", "note", "more"], before, least)  # type: ignore[arg-type]
+    assert (old_rows and old_rows[1]) == found
     if found:
         body, note = ("text", "NULL") if found == 2 else ("body", "note")
         selected = f"SELECT ID AS id, {body} AS body, {note} AS note, NULL AS more"

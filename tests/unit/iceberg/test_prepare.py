@@ -1,4 +1,4 @@
-"""Creating and adapting a destination table, on a real SQLite catalog: what is done, only said, or refused."""
+"""Creating and adapting a destination table, on a real SQLite catalog: what is done, only reported, or refused."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ def test_files_of_keyed_tables_are_sorted_by_key(
 
 
 def test_dry_run_says_it_and_does_nothing(lake: IcebergCatalog) -> None:
-    said = ["create iceberg n.t", "create n.t__tombstones for the order of deletes"]
-    assert destination(lake, order_by="version").prepare(dry_run=True) == said
+    reported = ["create iceberg n.t", "create n.t__tombstones for the order of deletes"]
+    assert destination(lake, order_by="version").prepare(dry_run=True) == reported
     assert lake.load("n.t") is None
-    assert destination(lake, order_by="version").prepare() == said
+    assert destination(lake, order_by="version").prepare() == reported
     wider = {**VALUE, "more": "date"}
     assert destination(lake, wider).prepare(dry_run=True) == ["iceberg n.t: add column more date"]
     assert "more" not in arrow_schema(lake.require("n.t")).names

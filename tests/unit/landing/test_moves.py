@@ -82,13 +82,13 @@ def with_schema(lsn: int | None) -> dict[str, object]:
 )
 def test_position_in_every_format(format: str, schema: str, kind: str, records: list[Any]) -> None:
     decoder = copied(SourcePosition(kind, lambda of, watch: decoder_for(format, of, schema.encode(), watch=watch)))
-    said, *unsaid = decoder.decode(raw_values(*records)).values.to_pylist()
-    assert said
-    assert "7" in said
-    assert unsaid == [None, None]
+    position, *without = decoder.decode(raw_values(*records)).values.to_pylist()
+    assert position
+    assert "7" in position
+    assert without == [None, None]
 
 
-def test_schema_that_says_it_in_another_way_has_no_position() -> None:
+def test_schema_of_another_form_has_no_position() -> None:
     schema = {**AVRO, "fields": [{"name": "source", "type": "string"}]}
     raw = BytesIO()
     fastavro.schemaless_writer(raw, schema, {"source": "here"})
@@ -118,14 +118,14 @@ def test_only_records_that_name_another_key_are_read() -> None:
     records = kafka_records(*((b'{"id":1}', at(lsn=n)) for n in range(5)))
     decoder = SourcePosition("debezium", lambda of, watch: decoder_for("json", of, watch=watch))
     for name in ("headers", "some_headers"):
-        told = records.append_column(name, pa.array(headers, HEADERS))
-        found = MoveReader(decoder).column(told)
+        with_headers = records.append_column(name, pa.array(headers, HEADERS))
+        found = MoveReader(decoder).column(with_headers)
         assert found.to_pylist() == [None, '{"lsn": 1}', None, None, '{"lsn": 4}']
-        assert MoveReader().column(told).to_pylist() == [None] * 5
+        assert MoveReader().column(with_headers).to_pylist() == [None] * 5
 
 
 def test_dead_letter_says_where_it_has_only_some_headers() -> None:
-    """Or it could not be told whether the record has others, which a table may ask for later."""
+    """Or it would not be known whether the record has others, which a table may ask for later."""
     old_key = {"key": "__debezium.oldkey", "value": b'{"id":1}'}
     records = kafka_records((b'{"id":1}', None), (b'{"id":1}', None))
     errors = dict.fromkeys(range(2), DecodeError(MOVED, ""))
@@ -133,8 +133,8 @@ def test_dead_letter_says_where_it_has_only_some_headers() -> None:
         ("headers", [[old_key], []]),
         ("some_headers", [[old_key, {"key": SOME_HEADERS, "value": None}], None]),
     ]:
-        told = records.append_column(name, pa.array([[old_key], None], HEADERS))
-        assert pc.struct_field(error_column(told, errors), "headers").to_pylist() == kept
+        with_headers = records.append_column(name, pa.array([[old_key], None], HEADERS))
+        assert pc.struct_field(error_column(with_headers, errors), "headers").to_pylist() == kept
     assert pc.struct_field(error_column(records, errors), "headers").to_pylist() == [None, None]
 
 
@@ -145,6 +145,6 @@ def test_moves_are_counted_and_come_back_from_tasks_and_tables() -> None:
     assert moves == Moves(left=1, waiting=1)
     assert (TaskReport(moves=moves) + TaskReport(moves=Moves(2, 0))).moves == Moves(3, 1)
     landed: Batch = batch(3)
-    for told in (moves, Moves()):
-        made = LandedBatch(landed, Counts(), Watermark(), 1, moves=told)
-        assert landed_from_properties(landed_to_properties(made), 1).moves == told
+    for counted in (moves, Moves()):
+        made = LandedBatch(landed, Counts(), Watermark(), 1, moves=counted)
+        assert landed_from_properties(landed_to_properties(made), 1).moves == counted

@@ -118,13 +118,13 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -
     ]  # fmt: skip
 
 
-def test_fields_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_fields_that_are_left_out_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = Place(tmp_path)
     for _ in range(2):
         assert place.land({"id": 1, "new": 1}, {"id": 2, "new": 3}).unknown == {"new": 2}
-    told = [text for record in caplog.records if "no column takes" in (text := record.getMessage())]
-    assert len(told) == 1
-    assert "new (2)" in told[0]
+    warnings = [text for record in caplog.records if "no column takes" in (text := record.getMessage())]
+    assert len(warnings) == 1
+    assert "new (2)" in warnings[0]
     assert [batch.unknown for batch in place.table.landed().batches] == [{"new": 2}] * 2
 
 

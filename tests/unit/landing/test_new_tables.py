@@ -49,7 +49,7 @@ def kinds(*names: str | None) -> list[dict[str, Any]]:
     return [{"id": n, "kind": name} for n, name in enumerate(names)]
 
 
-def test_new_names_are_told_once_each_and_the_others_are_dead_letters() -> None:
+def test_new_names_are_reported_once_each_and_the_others_are_dead_letters() -> None:
     rule = rule_of(spec(), "known")
     errors, names = read(rule, *kinds("Known", "login", "LOGIN", "no table", None, "sale"), b"{", None)
     assert names == {"login": 1, "sale": 5}
@@ -124,7 +124,7 @@ def test_reports_of_tasks_keep_the_first_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"route_by": None}, "new_tables: no field names the tables"),
         ({"table": "events.all"}, "tables[0].table: each value of kind has tables of its own"),
@@ -133,9 +133,9 @@ def test_reports_of_tasks_keep_the_first_place() -> None:
         ({"allow": "("}, "new_tables.allow: '(' is not a regular expression"),
     ],
 )
-def test_mistakes(parts: dict[str, Any], said: str) -> None:
+def test_mistakes(parts: dict[str, Any], message: str) -> None:
     found = specs.mistakes(document(**parts))
-    assert any(said in sentence for sentence in found), found
+    assert any(message in sentence for sentence in found), found
 
 
 def test_a_tombstone_names_no_table() -> None:

@@ -220,9 +220,9 @@ def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
 
 def test_each_batch_comes_with_what_was_read() -> None:
     batches = [kafka_records(({"id": 1}, {"id": 1}), (None, b"{")), kafka_records(), kafka_records(({"id": 2}, b"{"))]
-    told = list(reader().with_reports(batches))
-    assert [rows.num_rows for rows, _ in told] == [2, 1]
-    assert [report.records for _, report in told] == [2, 1], "bad ones too"
+    read = list(reader().with_reports(batches))
+    assert [rows.num_rows for rows, _ in read] == [2, 1]
+    assert [report.records for _, report in read] == [2, 1], "bad ones too"
 
 
 def test_record_that_no_table_takes_is_a_dead_letter() -> None:

@@ -68,8 +68,8 @@ def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
             passes.append(sorted(schemas["one"]))
             return [TaskReport(schema_ids={"one": frozenset(ids)}), TaskReport()]
 
-        told = registries.read(source, {topic}, {"one": frozenset(known)}, once)
-        assert told[0].schema_ids["one"] <= {5, 6}
+        reports = registries.read(source, {topic}, {"one": frozenset(known)}, once)
+        assert reports[0].schema_ids["one"] <= {5, 6}
         return passes
 
     assert meeting(5) == [[5]]

@@ -1,4 +1,4 @@
-"""What tasks tell is summed up; counts that do not add up, or are not all of the batch, stop it."""
+"""What tasks report is summed up; counts that do not add up, or are not all of the batch, stop it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def test_outcome_counts_each_kind_on_its_own() -> None:
 
 
 def test_sum_of_all_tasks() -> None:
-    told = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcome=Outcome(20, 2, 1))]
-    found = sum_up(told, RANGES, "n.t")
+    reports = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcome=Outcome(20, 2, 1))]
+    found = sum_up(reports, RANGES, "n.t")
     assert (found.records, found.newest) == (23, {T0: 7, T1: 0})
     assert found.outcome == Outcome(20, 2, 1)
     assert [file.path for file in found.files] == ["10", "22", "0"]
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reports",
     [
         pytest.param([report(T0, 10, 20), report(T0, 10, 20)], id="one task counts twice"),
         pytest.param([report(T0, 10, 20), report(T0, 19, 30)], id="two tasks overlap"),
@@ -47,17 +47,17 @@ def test_sum_of_all_tasks() -> None:
         pytest.param([report(TopicPartition("u", 0), 0, 1)], id="another topic"),
     ],
 )
-def test_offsets_that_are_not_the_batchs_once_are_refused(told: list[TaskReport]) -> None:
+def test_offsets_that_are_not_the_batchs_once_are_refused(reports: list[TaskReport]) -> None:
     with pytest.raises(InvariantBroken, match="nothing was published"):
-        sum_up(told, RANGES, "n.t")
+        sum_up(reports, RANGES, "n.t")
 
 
-def told(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
+def of_task(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
     return TaskReport({T0: RecordsRead(read, 0, OffsetRange(0, read))}, outcome=Outcome(landed, quarantined, filtered))
 
 
 def test_account_that_adds_up_with_gaps_apart() -> None:
-    counts = check(batch(1), 20, "n.t", told(17, 12, 3, 2), added_rows=15)
+    counts = check(batch(1), 20, "n.t", of_task(17, 12, 3, 2), added_rows=15)
     assert (counts.read, counts.landed, counts.quarantined, counts.filtered, counts.gaps) == (17, 12, 3, 2, 3)
 
 
@@ -73,5 +73,5 @@ def test_account_that_adds_up_with_gaps_apart() -> None:
 )
 def test_account_that_does_not_add_up_is_refused(numbers: tuple[int, int, int, int], added_rows: int) -> None:
     with pytest.raises(InvariantBroken, match="nothing was published") as caught:
-        check(batch(1), 20, "n.t", told(*numbers), added_rows)
+        check(batch(1), 20, "n.t", of_task(*numbers), added_rows)
     assert caught.value.where == "n.t"

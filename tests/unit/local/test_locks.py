@@ -22,31 +22,31 @@ with exclusive(Path({path!r}), print):
 
 
 def test_who_waits_says_for_whom_since_when_and_what_to_do(tmp_path: Path) -> None:
-    path, said = tmp_path / "folder" / "lock", list[str]()
+    path, messages = tmp_path / "folder" / "lock", list[str]()
     code = _HOLDS.format(path=str(path))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout
         assert holder.stdout.readline() == "held\n"
 
         def wait() -> None:
-            with exclusive(path, said.append):
-                said.append("in")
+            with exclusive(path, messages.append):
+                messages.append("in")
 
         waits = Thread(target=wait)
         waits.start()
-        until(lambda: said)
+        until(lambda: messages)
         holder.kill()
     waits.join()
-    waiting, then = said
+    waiting, then = messages
     assert waiting.startswith(f"waiting for process {holder.pid} (batchmerge up), since 20"), waiting
     assert waiting.endswith(f" UTC, which holds {path}; if it hangs, end it and this goes on")
     assert then == "in"
 
 
 def test_a_lock_that_is_free_is_taken_without_a_word(tmp_path: Path) -> None:
-    path, said = tmp_path / "lock", list[str]()
+    path, messages = tmp_path / "lock", list[str]()
     for _ in range(2):
-        with exclusive(path, said.append):
+        with exclusive(path, messages.append):
             assert path.read_text()
         assert path.read_text() == ""
-    assert said == []
+    assert messages == []

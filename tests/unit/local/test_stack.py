@@ -28,15 +28,15 @@ def page(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_two_downs_take_turns(tmp_path: Path, page: Running) -> None:
-    said = list[str]()
-    second = Thread(target=lambda: stack.down(tmp_path, said.append))
-    with exclusive(tmp_path / "stack.lock", said.append):
+    messages = list[str]()
+    second = Thread(target=lambda: stack.down(tmp_path, messages.append))
+    with exclusive(tmp_path / "stack.lock", messages.append):
         second.start()
-        until(lambda: said)
-        assert said[0].startswith("waiting for process ")
+        until(lambda: messages)
+        assert messages[0].startswith("waiting for process ")
         assert processes.is_alive(page)
     second.join()
-    assert (said[1:], uis(tmp_path), processes.is_alive(page)) == (["ui 3000: stopped"], {}, False)
+    assert (messages[1:], uis(tmp_path), processes.is_alive(page)) == (["ui 3000: stopped"], {}, False)
 
 
 def test_down_makes_no_data_folder(tmp_path: Path) -> None:

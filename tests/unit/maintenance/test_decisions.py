@@ -121,7 +121,7 @@ def test_batches_that_are_revised_stay_until_every_table_has_the_one_that_revise
 
 
 @pytest.mark.parametrize(("unsent", "kept"), [([], 4), ([4, 2], 2)])
-def test_batches_whose_letters_are_not_sent_stay(unsent: list[int], kept: int) -> None:
+def test_batches_whose_dead_letters_are_not_sent_stay(unsent: list[int], kept: int) -> None:
     oldest = first_kept([landed(n) for n in (1, 2, 3, 4)], [committed(4)], 99_000, unsent)
     assert oldest
     assert oldest.number == kept

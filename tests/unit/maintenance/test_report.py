@@ -1,4 +1,4 @@
-"""What maintenance tells of many tables."""
+"""What maintenance reports of many tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from jobs.maintenance.report import Done, combined
 from resources.errors import TerminalError
 
 
-def test_tasks_of_many_tables_are_told_once_and_failures_by_themselves() -> None:
+def test_tasks_of_many_tables_are_reported_once_and_failures_by_themselves() -> None:
     failed = Done("compaction", "c", problem=TerminalError("no"))
     done = [
         Done("compaction", "a", {"files": 2}, seconds=1.5),

@@ -1,4 +1,4 @@
-"""The connections file: references, secrets, and what is said when it is wrong."""
+"""The connections file: references, secrets, and what is reported when it is wrong."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_settings_of_a_kafka_client(loaded: Connections) -> None:
     assert client["security.protocol"] == "SASL_SSL"
 
 
-def test_catalog_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+def test_catalog_file_that_is_gone_is_not_made_again(tmp_path: Path) -> None:
     missing = IcebergConnection(
         kind="iceberg", type="sql", uri=f"sqlite:///{tmp_path / 'gone.db'}", warehouse="file:///w"
     )
@@ -117,15 +117,15 @@ def test_unknown_name_and_wrong_kind(loaded: Connections) -> None:
          ["1:40: connections.s.remote: it is not an address of Spark Connect."]),
     ],
 )  # fmt: skip
-def test_every_mistake_is_told_with_its_place(tmp_path: Path, text: str, says: list[str]) -> None:
+def test_every_mistake_is_reported_with_its_place(tmp_path: Path, text: str, says: list[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(text)
     with pytest.raises(WrongFile) as caught:
         load_connections(path)
     assert caught.value.where == str(path)
-    told = [line.removeprefix(f"{path}:") for line in caught.value.what.splitlines()]
-    assert len(told) == len(says), told
-    for line, beginning in zip(told, says, strict=True):
+    lines = [line.removeprefix(f"{path}:") for line in caught.value.what.splitlines()]
+    assert len(lines) == len(says), lines
+    for line, beginning in zip(lines, says, strict=True):
         assert line.startswith(beginning)
         assert " Fix: " in line or line.endswith("?")
         assert "s3cret" not in line
@@ -144,7 +144,7 @@ def test_files_of_another_encoding(tmp_path: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remote", "shown", "said"),
+    ("remote", "shown", "parameters"),
     [
         ("sc://h", "h:15002", {}),
         ("sc://h:443/", "h:443", {}),
@@ -152,11 +152,11 @@ def test_files_of_another_encoding(tmp_path: Path, encoding: str) -> None:
         ("sc://h/;user_id=me;session_id=theirs;x-team=shop", "h:15002", {"user_id": "me", "x-team": "shop"}),
     ],
 )
-def test_address_of_spark_connect_with_parameters(remote: str, shown: str, said: dict[str, str]) -> None:
+def test_address_of_spark_connect_with_parameters(remote: str, shown: str, parameters: dict[str, str]) -> None:
     address, session = SparkAddress.parse(remote), str(uuid.uuid4())
     built = DefaultChannelBuilder(address.of_session("batchmerge", session))
     assert (address.shown, built.endpoint) == (shown, shown)
-    assert built._params == {"user_id": "batchmerge", **said, "session_id": session}
+    assert built._params == {"user_id": "batchmerge", **parameters, "session_id": session}
 
 
 def test_resolved_secret_is_not_in_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

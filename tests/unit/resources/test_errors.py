@@ -49,11 +49,11 @@ ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_error_says_what_where_and_the_remedy_and_survives_pickling(kind: type[BatchmergeError]) -> None:
-    problem = kind("it broke.", where="table t", remedy="mend it", wanted=7)
-    assert str(problem) == "table t: it broke. Fix: mend it"
+    problem = kind("it broke.", where="table t", remedy="repair it", wanted=7)
+    assert str(problem) == "table t: it broke. Fix: repair it"
     again = copied(problem)
     assert type(again) is kind
-    assert (str(again), again.where, again.remedy, again.facts) == (str(problem), "table t", "mend it", {"wanted": 7})
+    assert (str(again), again.where, again.remedy, again.facts) == (str(problem), "table t", "repair it", {"wanted": 7})
 
 
 @pytest.mark.parametrize("kind", [c for c in ALL if c not in (BatchmergeError, TransientError, TerminalError)])
@@ -200,7 +200,7 @@ def test_message_of_spark_is_its_first_line_only() -> None:
     assert "stacktrace" not in str(caught.value)
 
 
-def test_exception_of_a_python_worker_is_told_by_its_kind_without_values() -> None:
+def test_exception_of_a_python_worker_is_reported_by_its_kind_without_values() -> None:
     stack = "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'secret'\n"
     with pytest.raises(TerminalError, match="KeyError in a Python worker") as caught, spark_errors("n.t"):
         raise PythonException(f"An exception was thrown from the Python worker. Please see below.\n{stack}")

@@ -1,4 +1,4 @@
-"""Tokens for Amazon MSK: what AWS's library signs, when it is asked again, and what is said where it gives none."""
+"""Tokens for Amazon MSK: what AWS's library signs, when it is asked again, and what is reported where it gives none."""
 
 from __future__ import annotations
 
@@ -99,16 +99,16 @@ def test_the_token_is_a_url_signed_for_the_region(
         signing = tokens(aws_profile="readers")
     token, expires = signing.current()
     url = urlsplit(base64.urlsafe_b64decode(token + "==").decode())
-    said = {name: value for name, (value,) in parse_qs(url.query).items()}
-    assert (url.scheme, url.netloc, said["Action"]) == (
+    parameters = {name: value for name, (value,) in parse_qs(url.query).items()}
+    assert (url.scheme, url.netloc, parameters["Action"]) == (
         "https",
         "kafka.eu-west-1.amazonaws.com",
         "kafka-cluster:Connect",
     )
-    assert said["X-Amz-Credential"].startswith(f"{KEY}/")
-    assert said["X-Amz-Credential"].endswith("/eu-west-1/kafka-cluster/aws4_request")
+    assert parameters["X-Amz-Credential"].startswith(f"{KEY}/")
+    assert parameters["X-Amz-Credential"].endswith("/eu-west-1/kafka-cluster/aws4_request")
     assert 880 < expires - time.time() <= 900
-    assert said["X-Amz-Signature"] not in caplog.text
+    assert parameters["X-Amz-Signature"] not in caplog.text
 
 
 def test_the_role_is_assumed(stand_in: Callable[..., None]) -> None:
@@ -181,7 +181,7 @@ def test_no_token_has_a_cause_and_a_remedy(
     assert SECRET not in str(caught.value)
 
 
-def test_a_refusal_is_said_by_its_code(stand_in: Callable[..., None]) -> None:
+def test_a_refusal_is_named_by_its_code(stand_in: Callable[..., None]) -> None:
     stand_in(generate_auth_token_from_role_arn=raising(Refused(SECRET)))
     with pytest.raises(ConfigurationError, match=r"AWS gives no token: AccessDenied\. .*`aws_role_arn`") as caught:
         tokens(aws_role_arn=ROLE).current()

@@ -33,10 +33,10 @@ SECRET = "s3cret-77"
 class Refusing(Handler):
     def _refuse(self) -> None:
         sent = self.body().decode()
-        said = f"{self.headers.get('Authorization')} {sent}"
+        request = f"{self.headers.get('Authorization')} {sent}"
         token = self.path.endswith(("/tokens", "/token"))
-        error = {"error": "invalid_client", "error_description": said}
-        refused = {"error": {"message": said, "type": "NotAuthorizedException", "code": 401}, "error_code": 401}
+        error = {"error": "invalid_client", "error_description": request}
+        refused = {"error": {"message": request, "type": "NotAuthorizedException", "code": 401}, "error_code": 401}
         body = json.dumps(error if token else refused).encode()
         self.answer(401, body, {"Content-Type": "application/json"})
 
@@ -54,7 +54,7 @@ Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(caplog: pytest.LogCaptureFixture) -> Refused:
-    """Checks the error of a call, and gives all that is told of it: message, traceback, Dagster's event, logs."""
+    """Checks the error of a call, and gives all that is shown of it: message, traceback, Dagster's event, logs."""
     caplog.set_level(logging.DEBUG)
 
     def of(call: Callable[[], object], where: str, *settings: str) -> str:

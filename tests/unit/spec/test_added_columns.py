@@ -68,7 +68,7 @@ def test_fields_become_optional_columns_whose_text_takes_any_value() -> None:
     assert not made.refused
 
 
-def test_columns_that_become_wider_are_told_with_what_they_were() -> None:
+def test_columns_that_become_wider_are_reported_with_what_they_were() -> None:
     there = {"id": "long not null", "n": "int", "s": "struct<x: int>"}
     assert additions(spec(columns=there), found(n="long", s__x="long", new="long")).descriptions == {
         "n": "int to long", "s.x": "int to long", "new": "long",
@@ -241,15 +241,15 @@ def test_key_of_the_records_is_the_key_of_the_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({}, "the keys of records have no fields"),
         ({"id": "double"}, "id is double, which cannot identify a row"),
         ({"id": None}, "no column can have id"),
     ],
 )
-def test_keys_that_can_be_none_of_a_table(fields: dict[str, str | None], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+def test_keys_that_can_be_none_of_a_table(fields: dict[str, str | None], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         key_found(keyed(), found(**fields))
 
 
@@ -380,8 +380,8 @@ def test_excluded_fields_are_in_no_column_whatever_becomes_of_others() -> None:
         reader = record_reader(made, batch(1), landing_schema(made))
         return made, copied(reader.value_decoder).decode(raw)
 
-    opened, told = decoded()
-    made = additions(opened, told.unknown)
+    opened, decoded_open = decoded()
+    made = additions(opened, decoded_open.unknown)
     assert made.added == {"buyer": "struct<name: text>", "lines": "array<struct<nr: long>>", "new": "long"}
     after = record_reader(made.spec, batch(1), landing_schema(made.spec), refused={}).value_decoder.decode(raw)
     assert not after.errors, "none of them is looked at any more"

@@ -45,18 +45,18 @@ WRONG = [
 ]
 
 
-def said(text: str) -> list[str]:
+def reported(text: str) -> list[str]:
     return [mistake.what.rpartition(" for a schedule: ")[2] for mistake in cron_mistakes(text)]
 
 
 @pytest.mark.parametrize("text", RIGHT)
 def test_right(text: str) -> None:
-    assert (said(text), is_valid_cron_string(text)) == ([], True)
+    assert (reported(text), is_valid_cron_string(text)) == ([], True)
 
 
 @pytest.mark.parametrize("text", WRONG)
 def test_wrong(text: str) -> None:
-    assert len(said(text)) == 1
+    assert len(reported(text)) == 1
 
 
 VALUES = st.sampled_from(["*", "0", "1", "5", "7", "12", "23", "30", "31", "59", "60", "l", "?", "feb", "sat", "l5"])
@@ -68,4 +68,4 @@ FIELDS = st.one_of(ITEMS, st.builds("{},{}".format, ITEMS, ITEMS))
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.one_of(st.just("*"), FIELDS), min_size=4, max_size=6).map(" ".join))
 def test_what_is_right_here_is_right_for_dagster(text: str) -> None:
-    assert said(text) or is_valid_cron_string(text)
+    assert reported(text) or is_valid_cron_string(text)

@@ -104,7 +104,7 @@ def test_a_part_that_the_topic_lacks_is_refused() -> None:
         rendered("x.{topic[3]}", words_of("a.b", None))
 
 
-def test_names_tell_topics_apart_whatever_other_topics_there_are() -> None:
+def test_names_distinguish_topics_whatever_other_topics_there_are() -> None:
     topics = ["a.b", "a_b", "a__b", "a-b", "A.b", "a..b", "a._b", "a_.b", "a.b_", "x" * 200, "x" * 201]
     names = [member_name("p", topic) for topic in topics]
 
@@ -145,7 +145,7 @@ def test_templates_give_one_valid_name(kind: str, template: str, name: str) -> N
 
 
 @pytest.mark.parametrize("topics", [("other",), ("shop.public.a..b",), ("shop.a.lines", "shop.b.lines")])
-def test_what_is_refused_is_told_once(topics: tuple[str, ...]) -> None:
+def test_what_is_refused_is_reported_once(topics: tuple[str, ...]) -> None:
     text = refusal(*topics, source={"pattern": r"other|shop\.(?P<schema>\w+)\.(?P<table>.+)"})
 
     assert text.count("Fix: ") == 1
@@ -177,7 +177,7 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         (document(tables=[specs.table(name="shop.all")]), "the same for all of them"),
         (document(tables=[specs.table(name="shop.{tabel}")]), "Did you mean `{table}`?"),
@@ -187,8 +187,8 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
         (document(commit="together", tables=TABLES[:1]), "every table is committed by itself"),
     ],
 )
-def test_templates_and_overrides_that_mean_nothing_are_refused(made: dict[str, Any], said: str) -> None:
-    assert any(said in sentence for sentence in specs.mistakes(made)), specs.mistakes(made)
+def test_templates_and_overrides_that_mean_nothing_are_refused(made: dict[str, Any], message: str) -> None:
+    assert any(message in sentence for sentence in specs.mistakes(made)), specs.mistakes(made)
 
 
 def test_mistakes_of_topics_that_the_file_names_are_reported_where_they_are_written(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def write(folder: Path, text: str, name: str = "orders") -> Path:
 
 
 def lines(path: Path) -> list[str]:
-    """What is said about a file, without the file's name."""
+    """What is reported about a file, without the file's name."""
     with pytest.raises(WrongFile) as caught:
         read_pipeline_file(path)
     assert caught.value.where == str(path)

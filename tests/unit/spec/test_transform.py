@@ -153,7 +153,7 @@ ARANGO = {"_key": "string", "_rev": "string", "n": "long"}
         ({"s": "int", "S": "int", "n": "long"}, "select n from records", {"n": "long"}),
     ],
 )
-def test_columns_that_spark_cannot_tell_apart_may_be_there(
+def test_columns_that_spark_cannot_distinguish_may_be_there(
     value: dict[str, str], sql: str, columns: dict[str, str]
 ) -> None:
     assert resolve(Transform(sql=sql), value, None).columns == columns
@@ -176,7 +176,7 @@ def test_columns_that_spark_cannot_tell_apart_may_be_there(
         ({"__raw_key": "int", "n": "long"}, "select n from records", "__raw_key is a column that `records` has"),
     ],
 )
-def test_columns_that_spark_cannot_tell_apart_are_not_read(value: dict[str, str], sql: str, says: str) -> None:
+def test_columns_that_spark_cannot_distinguish_are_not_read(value: dict[str, str], sql: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         resolve(Transform(sql=sql), value, None)
 

@@ -27,7 +27,7 @@ def test_an_order_out_of_the_envelope_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"order_by": "arrival"}, "goes by the order of changes"),
         ({"order_by": "n"}, "goes by the order of changes"),
@@ -37,8 +37,8 @@ def test_an_order_out_of_the_envelope_is_enough() -> None:
         ({"transform": "select * from records"}, "what a transform makes of a truncation"),
     ],
 )
-def test_what_is_in_the_way_is_named(parts: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said) as caught:
+def test_what_is_in_the_way_is_named(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as caught:
         spec(**parts)
     assert "refuse" in str(caught.value)
     assert "skip" in str(caught.value)
