@@ -1,4 +1,4 @@
-"""Options for tables that we create: where the file has others than the table, people hear of it."""
+"""Options for tables that we create, and what is reported of a table that has others than the file."""
 
 from __future__ import annotations
 

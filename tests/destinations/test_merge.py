@@ -239,7 +239,7 @@ def test_two_merges_at_once_commit_once(target: Target, story: Story) -> None:
 
 
 @on_targets(always="upsert_delete")
-def test_run_that_dies_at_any_boundary_is_made_up_for(target: Target, story: Story) -> None:
+def test_run_that_is_killed_at_any_boundary_is_completed_by_the_next(target: Target, story: Story) -> None:
     table = story.table(target)
 
     def merge() -> None:

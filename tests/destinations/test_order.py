@@ -75,7 +75,7 @@ def by_version(records: list[Record], mode: str) -> list[model.Row]:
 
 
 @on_targets("upsert", "upsert_delete", "delete", always="upsert_delete", ways=True)
-def test_named_order_rules_over_arrival(target: Target, story: Story) -> None:
+def test_named_order_wins_over_arrival(target: Target, story: Story) -> None:
     expected, table = by_version(story.records, target.mode), story.table(target)
     for coalesced in (1, 1, 1, 2):
         table.merge_some(coalesced)
@@ -185,16 +185,16 @@ def rows_after_a_reset(target: Target, new_story: MakeStory, **change: object) -
 # One decision for all kinds (`CommittedState.orders_otherwise`): each sees one change, and one kind all of them. In
 # ClickHouse rows have their version.
 @on_targets("upsert_delete", "delete", can="orders_by_text", always="iceberg-upsert_delete")
-def test_delete_of_before_says_nothing_in_an_order_of_another_type(target: Target, new_story: MakeStory) -> None:
+def test_earlier_delete_has_no_effect_in_an_order_of_another_type(target: Target, new_story: MakeStory) -> None:
     assert rows_after_a_reset(target, new_story, order_by="at") == [(1, "u", 3.0), (3, "u", 8.0)]
 
 
 @on_targets("upsert_delete", "delete", can="orders_by_text", always="duckdb-upsert_delete")
-def test_delete_of_before_says_nothing_in_another_order_of_its_type(target: Target, new_story: MakeStory) -> None:
+def test_earlier_delete_has_no_effect_in_another_order_of_its_type(target: Target, new_story: MakeStory) -> None:
     assert rows_after_a_reset(target, new_story, order_by="seconds") == [(1, "u", 3.0), (3, "u", 8.0)]
 
 
 @on_targets("upsert_delete", "delete", can="orders_by_text", always="duckdb-upsert_delete")
-def test_delete_of_before_holds_its_place_with_another_op_mapping(target: Target, new_story: MakeStory) -> None:
+def test_earlier_delete_keeps_its_place_with_another_op_mapping(target: Target, new_story: MakeStory) -> None:
     op = {"field": "op", "delete": ["d", "x"]}
     assert rows_after_a_reset(target, new_story, op=op) == [(1, "u", 3.0)]

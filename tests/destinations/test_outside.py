@@ -143,7 +143,7 @@ def test_state_that_was_lost_doubles_nothing(target: Target, story: Story) -> No
 
 
 @on_targets(always="upsert_delete iceberg-append clickhouse-append duckdb-append")
-def test_verification_is_content_until_rows_are_changed(target: Target, story: Story) -> None:
+def test_verification_passes_until_rows_are_changed(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()
 

@@ -191,7 +191,7 @@ ONE: dict[str, Any] = {"body": "one", "raw": "AQ==", "tags": ["t"]}
 @SLOW
 @DELETING
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_changed_key_takes_what_stood_under_the_old_one(size: int, target: Target, new_story: MakeStory) -> None:
+def test_changed_key_takes_the_values_of_the_old_one(size: int, target: Target, new_story: MakeStory) -> None:
     """Wherever the log is cut, and twice in a row; the next change of the row leaves the values out too."""
     story = debezium(new_story)
     story.produce(change(1, "c", **ONE), change(1, "u", body="two"), *moved(1, 2), *moved(2, 3, tags=["u"]))

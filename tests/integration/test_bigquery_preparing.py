@@ -169,7 +169,7 @@ def _nested(wanted: BigQueryDestination) -> list[str]:
     return [f.name for f in value.fields[0].fields]
 
 
-def test_table_that_was_replaced_before_its_first_batch_is_no_matter(emulator: BigQuery, dataset: str) -> None:
+def test_table_that_was_replaced_before_its_first_batch_is_accepted(emulator: BigQuery, dataset: str) -> None:
     made(emulator, dataset).prepare()
     emulator.delete_table(f"{dataset}.dest")
     assert any("create" in line for line in made(emulator, dataset).prepare())

@@ -98,7 +98,9 @@ class TestWriter:
         assert "Transaction coordinator is now up" in caplog.text
         assert "Unable to query for transaction coordinator" not in caplog.text
 
-    def test_what_fails_before_the_commit_never_was(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+    def test_messages_of_a_transaction_that_fails_before_its_commit_are_not_read(
+        self, kafka: KafkaCluster, topic: Callable[..., str]
+    ) -> None:
         name, group = topic(partitions=1), f"g-{uuid.uuid4()}"
         writer = _writer(kafka, name)
 

@@ -59,7 +59,7 @@ def kept(table: TableUnderTest) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("work", ["merge", "replay"])
-def test_run_that_slept_keeps_no_delete_in_the_order_of_before(
+def test_run_that_slept_keeps_no_delete_in_the_earlier_order(
     work: str, tables: tuple[TableUnderTest, TableUnderTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has found its changes, and sleeps until a reset to another order is merged."""
@@ -90,7 +90,9 @@ def test_run_that_slept_keeps_no_delete_in_the_order_of_before(
     assert new.rows() == [(1, "u", 3.0), (2, "c", 1.0)]
 
 
-def test_replay_of_before_waits_for_a_reset_that_is_being_merged(tables: tuple[TableUnderTest, TableUnderTest]) -> None:
+def test_replay_with_the_earlier_order_waits_for_a_reset_that_is_being_merged(
+    tables: tuple[TableUnderTest, TableUnderTest],
+) -> None:
     """The kept deletes are renewed already, and the table is still at the state of before."""
     old, new = tables
     land(old, change(1, "c", 1), change(2, "c", 1), change(1, "d", 2))

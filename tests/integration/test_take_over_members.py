@@ -134,7 +134,7 @@ def test_one_command_takes_the_tables_of_all_topics_over(shop: Shop, call: Call)
 
 
 @pytest.mark.slow
-def test_topic_that_cannot_be_gone_on_with_changes_nothing(shop: Shop, call: Call) -> None:
+def test_take_over_changes_nothing_where_one_topic_cannot_go_on(shop: Shop, call: Call) -> None:
     states = shop.states()
     key = {"columns": ["amount"], "source": "value"}
     override = {"source": {"value": {"columns": {"amount": "long"}}}, "changes": {"key": key, "order_by": "arrival"}}

@@ -58,14 +58,14 @@ def test_runs_that_are_long_at_work_hold_up_no_run(shipped: dg.DagsterInstance) 
     assert _starts(shipped, {WORK_TAG: WORK_ASIDE}, BEGUN)
 
 
-def test_run_that_died_aside_is_retried_in_its_turn(shipped: dg.DagsterInstance) -> None:
+def test_retry_of_a_killed_run_counts_in_the_queue_again(shipped: dg.DagsterInstance) -> None:
     dead: dg.DagsterRun = create_run_for_test(shipped, tags={WORK_TAG: WORK_ASIDE})
     run_queue.count_again(shipped, dead)
     inherited = shipped.get_run_by_id(dead.run_id).tags  # type: ignore[union-attr]
     assert not _starts(shipped, BEGUN, dict(inherited))
 
 
-def test_run_that_is_ended_aside_is_retried_in_its_turn(
+def test_retry_of_an_ended_run_counts_in_the_queue_again(
     shipped: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As run monitoring does after `max_runtime_seconds`."""

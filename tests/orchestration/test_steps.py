@@ -38,7 +38,7 @@ def _step(steps: _Steps) -> _Step:
     return _Step(context, steps._queue, steps._end)
 
 
-def test_a_retry_that_begins_before_the_end_of_its_first_try_was_heard_goes_on() -> None:
+def test_a_retry_that_begins_before_the_end_of_its_first_try_is_read_goes_on() -> None:
     active: Any = Active()
     steps = _Steps(None, active)  # type: ignore[arg-type]  # not asked
     first, retry = _step(steps), _step(steps)

@@ -98,7 +98,7 @@ def test_where_it_cannot_fork_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyP
         serving.join()
 
 
-def test_one_that_is_retired_is_asked_no_more_and_hears_of_the_daemons_end(warm: Warm) -> None:
+def test_a_retired_process_gets_no_more_runs(warm: Warm) -> None:
     warm.is_up()
     retired = warm.now
     assert warm.processes.start_run(warm.instance, warm.origin, "server after a reload", "second") is None

@@ -44,7 +44,7 @@ def test_due(interval: int | None, threshold: int | None, age_ms: int, rows: int
     assert is_due(table(**options), batches, 1000 + age_ms) is due
 
 
-def test_labels_bring_the_flush_back() -> None:
+def test_flush_is_read_from_the_labels_of_its_job() -> None:
     batches = [landed(n, 10) for n in range(3, 7)]
     flush = Flush(tuple(batches[:3]))
     assert adopted(flush.labels("load", "run-1"), batches, "test") == flush

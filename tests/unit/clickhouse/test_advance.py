@@ -283,7 +283,7 @@ class TestLostIntermediateTable:
         table.tokens.clear()
         return shared, table
 
-    def test_nobody_guesses(self, left: tuple[MemoryStore, FakeTable]) -> None:
+    def test_another_batch_of_the_same_number_is_refused(self, left: tuple[MemoryStore, FakeTable]) -> None:
         other = replace(self.LANDED[1], batch=replace(self.LANDED[1].batch, commit_id="other"))
         with pytest.raises(LineageBroken, match="was begun and not finished"):
             run(*left, [self.LANDED[0], other])

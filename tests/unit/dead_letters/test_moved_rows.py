@@ -88,7 +88,7 @@ def test_table_that_cannot_be_asked_is_asked_less_and_less_often() -> None:
     assert done.after(known, 1, now, unasked=[1]).again == now
 
 
-def test_new_rows_that_are_found_put_nothing_off() -> None:
+def test_new_rows_that_are_found_postpone_no_search() -> None:
     last = Search("c2", None, 1, NOW - 60, NOW + 60)
     assert last.after(batches(WAITS, WAITS, WAITS), 3, NOW) == replace(last, newest="c3")
 

@@ -313,7 +313,7 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
     assert (none.truncated_below, both.truncated_below) == (None, 40)
 
 
-def test_times_that_no_clock_shows_count_for_nothing() -> None:
+def test_implausible_record_times_are_ignored() -> None:
     """Of one partition a record comes from a device that is two days ahead; the other producer counts in another unit.
     What is credible beside them counts."""
     now = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -113,7 +113,7 @@ def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, k
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "bigquery", "clickhouse"])
-def test_field_too_wild_for_a_table_is_text(kind: str) -> None:
+def test_field_of_a_type_that_a_table_cannot_have_is_text(kind: str) -> None:
     wild = found(tree=None, geo="array<array<double>>", s__deep="struct<points: array<array<long>>>", n="long")
     made = additions(spec((specs.table(kind),)), wild)
     nested = {"geo": "array<array<double>>", "s.deep": "struct<points: array<array<long>>>"}
@@ -123,7 +123,7 @@ def test_field_too_wild_for_a_table_is_text(kind: str) -> None:
     assert opened.source.value.columns == made.spec.source.value.columns
 
 
-def test_batch_of_too_many_new_fields_is_rather_data() -> None:
+def test_a_batch_adds_at_most_500_columns() -> None:
     made = additions(spec(), found(**{f"f{n:03}": "long" for n in range(503)}))
     assert (len(made.added), len(made.refused)) == (500, 3)
 
