@@ -65,6 +65,8 @@ def _check(command: list[str]) -> None:
             assert arguments[:2] in (["check", "defs"], ["scaffold", "defs"]), arguments
         case "apt-get":
             assert arguments[0] in ("update", "install"), arguments
+        case "useradd":  # tests/production/test_kubernetes.py reads its number
+            assert arguments[0] == "--uid", arguments
         case "source":
             assert arguments == [".venv/bin/activate"]
         case "export":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kit.guides import PRODUCTION
+from tests.kit.guides import PRODUCTION, blocks
 
 pytestmark = pytest.mark.production
 kubernetes_validate = pytest.importorskip(
@@ -32,10 +33,15 @@ def _check(text: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _containers(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _pods(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for found in objects:
         if found["kind"] == "Deployment":
-            yield from found["spec"]["template"]["spec"]["containers"]
+            yield found["spec"]["template"]["spec"]
+
+
+def _containers(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for pod in _pods(objects):
+        yield from pod["containers"]
 
 
 def test_the_manifests_of_spark() -> None:
@@ -50,6 +56,28 @@ def test_the_manifests_of_spark() -> None:
         assert service["selector"].items() <= labels[name].items(), "a service that finds no pod"
     (policy,) = [found["spec"] for found in objects if found["kind"] == "NetworkPolicy"]
     assert set(policy["podSelector"]["matchExpressions"][0]["values"]) == {one["app"] for one in labels.values()}
+
+
+def test_no_service_gives_its_address_to_spark_as_a_port() -> None:
+    """Kubernetes sets `SPARK_MASTER_PORT=tcp://…` for a service `spark-master`; Spark's master reads a number there."""
+    pods = [*_pods(_check((FOLDER / "spark.yaml").read_text()))]
+    assert [pod.get("enableServiceLinks") for pod in pods] == [False] * 3
+
+
+def test_the_image_has_the_users_of_the_pods() -> None:
+    """Hadoop's libraries, in master, workers, driver and executors, fail for a user without a name."""
+    (image,) = (block.text for block in blocks(PRODUCTION, "Kubernetes") if block.language == "dockerfile")
+    users = set(map(int, re.findall(r"useradd --uid (\d+)", image)))
+    assert {pod["securityContext"]["runAsUser"] for pod in _pods(_check((FOLDER / "spark.yaml").read_text()))} <= users
+
+
+def test_the_connect_server_takes_as_many_cores_as_there_are() -> None:
+    """Said in full, so that who adds a server divides them: else the first takes all, and the second waits for ever."""
+    objects = _check((FOLDER / "spark.yaml").read_text())
+    (workers,) = [found["spec"] for found in objects if found["metadata"]["name"] == "spark-worker"]
+    _, worker, connect = _containers(objects)
+    (cores,) = [int(one["value"]) for one in worker["env"] if one["name"] == "SPARK_WORKER_CORES"]
+    assert f" --conf spark.cores.max={workers['replicas'] * cores} " in connect["args"][0]
 
 
 def test_a_wrong_manifest_is_found() -> None:
