@@ -66,6 +66,8 @@ _STARTING = Lock()
 _TRIES = 15
 # Longest pause in seconds between two tries.
 _LONGEST_WAIT = 5
+# Executors to plan for where a cluster may grow without a bound.
+_UNBOUNDED = "100"
 # Seconds between two warnings that the server does not answer.
 _SAY_EVERY = 20
 
@@ -114,7 +116,7 @@ def parallelism(spark: SparkSession) -> int:
 def _most_executors(spark: SparkSession) -> int:
     if _setting(spark, "spark.dynamicAllocation.enabled", "false") != "true":
         return 0
-    return int(_setting(spark, "spark.dynamicAllocation.maxExecutors"))
+    return int(_setting(spark, "spark.dynamicAllocation.maxExecutors", _UNBOUNDED))
 
 
 def _setting(spark: SparkSession, name: str, default: str = "1") -> str:
