@@ -61,6 +61,7 @@ class SparkCluster:
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     master: str = ""
     remote: str = ""
+    _leader: subprocess.Popen[bytes] | None = None
     _connect: subprocess.Popen[bytes] | None = None
     _closing: ExitStack = field(default_factory=ExitStack)
 
@@ -70,10 +71,11 @@ class SparkCluster:
         return with_connection(known, "spark", spark)
 
     def start_master(self) -> None:
-        port = free_port(())
+        """At the address of the one before, if there was one."""
+        port = int(self.master.rpartition(":")[2]) if self.master else free_port(())
         self.master = f"spark://{HOST}:{port}"
         argv = ["--host", HOST, "--port", str(port), "--webui-port", "0"]
-        leader = self._start("master", "org.apache.spark.deploy.master.Master", *argv)
+        self._leader = leader = self._start("master", "org.apache.spark.deploy.master.Master", *argv)
         self._wait("master", leader, lambda _: accepts(port))
 
     def start_worker(self) -> None:
@@ -83,7 +85,7 @@ class SparkCluster:
         self._wait(name, worker, lambda text: "Successfully registered with master" in text)
         self.workers.append(worker)
 
-    def start_connect(self) -> None:
+    def start_connect(self, program: Path = PROGRAM) -> None:
         """The driver, which takes all workers; executors get the libraries from it. Its log of events is kept."""
         port = free_port(())
         self._events.mkdir(exist_ok=True)
@@ -106,7 +108,7 @@ class SparkCluster:
             **SHARED_SESSIONS,
         }
         options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-        self._connect = self._start("connect", "org.apache.spark.deploy.SparkSubmit", *options, str(PROGRAM))
+        self._connect = self._start("connect", "org.apache.spark.deploy.SparkSubmit", *options, str(program))
         self._wait("connect", self._connect, lambda _: accepts(port) and answers(f"{HOST}:{port}"))
         self.remote = f"sc://{HOST}:{port}"
 
@@ -114,6 +116,15 @@ class SparkCluster:
         assert self._connect
         self._connect.kill()
         self._connect.wait()
+
+    def await_end_of_connect(self) -> None:
+        """Waits until it ends by itself."""
+        until(lambda: self._connect and self._connect.poll() is not None, self.folder / "connect.log", "end")
+
+    def kill_master(self) -> None:
+        assert self._leader
+        self._leader.kill()
+        self._leader.wait()
 
     def kill_worker(self) -> None:
         """Kills the worker that was started last, with all that runs in it."""

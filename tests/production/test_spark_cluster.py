@@ -28,6 +28,13 @@ pytestmark = pytest.mark.production
 TRANSIENT = 3
 # Percent of the time that workers run, so that something can be killed in the middle.
 SLOW = 20
+# The Connect server, which takes the master for lost after a few seconds in place of minutes.
+IMPATIENT = """
+from resources.spark_connect import server
+
+server._PATIENCE = 5
+server.main()
+"""
 TARGETS = targets("upsert_delete", can="rows_on_workers")
 
 
@@ -117,6 +124,27 @@ def test_what_is_killed_in_the_middle_loses_nothing(
         found = target.kind.rows(connections, f"tests.{flow.name}_{target.kind.name}")
         rows_now = model.sorted_rows((row["id"], row["name"], row["amount"]) for row in found)
         assert rows_now == model.expected(records, "upsert_delete"), str(target)
+
+
+def test_a_connect_server_ends_when_its_master_was_started_again(
+    cluster: SparkCluster, connections: Connections, topic: Callable[..., str], stack: Path, tmp_path: Path
+) -> None:
+    """The new master does not know it; it would wait for executors for ever."""
+    flow = Flow(topic(partitions=4), ["upsert_delete"], max_records=20_000)
+    records = random_changes(seed=9, count=20_000, keys=5_000, partitions=4)
+    (program := tmp_path / "impatient.py").write_text(IMPATIENT)
+    cluster.kill_connect()
+    for part in (records[:10_000], records[10_000:]):
+        cluster.start_connect(program)
+        _use(cluster, stack, connections, tmp_path)
+        produce(bootstrap(connections), flow.topic, part)
+        code, output = flow.run(stack)
+        assert code == 0, output
+        cluster.kill_master()
+        cluster.start_master()
+        cluster.await_end_of_connect()
+
+    assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
 
 
 def _flow(topic: str, tables: list[Target]) -> Flow:
