@@ -124,8 +124,9 @@ def _setting(spark: SparkSession, name: str, default: str = "1") -> str:
 
 
 def _attach(address: SparkAddress, role: str) -> SparkSession:
-    """The role's session, quiet. A server never opens a closed session's id again (it timed out), so the ids of a role
-    are a fixed sequence, and the first that is not closed is the one that an earlier run may still be using."""
+    """The role's session, quiet. Our server opens a closed session (it timed out) again under its id; others never do.
+    So the ids of a role are a fixed sequence, and the first that is not closed is the one that an earlier run may
+    still be using."""
     _check_reachable(address)
     for turn in range(_MOST_CLOSED):
         session = str(uuid.uuid5(_NAMESPACE, f"{role}#{turn}"))

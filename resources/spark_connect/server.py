@@ -15,11 +15,14 @@ from pyspark.sql import SparkSession
 _LOOK_EVERY = 5.0
 # Seconds without an executor after which the master must have lost this application.
 _PATIENCE = 300.0
+# So many ended sessions keep their ids. With none a role's session has one id for good; otherwise each that has ended,
+# after hours without work, costs every later run of the role a request (`resources/spark.py`).
+_ENDED_SESSIONS = "spark.connect.session.manager.closedSessionsTombstonesSize", "0"
 
 
 def main() -> None:
     """Starts Spark, whose SparkConnectPlugin answers clients; ends when Spark has stopped, is gone or is forgotten."""
-    context = SparkSession.builder.getOrCreate().sparkContext
+    context = SparkSession.builder.config(*_ENDED_SESSIONS).getOrCreate().sparkContext
     is_watched = keeps_executors(dict(context.getConf().getAll()))
     seen: float | None = None
     try:

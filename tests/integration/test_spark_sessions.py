@@ -71,6 +71,16 @@ def test_a_run_reads_its_own_view_and_not_that_of_the_run_before(connections: Co
         assert found.stdout == f"{rows}\n", found.stderr
 
 
+def test_a_session_that_has_ended_is_opened_again_under_its_id(connections: Connections) -> None:
+    """Otherwise each that timed out would cost all later runs of its role a request."""
+    ids = []
+    for _ in range(3):
+        spark = open_session(connections.get("spark", SparkConnection), "ended/landing", {})
+        ids.append(spark.session_id)  # type: ignore[attr-defined]
+        spark.stop()
+    assert len(set(ids)) == 1
+
+
 def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections: Connections, tmp_path: Path) -> None:
     known = connections.get("spark", SparkConnection)
     giant, small = open_session(known, "giant/landing", {}), open_session(known, "small/landing", {})
