@@ -1,15 +1,15 @@
 """What a deployment needs, predicted from what was measured: the tables of `docs/scale.md`. Pure.
 
 The model: records cost what landing a million costs without the start of a run, each commit of a table what a merge of
-so many changes costs (`_costs`), and metadata grows with topic-partitions and batches. How well that holds is shown
-beside what was measured.
+so many changes costs (`_costs`), and metadata, which runs read (`_metadata`), grows with topic-partitions and batches.
+How well that holds is shown beside what was measured.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -21,8 +21,10 @@ from jobs.destinations.iceberg import cached_changes, few_changes
 from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
 from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.spec.maintenance import _MOST_BATCHES
 from jobs.watermark import Watermark
 from tests.benchmarks._costs import APPEND, CLICKHOUSE, UPSERT, Compared, Costs
+from tests.benchmarks._metadata import Reading
 from tests.benchmarks._report import Results, shown
 
 # Cores that are busy all the time leave nothing to catch up with, nor for maintenance.
@@ -43,6 +45,8 @@ class Deployment:
         format: as `make bench` names it.
         into: the tables; each record goes into one of them.
         interval: seconds between two commits of a table.
+        pipelines: that the topics are divided among, each with a run that is one process.
+        kept: how many batches maintenance leaves in each table.
     """
 
     records: int
@@ -52,15 +56,18 @@ class Deployment:
     tables: int
     into: str
     interval: int
+    pipelines: int
+    kept: int
 
 
+_FEW = 100
 DEPLOYMENTS = (
-    Deployment(10_000, "JSON", 10, 60, 10, UPSERT, 60),
-    Deployment(100_000, "Avro, registry", 50, 500, 50, UPSERT, 60),
-    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, UPSERT, 60),
-    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, APPEND, 60),
-    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, CLICKHOUSE, 60),
-    Deployment(1_000_000, "Debezium, Avro, registry", 500, 5_000, 500, UPSERT, 300),
+    Deployment(10_000, "JSON", 10, 60, 10, UPSERT, 60, 1, _MOST_BATCHES),
+    Deployment(100_000, "Avro, registry", 50, 500, 50, UPSERT, 60, 5, _MOST_BATCHES),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, UPSERT, 60, 10, _FEW),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, APPEND, 60, 10, _FEW),
+    Deployment(1_000_000, "Avro, registry", 500, 5_000, 500, CLICKHOUSE, 60, 10, _FEW),
+    Deployment(1_000_000, "Debezium, Avro, registry", 500, 5_000, 500, UPSERT, 300, 10, _FEW),
 )
 
 
@@ -73,12 +80,18 @@ class Need:
         memory: of them, in GB.
         commits: of catalogs, a second: the landed tables' and the tables'.
         metadata: of all landed tables, in bytes, of the snapshots of one day.
+        of_run: cores that the process of each run is busy with, beside its tasks: it has one for its Python.
+        of_run_elsewhere: the same with a catalog that is not in a database.
+        read_elsewhere: bytes of metadata that it then reads a second.
     """
 
     cores: float
     memory: float
     commits: float
     metadata: float
+    of_run: float
+    of_run_elsewhere: float
+    read_elsewhere: float
 
 
 def need(wanted: Deployment, results: Results) -> Need:
@@ -90,7 +103,18 @@ def need(wanted: Deployment, results: Results) -> Need:
     cores = (of_records + of_tables) / _BUSY
     snapshot, _ = batch_bytes(1, wanted.partitions // wanted.topics)
     batches = _DAY / wanted.interval * wanted.topics
-    return Need(cores, cores * costs.memory, (wanted.topics + wanted.tables) / wanted.interval, batches * snapshot)
+    topics, tables = wanted.topics // wanted.pipelines, wanted.tables // wanted.pipelines
+    reading = Reading(topics, tables, wanted.into != CLICKHOUSE, wanted.interval, wanted.kept, snapshot)
+    of_batches = topics * costs.few / wanted.interval
+    return Need(
+        cores=cores,
+        memory=cores * costs.memory,
+        commits=(wanted.topics + wanted.tables) / wanted.interval,
+        metadata=batches * snapshot,
+        of_run=of_batches + reading.cores(remembers=True),
+        of_run_elsewhere=of_batches + reading.cores(remembers=False),
+        read_elsewhere=reading.bytes(remembers=False),
+    )
 
 
 def batch_bytes(topics: int, partitions: int) -> tuple[int, int]:
@@ -134,6 +158,12 @@ def tables(results: Results) -> str:
                 "landed metadata a day",
                 map(_row, DEPLOYMENTS, (need(one, results) for one in DEPLOYMENTS)),
             ),
+            "### What each run takes",
+            _lines(
+                "topics, pipelines | tables | interval | batches kept | cores of a run, at most | "
+                f"with {_MOST_BATCHES:,} batches kept | with a catalog that is not in a database",
+                (_run(one, results) for one in DEPLOYMENTS),
+            ),
             "### Offsets in a batch",
             _lines(
                 "topics of a pipeline | partitions of each | bytes of the metadata | MB for 20,000 batches | "
@@ -176,6 +206,15 @@ def _row(wanted: Deployment, found: Need) -> str:
         f"{wanted.records:,} | {wanted.format} | {wanted.topics:,}, {wanted.partitions:,} | "
         f"{wanted.tables:,}, {wanted.into} | {wanted.interval} s | {found.cores:.1f} | {found.memory:.1f} GB | "
         f"{found.commits:.1f} | {found.metadata / 1e6:,.0f} MB"
+    )
+
+
+def _run(wanted: Deployment, results: Results) -> str:
+    found, usual = need(wanted, results), need(replace(wanted, kept=_MOST_BATCHES), results)
+    return (
+        f"{wanted.topics:,}, {wanted.pipelines:,} | {wanted.tables:,}, {wanted.into} | {wanted.interval} s | "
+        f"{wanted.kept:,} | {found.of_run:.2f} | {usual.of_run:.2f} | "
+        f"{found.of_run_elsewhere:.2f}, {found.read_elsewhere / 1e6:,.1f} MB/s"
     )
 
 
