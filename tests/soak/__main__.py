@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -51,6 +52,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--home", type=Path, help="data folder of a stack that runs; left out: one of its own")
     given = parser.parse_args()
+    # Of a background job, too: it ends its services, and prints the figures so far.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="batchmerge-soak-") as folder:
         home = given.home.absolute() if given.home else Path(folder) / "stack"
         os.environ["BATCHMERGE_HOME"] = str(home)

@@ -85,7 +85,7 @@ class Soak:
         tables: Sequence[Table],
         say: Callable[[str], None],
     ) -> None:
-        self.services, self.project, self.elsewhere, self.say = services, project, elsewhere, say
+        self.services, self.project, self.elsewhere, self._print = services, project, elsewhere, say
         self.tables = [table for table in tables if table[0] in services.kinds]
         self.dice = random.Random(seed)
         self.due = self.dice.sample([act for act, _ in _ACTS], len(_ACTS))
@@ -161,14 +161,14 @@ class Soak:
         if self.kills == before:
             killed += " (ended before)"
             self.due.insert(0, act)
-        self.say(f"step {self.step}: {killed}")
+        self._say(killed)
         while not first_round and self.dice.random() < _AGAIN:
             killed = f"{self.kill_run()} that went on"
-            self.say(f"step {self.step}: {killed}")
+            self._say(killed)
         self.run_on(killed)
         if not first_round and self.dice.random() < 0.3:
             command = self._command()
-            self.say(f"step {self.step}: {' '.join(command)}")
+            self._say(" ".join(command))
             self._call(self.project, command)
             self.check(" ".join(command))
 
@@ -176,7 +176,7 @@ class Soak:
         """Once: a new column arrives."""
         if not self.traffic.noted and self.step > 3 and self.dice.random() < 0.2:
             self.traffic.noted = True
-            self.say(f"step {self.step}: a new column")
+            self._say("a new column")
             self.write()
 
     def _widen(self) -> None:
@@ -184,7 +184,7 @@ class Soak:
         are dead letters."""
         if not self.traffic.narrow or self.step < 8 or self.dice.random() < 0.6:
             return
-        self.say(f"step {self.step}: large amounts are allowed, {len(self.traffic.dead)} dead letters are tried again")
+        self._say(f"large amounts are allowed, {len(self.traffic.dead)} dead letters are tried again")
         self.run_on("nothing, before the file changes")
         self.traffic.narrow = False
         self.write()
@@ -351,7 +351,7 @@ class Soak:
             self.daemon.kill()
         if what == "daemon" and (process := self._process(run)):
             # Nobody else waits for it: the next run does, and says so.
-            self.say(f"step {self.step}: the daemon's run goes on without it")
+            self._say("the daemon's run goes on without it")
         return what
 
     def _run_of_daemon(self) -> dg.DagsterRun:
@@ -402,6 +402,9 @@ class Soak:
 
     def _begins(self) -> list[float]:
         return [g.begun for g in self.gone_on if g.begun is not None]
+
+    def _say(self, what: str) -> None:
+        self._print(f"step {self.step}, {self.kills} kills: {what}")
 
     def figures(self) -> list[str]:
         """How long the runs after kills took."""
