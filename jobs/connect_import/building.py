@@ -104,6 +104,8 @@ def build(
     document = _document(connector, chain, source, changes, each.overrides(placed.overrides), parts)
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
         document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
+    todo += [*_envelope_todo(source, chain), *each.todo(said=todo), *source_todo]
+    todo += [*_times_todo(connector, source["value"], each.columns), *_spec_problems(document)]
     only = connector.named if configuration.text("iceberg.tables") else []
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
@@ -111,7 +113,7 @@ def build(
         connections=_connections(configuration, sink.connections(configuration)),
         reports=reports,
         steps=followed.steps,
-        todo=[*todo, *_envelope_todo(source, chain), *each.todo(), *source_todo, *_spec_problems(document)],
+        todo=todo,
     )
 
 
@@ -193,18 +195,16 @@ def _source(
             todo.append(_LEFT_OUT)
     if connector.placed.each:
         source["for_each"] = "topic"
-    if connect.is_plain_json(connector.configuration):
-        todo += _as_json(source["value"], connector.sink.times_in)
+    if connect.is_plain_json(connector.configuration) and source["value"]["format"] not in ("string", "bytes"):
+        source["value"]["convert"] = "best_fit"
     return source, todo
 
 
-def _as_json(value: dict[str, Any], times_in: str) -> list[str]:
-    """Reads JSON as the sinks do; returns what a person has to check."""
-    if value["format"] in ("string", "bytes"):
-        return []
-    value["convert"] = "best_fit"
-    times = [column for column, kind in value.get("columns", {}).items() if kind.startswith("timestamp")]
-    if not times or not times_in or "envelope" in value:
+def _times_todo(connector: Connector, value: Mapping[str, Any], of_topics: Mapping[str, str]) -> list[str]:
+    """What a person has to check about JSON numbers that are times; `of_topics`: columns of single topics' records."""
+    columns, times_in = {**value.get("columns", {}), **of_topics}, connector.sink.times_in
+    times = [column for column, kind in columns.items() if kind.startswith("timestamp")]
+    if not (times and times_in and connect.is_plain_json(connector.configuration)) or "envelope" in value:
         return []
     return [
         f"source.value.time_unit: JSON numbers for {', '.join(times)} are milliseconds, where the sink read "

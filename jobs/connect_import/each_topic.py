@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jobs.connect_import import connect
+from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import NOT_NULL
@@ -31,22 +33,41 @@ class EachTopic:
     source: Mapping[str, Any]
     keyed: bool
 
+    @cached_property
+    def _followed(self) -> dict[str, tuple[Chain, dict[str, Any]]]:
+        """The transforms, applied to the records of each topic; and its `source` part."""
+        return {topic: self._follow(table) for topic, table in self.tables.items()}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of all topics' records."""
+        return {c: kind for chain, _ in self._followed.values() for c, kind in chain.columns.items()}
+
     def overrides(self, names: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """`overrides`; `names` are names of tables that do not follow from the template, by topic."""
-        found = {topic: self._override(table) for topic, table in self.tables.items()}
+        found = {topic: self._override(topic, table) for topic, table in self.tables.items()}
         for topic, override in names.items():
             here = found.setdefault(topic, {})
             found[topic] = {**here, "tables": {**override["tables"], **here.get("tables", {})}}
         return {topic: {part: text for part, text in one.items() if text} for topic, one in found.items()}
 
-    def todo(self) -> list[str]:
-        return [line for table in self.tables.values() for line in table.todo()]
+    def todo(self, said: Collection[str]) -> list[str]:
+        """What a person has to check, besides what is said of all topics."""
+        of_chains: dict[str, list[str]] = {}
+        for topic, (chain, _) in self._followed.items():
+            for line in (*chain.todo, *chain.guesses()):
+                of_chains.setdefault(line, []).append(topic)
+        named = [f"{', '.join(topics)}: {line}" for line, topics in of_chains.items() if line not in said]
+        return [*(line for table in self.tables.values() for line in table.todo()), *named]
 
-    def _override(self, table: GoingOn) -> dict[str, Any]:
+    def _follow(self, table: GoingOn) -> tuple[Chain, dict[str, Any]]:
         chain = table.follow().chain
         chain.drop(TARGET)
         chain.open = self.part["evolve"]["add_columns"] and connect.takes_new_fields(chain)
-        own, _ = connect.source(self.configuration, chain, None)
+        return chain, connect.source(self.configuration, chain, None)[0]
+
+    def _override(self, topic: str, table: GoingOn) -> dict[str, Any]:
+        chain, own = self._followed[topic]
         value = {"columns": own["value"].get("columns", {}), "unknown_fields": "add" if chain.open else "ignore"}
         if own["value"].get("exclude") != self.source["value"].get("exclude"):
             value["exclude"] = own["value"].get("exclude", [])

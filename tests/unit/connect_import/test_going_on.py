@@ -172,3 +172,17 @@ def test_operation_that_tables_have_as_a_column_is_kept() -> None:
     _, spec = made(options, {"db.a": KnownTable({"id": "long not null", "op": "string"})})
     assert spec.changes.op is not None
     assert spec.changes.op.keep
+
+
+def test_each_topic_says_what_its_table_asks_of_a_person() -> None:
+    """Times as numbers, and what the transforms meet in one topic's columns, as for a table of all topics."""
+    at = {"id": "long", "at": "timestamp"}
+    known = {"shop.orders": KnownTable({**at, "n": "long"}), "shop.lines": KnownTable({**at, "made": "timestamp"})}
+    options = {**CLICKHOUSE, **chain((KAFKA + "Cast$Value", {"spec": "n:int64"}), ("com.acme.Secret$Value", {}))}
+    imported, _ = made(options, known, topics=["orders", "lines"])
+    (times,) = [line for line in imported.todo if line.startswith("source.value.time_unit")]
+    assert times.startswith("source.value.time_unit: JSON numbers for at, made are milliseconds")
+    assert [line.split(" as ")[0] for line in imported.todo if "casts it" in line] == ["orders: n: declared"]
+    assert [line.split(":")[0] for line in imported.todo if "Secret" in line] == ["Secret"]
+    alone, _ = made({**options, "topics": "orders"}, known)
+    assert any(line.startswith("n: declared as long") for line in alone.todo)
