@@ -195,7 +195,8 @@ def _source(
             todo.append(_LEFT_OUT)
     if connector.placed.each:
         source["for_each"] = "topic"
-    if connect.is_plain_json(connector.configuration) and source["value"]["format"] not in ("string", "bytes"):
+    of_fields = source["value"]["format"] not in ("string", "bytes") and chain.envelope != "mongo"
+    if of_fields and connect.is_plain_json(connector.configuration):
         source["value"]["convert"] = "best_fit"
     return source, todo
 
@@ -213,7 +214,7 @@ def _times_todo(connector: Connector, value: Mapping[str, Any], of_topics: Mappi
 
 
 def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:
-    if not chain.envelope or source["value"]["format"] != "json":
+    if chain.envelope in (None, "mongo") or source["value"]["format"] != "json":
         return []
     return ["source.value.envelope: say how the source writes times and decimals (timestamps, decimals)"]
 

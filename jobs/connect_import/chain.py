@@ -153,7 +153,7 @@ class Chain:
         self.metadata = {column: path for column, path in metadata.items() if column not in RESERVED}
         if OPERATION not in self.metadata.values():
             self.metadata[OP_COLUMN] = OPERATION
-        self.envelope = kind
+        self.envelope = self.envelope or kind  # one transform may only prepare records for a later one
         for column in self.metadata:
             self._declare(column, types.get(column, "string"))
 

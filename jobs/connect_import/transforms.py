@@ -15,7 +15,7 @@ from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import MARKS, TARGET, UNWRAPPING, drops_deletes
+from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, drops_deletes
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
 _HEADERS = ("DropHeaders", "InsertHeader")
@@ -65,6 +65,9 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
             line = (f"{transform.name}: where the part is null, the sink deleted the row of the record's key; here "
                     "such records are left out. Change data needs source.value.envelope instead")  # fmt: skip
             found = replace(found, tombstones_todo=[*found.tombstones_todo, line])
+    if [transform.kind for transform in transforms(configuration) if transform.kind in UNWRAPPING] == [MONGO]:
+        found.chain.todo.append(f"{MONGO}: alone it left records in their envelope, whose parts are columns of the "
+                                "tables (before, after); here these get the row")  # fmt: skip
     _lift(found.chain, configuration)
     if debezium_target(configuration) is None:
         found.chain.drop(TARGET)

@@ -21,6 +21,7 @@ _OF_ENVELOPE = {"op", "ts_ms", "ts_us", "ts_ns", "before", "after", "source", "t
 _LONG = {"ts_ms", "ts_us", "ts_ns", "lsn", "xmin", "pos", "row", "server_id", "thread", "total_order",
          "data_collection_order", "txId", "event_serial_no", "ord"}  # fmt: skip
 TARGET = "_cdc_target"
+MONGO = "MongoDebeziumTransform"
 # Columns with which these transforms say what a row is, and which no record has any more.
 MARKS = {"ExtractNewRecordState": "__deleted", "DebeziumTransform": "_cdc", "DmsTransform": "_cdc"}
 
@@ -58,7 +59,8 @@ def _rewrites(options: Options) -> bool:
 
 
 def tabular_debezium(chain: Chain, options: Options) -> str:
-    metadata = {"_cdc_schema": "source.schema", "_cdc_db": "source.db", "_cdc_table": "source.table"}
+    table = "source.collection" if chain.envelope == "mongo" else "source.table"
+    metadata = {"_cdc_schema": "source.schema", "_cdc_db": "source.db", "_cdc_table": table}
     chain.unwrap("debezium", metadata, dict.fromkeys(metadata, "string"))
     db, table = f"coalesce({chain.made['_cdc_schema']}, {chain.made['_cdc_db']})", chain.made["_cdc_table"]
     pattern = options.get("cdc.target.pattern", "{db}.{table}")
@@ -66,7 +68,7 @@ def tabular_debezium(chain: Chain, options: Options) -> str:
     for column in metadata:
         chain.drop(column)
     chain.make(TARGET, target, "string")
-    return "source.value.envelope: debezium; `_op` is _cdc.op"
+    return f"source.value.envelope: {chain.envelope}; `_op` is _cdc.op"
 
 
 def tabular_dms(chain: Chain, _options: Options) -> str:
@@ -76,6 +78,13 @@ def tabular_dms(chain: Chain, _options: Options) -> str:
 
 def tabular_mongo(chain: Chain, _options: Options) -> str:
     chain.unwrap("mongo", {}, {})
+    chain.todo.append(
+        f"{MONGO}: an update without the whole document is a dead letter, where it made a row of the changed fields: "
+        "let Debezium send the document (capture.mode: change_streams_update_full)"
+    )
+    chain.key_todo.append(
+        "source.key: MongoDB's keys are text of their own: add `envelope: mongo`, and declare the column `_id`"
+    )
     return "source.value.envelope: mongo"
 
 
@@ -125,5 +134,5 @@ UNWRAPPING: dict[str, Step] = {
     "ExtractNewRecordState": extract_new_record_state,
     "DebeziumTransform": tabular_debezium,
     "DmsTransform": tabular_dms,
-    "MongoDebeziumTransform": tabular_mongo,
+    MONGO: tabular_mongo,
 }

@@ -194,6 +194,37 @@ def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str)
     assert [line.split(":")[0] for line in imported.todo] == ["db.t", "_cdc", "source.value.envelope"]
 
 
+SMT = "io.tabular.iceberg.connect.transforms."
+MONGO, OF_DEBEZIUM = (SMT + "MongoDebeziumTransform", {}), (SMT + "DebeziumTransform", {})
+
+
+@pytest.mark.parametrize("schemas", ["true", "false"])
+@pytest.mark.parametrize("steps", [[MONGO], [MONGO, OF_DEBEZIUM]])
+def test_documents_of_mongodb_stay_in_their_envelope(steps: list[tuple[str, dict[str, str]]], schemas: str) -> None:
+    """MongoDebeziumTransform only prepares records for DebeziumTransform: their `after` is text."""
+    cdc = {"iceberg.tables.cdc-field": "_cdc.op", "iceberg.tables.default-id-columns": "_id"}
+    options = {**TABULAR, **cdc, "value.converter.schemas.enable": schemas, **chain(*steps)}
+    imported, spec = made(options, {"_id": "string", "name": "string"})
+    envelope = spec.source.value.envelope
+    assert envelope is not None
+    assert (envelope.kind, spec.source.value.convert) == ("mongo", "exact")
+    assert not any(line.startswith("source.value.envelope: say how") for line in imported.todo)
+    assert any("change_streams_update_full" in line for line in imported.todo)
+    assert any("alone it left" in line for line in imported.todo) is (len(steps) == 1)
+
+
+def test_tables_of_mongodb_are_named_by_the_collection() -> None:
+    dynamic = {"iceberg.tables": "", "iceberg.tables.dynamic-enabled": "true"}
+    routed = {**TABULAR, **dynamic, "iceberg.tables.route-field": "_cdc.target", **chain(MONGO, OF_DEBEZIUM)}
+    routed["iceberg.tables.upsert-mode-enabled"] = "true"
+    _, spec = made({**routed, "iceberg.tables.default-id-columns": "_id"}, {"_id": "string"}, tables=["db.a"])
+    assert spec.source.value.envelope is not None
+    assert spec.source.value.envelope.metadata["_cdc_table"] == "source.collection"
+    imported, spec = made(routed, {"_id": "string"})
+    assert spec.source.key is not None
+    assert any(line.startswith("source.key: ") and "envelope: mongo" in line for line in imported.todo)
+
+
 REWRITE = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
 
 
