@@ -17,7 +17,6 @@ from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, OptionStatus, find, none
 from jobs.connect_import.unwrapping import TARGET, log_deletes
-from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.metadata import COORDINATES, metadata_of
 from jobs.spec.pipeline import NAME, PipelineSpec
 from jobs.spec.pipeline_file import is_name
@@ -83,7 +82,11 @@ def build(
     )
     sink, placed, going_on = connector.sink, connector.placed, connector.going_on
     parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
-    followed = going_on.follow() if going_on.tables else transforms.follow(configuration, columns or PLACEHOLDER)
+    followed = (
+        going_on.follow()
+        if going_on.tables
+        else transforms.follow(configuration, columns or PLACEHOLDER, sink.operation_field(configuration))
+    )
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
@@ -227,8 +230,6 @@ def _of_chain(document: dict[str, Any], configuration: Configuration, chain: Cha
     if chain.envelope and "op" in changes:
         # The envelope has its own op mapping.
         del changes["op"]
-    elif "." in changes.get("op", {}).get("field", ""):
-        changes["op"]["field"] = OP_COLUMN
     return document
 
 

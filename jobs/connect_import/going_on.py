@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from jobs.connect_import import connect, transforms
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import NOT_NULL, KnownTable, all_of, struct_columns
+from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class GoingOn:
     def follow(self) -> transforms.Followed:
         """The chain of transforms, applied to the records from which these tables' rows were made."""
         columns, kept = self.columns, self.sink.kept(self.configuration)
-        followed = transforms.follow(self.configuration, transforms.before(self.configuration, columns))
+        records = transforms.before(self.configuration, columns)
+        followed = transforms.follow(self.configuration, records, self.sink.operation_field(self.configuration))
         chain = followed.chain
         for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
             chain.drop(column)  # the sink ignored it too
@@ -64,13 +66,24 @@ class GoingOn:
                 chain.make(column, made if kind.startswith(_TIMES) else _IN_STATEMENT.sub(_NUMBER, made), kind)
         if connect.is_plain_json(self.configuration) and chain.value_format != "string":
             _take_any_value(chain)
+        chain.todo += [
+            f"{column}: says which table a record is for, and is a column of none: the first run adds it, for routes"
+            for column in self._new(chain, columns)
+        ]
         return followed
+
+    def _new(self, chain: Chain, present: Collection[str]) -> list[str]:
+        """Columns that rows need, whether or not the sink wrote them, and that are not there."""
+        return [c for c in self.sink.kept(self.configuration) if c in chain.made and c not in (*present, OP_COLUMN)]
 
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
         """The entry of a table in `tables`, with its types."""
         present = self.tables.get(part["table"])
         types = present.entry(self._rows(chain)) if present else {}
-        return {**part, "evolve": {**part["evolve"], **_needed(part, present)}, **types}
+        needed = _needed(part, present)
+        if present and self._new(chain, present.columns):
+            needed["add_columns"] = True
+        return {**part, "evolve": {**part["evolve"], **needed}, **types}
 
     def _rows(self, chain: Chain) -> dict[str, str]:
         known = {**chain.columns, **self.columns}

@@ -81,6 +81,11 @@ class Sink(ABC):
         del configuration
         return ""
 
+    def operation_field(self, configuration: Configuration) -> str:
+        """The field by which the sink tells a change from another; empty if there is none."""
+        del configuration
+        return ""
+
     def kept(self, configuration: Configuration) -> list[str]:
         """Columns that rows need even if the tables lack them."""
         del configuration

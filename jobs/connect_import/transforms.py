@@ -16,6 +16,7 @@ from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
 from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, drops_deletes
+from jobs.spec.envelope import OP_COLUMN
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
 _HEADERS = ("DropHeaders", "InsertHeader")
@@ -50,8 +51,12 @@ class Followed:
     tombstones_todo: list[str] = field(default_factory=list)
 
 
-def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed:
-    """Translates the chain for records with these columns."""
+def follow(configuration: Configuration, columns: Mapping[str, str], operation: str) -> Followed:
+    """Translates the chain for records with these columns.
+
+    Args:
+        operation: the field of the result by which the sink tells operations; empty: it does not.
+    """
     found, left = Followed(Chain(dict(columns)), []), transforms(configuration)
     while left:
         transform, *left = left
@@ -68,7 +73,7 @@ def follow(configuration: Configuration, columns: Mapping[str, str]) -> Followed
     if [transform.kind for transform in transforms(configuration) if transform.kind in UNWRAPPING] == [MONGO]:
         found.chain.todo.append(f"{MONGO}: alone it left records in their envelope, whose parts are columns of the "
                                 "tables (before, after); here these get the row")  # fmt: skip
-    _lift(found.chain, configuration)
+    _lift(found.chain, operation, configuration.text("iceberg.tables.route-field"))
     if debezium_target(configuration) is None:
         found.chain.drop(TARGET)
     return found
@@ -194,13 +199,23 @@ def _filter(chain: Chain, transform: Transform) -> str:
     return "source.transform"
 
 
-def _lift(chain: Chain, configuration: Configuration) -> None:
-    """Makes `_cdc.op` of the sinks' transforms a column of its own, which an op mapping can name."""
-    field = configuration.text("iceberg.tables.cdc-field")
-    if "." in field and chain.envelope is None:
-        struct, *parts = field.split(".")
-        chain.read(struct, f"struct<{': struct<'.join(parts)}: string{'>' * len(parts)}")
-        chain.make("_op", name((struct, *parts)), "string")
+def _lift(chain: Chain, operation: str, route: str) -> None:
+    """Declares the fields by which the sink tells operations and tables, and makes `_op` of the first.
+
+    Tabular's sink goes by the first letter, in any case: u updates, d deletes, all others insert, also no value at all.
+    """
+    if operation and chain.envelope is None:
+        first = f"upper(left(trim({_field(chain, operation)}), 1))"
+        chain.make(OP_COLUMN, f"case {first} when 'U' then 'u' when 'D' then 'd' else 'i' end", "string")
+    if route and not (chain.envelope and route.startswith("_cdc.")):
+        _field(chain, route)
+
+
+def _field(chain: Chain, path: str) -> str:
+    """The expression of a field, also of a nested one."""
+    column, *parts = path.split(".")
+    kind = f"struct<{': struct<'.join(parts)}: string{'>' * len(parts)}" if parts else "string"
+    return ".".join([chain.read(column, kind), *map(name, parts)])
 
 
 def route_field(configuration: Configuration, chain: Chain) -> str:

@@ -13,7 +13,7 @@ OPTIONS: Options = {
     "iceberg.tables.default-id-columns": equivalent("changes.key.columns; Apache's only appends and passes it over"),
     "iceberg.tables.default-partition-by": equivalent("tables[].partition_by"),
     "iceberg.tables.cdc-field": equivalent(
-        "changes.op.field, mode upsert_delete; Apache's only appends and passes it over"
+        "`_op` in source.transform, and mode upsert_delete; Apache's only appends and passes it over"
     ),
     "iceberg.tables.upsert-mode-enabled": equivalent(
         "mode upsert; position deletes (where the table has write.merge.mode), or a MERGE, for "

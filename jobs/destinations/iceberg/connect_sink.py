@@ -48,8 +48,6 @@ _ANY_CASE = "iceberg.tables.schema-case-insensitive"
 _CASE_TODO = (
     f"{_ANY_CASE}: ignore_case works with plain JSON; name fields whose case is not the table's in source.value.rename"
 )
-# Tabular's Operation: the first letter of the field's value, whatever its case; c and r insert.
-_OP = {"insert": ["i", "I", "c", "C", "r", "R"], "update": ["u", "U"], "delete": ["d", "D"]}
 
 
 class IcebergSink(Sink):
@@ -134,17 +132,14 @@ class IcebergSink(Sink):
         return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
 
     def kept(self, configuration: Configuration) -> list[str]:
-        return [
-            TARGET,
-            OP_COLUMN,
-            *(configuration.text(f"iceberg.tables.{name}") for name in ("cdc-field", "route-field")),
-        ]
+        return [TARGET, OP_COLUMN, configuration.text("iceberg.tables.route-field").split(".")[0]]
+
+    def operation_field(self, configuration: Configuration) -> str:
+        return configuration.text("iceberg.tables.cdc-field") if mode(configuration) == "upsert_delete" else ""
 
     def named_columns(self, configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
-        keys = key_columns(configuration, list(placed.tables))
-        fields = [configuration.text("iceberg.tables.cdc-field")] if keys and not chain.envelope else []
-        fields.append(configuration.text("iceberg.tables.route-field"))
-        return [*keys, *(field for field in fields if field and "." not in field)]
+        del chain
+        return key_columns(configuration, list(placed.tables))
 
     def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.iceberg import connect_tables
@@ -213,9 +208,8 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
         keys = going_on.key  # the tables' identifier fields, as the sink uses them
     if keys:
         found["changes"] = {"key": {"columns": keys, "source": "value"}, "tombstones": "skip", "order_by": "arrival"}
-        if field := configuration.text("iceberg.tables.cdc-field"):
-            kept = {"keep": True} if field in going_on.columns else {}
-            found["changes"]["op"] = {"field": field, **_OP, **kept}
+        if mode(configuration) == "upsert_delete":
+            found["changes"]["op"] = {"field": OP_COLUMN}
     return found
 
 

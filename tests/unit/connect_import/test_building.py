@@ -135,7 +135,7 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert (events.create, events.evolve.add_columns) == (True, False)
     assert spec.changes.key is not None
     assert spec.changes.op is not None
-    assert (spec.changes.key.columns, spec.changes.key.source, spec.changes.op.field) == (["id"], "value", "op")
+    assert (spec.changes.key.columns, spec.changes.key.source, spec.changes.op.field) == (["id"], "value", "_op")
     assert spec.changes.tombstones == "skip", "the sink passes over records without a value"
     assert (spec.cron, spec.on_bad_record, spec.dead_letters.topic) == ("*/10 * * * *", "quarantine", "dlq")
     lake = imported.connections["lake"]
@@ -343,7 +343,7 @@ def test_tables_with_different_id_columns_are_refused() -> None:
 
 
 def test_columns_that_are_named_without_a_type_are_to_do() -> None:
-    parts = ["columns.at", "columns.id", "columns.op", "columns.kind", "unknown_fields"]
+    parts = ["columns.op", "columns.kind", "columns.at", "columns.id", "unknown_fields"]
     todo = build(Configuration("sink", TABULAR)).todo
     assert [line.split(":")[0] for line in todo] == [f"source.value.{part}" for part in parts]
 

@@ -15,6 +15,7 @@ from jobs.destinations.bigquery import connect_tables as bigquery_tables
 from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Present
+from jobs.spec.columns import row_columns
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer
@@ -167,11 +168,43 @@ def test_columns_of_text_take_any_value_of_plain_json() -> None:
     assert spec.source.value.columns == columns
 
 
-def test_operation_that_tables_have_as_a_column_is_kept() -> None:
-    options = {**TABULAR, "iceberg.tables.cdc-field": "op", "iceberg.tables.default-id-columns": "id"}
-    _, spec = made(options, {"db.a": KnownTable({"id": "long not null", "op": "string"})})
+FIRST = "case upper(left(trim({}), 1)) when 'U' then 'u' when 'D' then 'd' else 'i' end as `_op` from records"
+CDC = {**TABULAR, "iceberg.tables.cdc-field": "op", "iceberg.tables.default-id-columns": "id"}
+
+
+@pytest.mark.parametrize(
+    ("more", "columns", "statement"),
+    [
+        ({}, {"op": "string"}, f"select *, {FIRST.format('`op`')}"),
+        ({}, {"name": "string"}, f"select * except (`op`), {FIRST.format('`op`')}"),
+        ({"iceberg.tables.cdc-field": "m.op"}, {}, f"select * except (`m`), {FIRST.format('`m`.`op`')}"),
+    ],
+)
+def test_operations_are_told_by_their_first_letter_as_in_the_sink(
+    more: dict[str, str], columns: dict[str, str], statement: str
+) -> None:
+    _, spec = made({**CDC, **more}, {"db.a": KnownTable({"id": "long not null", **columns})})
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == statement
     assert spec.changes.op is not None
-    assert spec.changes.op.keep
+    assert (spec.changes.op.field, spec.changes.op.keep) == ("_op", False)
+    assert [column.name for column in row_columns(spec, spec.tables[0])] == ["id", *columns]
+    apache = made({**CDC, **more, "connector.class": ICEBERG["connector.class"]}, {"db.a": KnownTable({"id": "long"})})
+    assert apache[1].source.transform is None
+
+
+@pytest.mark.parametrize("field", ["kind", "about.kind"])
+def test_field_by_which_the_sink_routes_becomes_a_column_and_that_is_said(field: str) -> None:
+    routes = {"iceberg.table.db.a.route-regex": "a", "iceberg.table.db.b.route-regex": "b"}
+    options = {**TABULAR, "iceberg.tables.route-field": field, "iceberg.tables.default-id-columns": "id", **routes}
+    table = KnownTable({"id": "long", "name": "string"})
+    imported, spec = made(options, {"db.a": table, "db.b": table})
+    assert [one.route.field for one in spec.tables if one.route] == [field, field]
+    column = field.split(".", maxsplit=1)[0]
+    assert list(spec.source.row) == ["id", "name", column]
+    assert all(one.evolve.add_columns for one in spec.tables)
+    assert any(line.startswith(f"{column}: says which table") for line in imported.todo)
+    assert not any("did you mean" in line for line in imported.todo)
 
 
 def test_each_topic_says_what_its_table_asks_of_a_person() -> None:
