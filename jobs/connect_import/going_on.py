@@ -93,6 +93,11 @@ class GoingOn:
         lines = [line for table in self.tables.values() for line in table.todo]
         every = self.columns
         for title, table in self.tables.items():
+            if table.zones and connect.is_plain_json(self.configuration):
+                zones = ", ".join(f"{column} ({zone})" for column, zone in table.zones.items())
+                lines.append(f"{title}: a time that is text without a zone means UTC, where the sink's system took the "
+                             f"zone of the column: {zones}; where records have such, declare timestamp_ntz, and write "
+                             "cast(to_utc_timestamp(<column>, '<zone>') as timestamp) in source.transform")  # fmt: skip
             if lacking := [c for c in every if c not in table.columns]:
                 lines.append(f"{title} has no {', '.join(lacking)}, which other tables have: the first run adds them "
                              "(`evolve.add_columns`), or make a pipeline for each table")  # fmt: skip

@@ -25,6 +25,7 @@ class KnownTable:
         key: columns that identify a row, if the table has a key.
         fixed: further columns that no run can make optional.
         options: further options of the table's entry.
+        zones: of columns in which the system reads times without a zone as those of another zone than UTC.
         lacks_ours: whether it has none of the columns that we add to tables of its kind.
         todo: what a person has to check.
     """
@@ -35,6 +36,7 @@ class KnownTable:
     key: Sequence[str] = ()
     fixed: Collection[str] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    zones: Mapping[str, str] = field(default_factory=dict)
     lacks_ours: bool = False
     todo: Sequence[str] = ()
 

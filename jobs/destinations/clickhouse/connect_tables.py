@@ -32,6 +32,7 @@ _SCALARS = {
     **dict.fromkeys(["Int128", "UInt128", "Int256", "UInt256", "JSON"], "text"),
 }
 _MOST_DIGITS = 38
+_UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT")
 _COORDINATES = ("_topic", "_partition", "_offset")
 
 
@@ -41,9 +42,9 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
     present = describe(server, path)
     if present is None:
         return None
-    columns, native, todo = dict[str, str](), dict[str, str](), list[str]()
+    columns, native, todo, zone = dict[str, str](), dict[str, str](), list[str](), ""
     for row in server.rows(render("clickhouse", "table_columns"), {"database": path[0], "table": path[1]}):
-        name, kind, declared = row["name"], row["type"], declared_type(row["type"])
+        name, kind, declared, zone = row["name"], row["type"], declared_type(row["type"]), row["zone"]
         if name in _COORDINATES or row["default_kind"] in ("MATERIALIZED", "ALIAS", "EPHEMERAL"):
             continue
         if row["default_kind"]:
@@ -66,7 +67,10 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
     lines = [f"{table}: {line}" for line in todo if line]
     named = {column.name for column in parse_columns(columns) if native[column.name] != usual(column)}
     fixed = present.sorting_columns | present.partition_columns | named
-    return KnownTable(columns, native, usual, fixed=fixed, options=options, lacks_ours=lacks_ours, todo=lines)
+    zones = _zones(native, zone)
+    return KnownTable(
+        columns, native, usual, fixed=fixed, options=options, zones=zones, lacks_ours=lacks_ours, todo=lines
+    )
 
 
 def declared_type(text: str) -> str | None:
@@ -116,6 +120,13 @@ def _values(columns: Mapping[str, str], native: Mapping[str, str]) -> Iterator[s
     if coarse := [n for n, kind in times.items() if not re.search(r"DateTime64\([6-9]", kind)]:
         kinds = ", ".join(f"{name} ({times[name]})" for name in coarse)
         yield f"times finer than {kinds} are dead letters, where the sink cut them; date_trunc them in source.transform"
+
+
+def _zones(native: Mapping[str, str], of_server: str) -> dict[str, str]:
+    """The zones other than UTC in which the server reads times without one."""
+    times = {name: re.search(r"DateTime(?:64)?\b(?:\([^')]*(?:'([^']+)')?\))?", kind) for name, kind in native.items()}
+    zones = {name: found[1] or of_server for name, found in times.items() if found}
+    return {name: zone for name, zone in zones.items() if zone not in _UTC}
 
 
 def _more(window: Window) -> str:

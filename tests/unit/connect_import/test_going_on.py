@@ -18,6 +18,7 @@ from jobs.destinations.clickhouse.tables import Present
 from jobs.spec.columns import row_columns
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.source import Source
 from resources.clickhouse import ClickHouseServer
 from tests.kit.connectors import ICEBERG, JSON, KAFKA, chain
 
@@ -109,14 +110,42 @@ def test_each_topic_has_the_columns_of_its_table() -> None:
     assert lines_member.spec.source.transform is not None
 
 
+def known_of_clickhouse(monkeypatch: pytest.MonkeyPatch, present: Present, zone: str = "UTC") -> KnownTable:
+    monkeypatch.setattr(clickhouse_tables, "describe", lambda *_: present)
+    monkeypatch.setattr(clickhouse_tables, "windows", lambda *_: [])
+    rows = [{"name": n, "type": kind, "default_kind": "", "zone": zone} for n, kind in present.types.items()]
+    table = clickhouse_tables.known(cast(ClickHouseServer, SimpleNamespace(rows=lambda *_: rows)), "shop.t")
+    assert table is not None
+    return table
+
+
+@pytest.mark.parametrize(("of_server", "zones"), [("Etc/UTC", ""), ("Asia/Tokyo", "seen (Asia/Tokyo), ")])
+def test_texts_without_a_zone_are_in_that_of_the_column_of_clickhouse(
+    monkeypatch: pytest.MonkeyPatch, of_server: str, zones: str
+) -> None:
+    zoned = {"at": "DateTime('Europe/Berlin')", "list": "Array(DateTime64(6, 'Europe/Berlin'))"}
+    types = {"id": "Int64", "seen": "Nullable(DateTime)", **zoned, "utc": "DateTime64(6, 'UTC')"}
+    present = Present("u", "MergeTree", "", "", 5, types, frozenset(), frozenset({"id"}), "id", True, ())
+    known = {"shop.t": known_of_clickhouse(monkeypatch, present, of_server)}
+    one = {**CLICKHOUSE, "topics": "t"}
+    (line,) = (line for line in made(one, known)[0].todo if "without a zone" in line)
+    assert f"zone of the column: {zones}at (Europe/Berlin), list (Europe/Berlin);" in line
+    sql = f"select {line[line.index('cast(') : line.rindex(' in source.transform')]} as at from records"
+    source = {
+        "connection": "kafka",
+        "topics": ["t"],
+        "transform": sql.replace("<column>", "at").replace("<zone>", "CET"),
+    }
+    value = {"format": "json", "columns": {"at": "timestamp_ntz"}}
+    assert dict(Source.model_validate({**source, "value": value}).row) == {"at": "timestamp"}
+    imported, _ = made({**one, "value.converter.schemas.enable": "true"}, known)
+    assert not any("without a zone" in line for line in imported.todo)
+
+
 def test_columns_of_clickhouse_that_no_run_can_make_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     types = {"id": "Int64", "day": "Date", "code": "UInt32", "n": "Int64"}
     present = Present("u", "MergeTree", "", "", 5, types, frozenset({"day"}), frozenset({"id"}), "id", True, ())
-    monkeypatch.setattr(clickhouse_tables, "describe", lambda *_: present)
-    monkeypatch.setattr(clickhouse_tables, "windows", lambda *_: [])
-    rows = [{"name": name, "type": kind, "default_kind": ""} for name, kind in types.items()]
-    table = clickhouse_tables.known(cast(ClickHouseServer, SimpleNamespace(rows=lambda *_: rows)), "shop.t")
-    assert table is not None
+    table = known_of_clickhouse(monkeypatch, present)
     assert table.required == ["id", "day", "code", "n"]
     assert table.fixed == {"id", "day", "code"}
 
