@@ -26,6 +26,9 @@ _UNITS = {
     "microseconds": ("unix_micros({})", "timestamp_micros({})"),
     "nanoseconds": ("unix_micros({}) * 1000", "timestamp_micros({} div 1000)"),
 }
+# Numbers that Connect's times and dates are.
+_NUMBERS = {"timestamp": "unix_millis({})", "date": "unix_date({})"}
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _METADATA = ("topic", "partition", "offset", "timestamp")
 DONE = "source.transform"
 
@@ -66,14 +69,25 @@ def cast(chain: Chain, options: Options) -> str:
             chain.todo.append("Cast of a whole value: declare that type in source.value.columns")
             continue
         old, wanted = chain.read(column), _TYPES.get(kind, "string")
-        if chain.type_of(column) != wanted:
-            chain.make(column, f"cast({old} as {wanted})")
+        present = "timestamp" if old == "_timestamp" else chain.type_of(column)
+        if present != wanted:
+            chain.make(column, _cast(old, present, wanted))
         else:
+            plain, of_time = (_cast(name(column), one, wanted) for one in ("", "timestamp"))
             chain.todo.append(
                 f"{column}: declared as {wanted}, to which the sink casts it; where records hold another type, declare "
-                f"that and cast({name(column)} as {wanted}) in source.transform"
+                f"that and {plain}, of times {of_time}, in source.transform"
             )
     return DONE
+
+
+def _cast(expression: str, present: str, wanted: str) -> str:
+    """As Connect casts: times are milliseconds, dates days; as text, midnights are dates."""
+    if wanted == "string" and present.startswith("timestamp"):
+        form = f"case when unix_millis({expression}) % 86400000 = 0 then 'yyyy-MM-dd' else {literal(_ISO)} end"
+        return f"date_format({expression}, {form})"
+    number = next((text for kind, text in _NUMBERS.items() if present.startswith(kind)), "{}")
+    return f"cast({expression if wanted == 'string' else number.format(expression)} as {wanted})"
 
 
 def timestamp_converter(chain: Chain, options: Options) -> str:

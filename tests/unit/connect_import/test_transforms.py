@@ -196,7 +196,8 @@ def test_log_of_changes_in_a_table_that_is_appended_to(kind: str, envelope: str)
 
 
 SMT = "io.tabular.iceberg.connect.transforms."
-MONGO, OF_DEBEZIUM = (SMT + "MongoDebeziumTransform", {}), (SMT + "DebeziumTransform", {})
+MONGO: tuple[str, dict[str, str]] = (SMT + "MongoDebeziumTransform", {})
+OF_DEBEZIUM: tuple[str, dict[str, str]] = (SMT + "DebeziumTransform", {})
 
 
 @pytest.mark.parametrize("schemas", ["true", "false"])
@@ -308,6 +309,42 @@ def test_statement(case: str) -> None:
     assert imported.todo == []
     assert (spec.source.transform.sql if spec.source.transform else None) == sql
     assert dict(spec.source.row) == row
+
+
+ISO = (
+    "date_format(`at`, case when unix_millis(`at`) % 86400000 = 0 then 'yyyy-MM-dd' "
+    "else 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSS\\'Z\\'' end)"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "expression"),
+    [
+        ("timestamp", "int64", "cast(unix_millis(`at`) as long)"),
+        ("date", "int32", "cast(unix_date(`at`) as int)"),
+        ("timestamp not null", "string", ISO),
+        ("date", "string", "cast(`at` as string)"),
+        ("long", "string", "cast(`at` as string)"),
+    ],
+)
+def test_times_are_cast_as_connect_casts_them(kind: str, target: str, expression: str) -> None:
+    """To milliseconds, days, or ISO text; Spark's casts give seconds, nothing, and text with a space."""
+    casts = {**ICEBERG, **chain((KAFKA + "Cast$Value", {"spec": f"at:{target}"}))}
+    _, spec = made(casts, {"id": "long", "at": kind})
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == f"select * except (`at`), {expression} as `at` from records"
+    wanted = {"int64": "long", "int32": "int"}.get(target, target)
+    imported, _ = made(casts, known={"db.t": KnownTable({"id": "long", "at": wanted})})
+    (line,) = (line for line in imported.todo if "to which the sink casts it" in line)
+    of_times = {"string": ISO}.get(target, f"cast(unix_millis(`at`) as {wanted})")
+    assert f"cast(`at` as {wanted}), of times {of_times}" in line
+
+
+def test_the_records_own_time_is_cast_from_milliseconds() -> None:
+    steps = (KAFKA + "InsertField$Value", {"timestamp.field": "at"}), (KAFKA + "Cast$Value", {"spec": "at:int64"})
+    _, spec = made({**ICEBERG, **chain(*steps)}, {"id": "long"})
+    assert spec.source.transform is not None
+    assert spec.source.transform.sql == "select *, cast(unix_millis(_timestamp) as long) as `at` from records"
 
 
 OPEN = {
