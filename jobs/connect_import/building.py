@@ -198,9 +198,8 @@ def _source(
             todo.append(_LEFT_OUT)
     if connector.placed.each:
         source["for_each"] = "topic"
-    of_fields = source["value"]["format"] not in ("string", "bytes") and chain.envelope != "mongo"
-    if of_fields and connect.is_plain_json(connector.configuration):
-        source["value"]["convert"] = "best_fit"
+    if source["value"]["format"] not in ("string", "bytes") and chain.envelope != "mongo":
+        source["value"]["convert"] = "best_fit"  # as the sinks do, also where a schema says another type
     return source, todo
 
 
