@@ -204,15 +204,16 @@ def _source(
 
 
 def _times_todo(connector: Connector, value: Mapping[str, Any], of_topics: Mapping[str, str]) -> list[str]:
-    """What a person has to check about JSON numbers that are times; `of_topics`: columns of single topics' records."""
+    """What a person has to check about numbers that are times; `of_topics`: columns of single topics' records."""
     columns, times_in = {**value.get("columns", {}), **of_topics}, connector.sink.times_in
     times = [column for column, kind in columns.items() if kind.startswith("timestamp")]
-    if not (times and times_in and connect.is_plain_json(connector.configuration)) or "envelope" in value:
+    if not (times and times_in) or "envelope" in value:
         return []
-    return [
-        f"source.value.time_unit: JSON numbers for {', '.join(times)} are milliseconds, where the sink read "
-        f"{times_in}: where records have numbers, say their unit"
-    ]
+    differ = f"for {', '.join(times)} are milliseconds, where the sink read {times_in}: where records have"
+    if value["format"] == "json":
+        return [f"source.value.time_unit: JSON numbers {differ} numbers, say their unit"]
+    return [f"source.value.columns: numbers without a logical type {differ} such, declare these long, and make times "
+            "of them in source.transform"]  # fmt: skip
 
 
 def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:

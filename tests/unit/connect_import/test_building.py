@@ -219,6 +219,10 @@ def test_plain_json_is_read_as_the_sinks_read_it(sink: dict[str, str], times_in:
     assert all(times_in in line for line in asked)
     imported, _ = made({**sink, "value.converter.schemas.enable": "true"})
     assert not any("time_unit" in line for line in imported.todo)
+    asked = [line for line in imported.todo if line.startswith("source.value.columns: numbers without a logical type")]
+    assert len(asked) == bool(times_in)
+    assert all(f"numbers without a logical type for at are milliseconds, where the sink read {times_in}" in line
+               for line in asked)  # fmt: skip
 
 
 def test_rows_of_append_tables_show_their_records_so_that_dead_letters_can_be_retried() -> None:
