@@ -135,7 +135,8 @@ def _references(configuration: Configuration, reports: Sequence[OptionReport]) -
     """What a person has to say, since only Connect's worker knows it: values like `${file:/path:name}`."""
     found = [one for one in reports if re.search(r"\$\{\w+:", configuration.text(one.name))]
     meant = [one for one in found if one.option.status is OptionStatus.EQUIVALENT and not connect.is_secret(one.name)]
-    return [f"{one.name}: only Connect knows what it refers to; say it here ({one.option.text})" for one in meant]
+    return [f"{one.name}: only Connect knows what it refers to; say it here ({one.option.text}), or in the connector's "
+            "file, and import again" for one in meant]  # fmt: skip
 
 
 def _fill_columns(

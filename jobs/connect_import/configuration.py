@@ -29,6 +29,10 @@ class Configuration:
     def text(self, name: str, default: str = "") -> str:
         return self.options.get(name, default).strip()
 
+    def name_part(self, name: str, default: str = "") -> str:
+        """A part of a table's name: `fill_in` in place of a reference that only Connect's worker resolves."""
+        return re.sub(r"\$\{\w+:[^}]*\}", "fill_in", self.text(name, default))
+
     def flag(self, name: str, default: bool = False) -> bool:
         return self.text(name, str(default)).lower() == "true"
 

@@ -32,10 +32,7 @@ class Placing:
     def table_of(self, topic: str) -> str | None:
         """The table of a topic, if each has its own; None: the topic's name does not fit the template."""
         named = self.overrides.get(topic, {}).get("tables", {}).get("table")
-        try:
-            return str(named or rendered(next(iter(self.tables)), words_of(topic, None)))
-        except Mistakes:
-            return None
+        return named or _rendered(next(iter(self.tables)), topic)
 
 
 def placing(
@@ -54,9 +51,16 @@ def placing(
         for topic, table in tables.items():
             by_table.setdefault(table, []).append(topic)
         return Placing({t: {"route": {"topics": given}} if len(by_table) > 1 else {} for t, given in by_table.items()})
-    others = {t: table for t, table in tables.items() if table != rendered(template, words_of(t, None))}
+    others = {t: table for t, table in tables.items() if table != _rendered(template, t)}
     overrides = {topic: {"tables": {"table": table}} for topic, table in others.items()}
     routers = [transform.kind for transform in transforms(configuration) if transform.kind in ROUTERS]
     todo = [f"tables[].table: {kind} gives topics other names; put the parts of a topic's name that it keeps into "
             "the template" for kind in routers if not topics]  # fmt: skip
     return Placing({template: {}}, True, overrides, todo)
+
+
+def _rendered(template: str, topic: str) -> str | None:
+    try:
+        return rendered(template, words_of(topic, None))
+    except Mistakes:
+        return None

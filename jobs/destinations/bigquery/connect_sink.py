@@ -34,7 +34,7 @@ class BigQuerySink(Sink):
         """The tables that topics go to."""
         del named
         places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
-        dataset = configuration.text("defaultDataset")
+        dataset = configuration.name_part("defaultDataset")
         sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
         template = f"{dataset}.{{name}}" if sanitizes else f"{dataset}.{{topic}}"
         name = _sanitized if sanitizes else str

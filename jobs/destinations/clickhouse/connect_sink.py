@@ -50,13 +50,14 @@ class ClickHouseSink(Sink):
             )
         del named
         places = dict(part.split("=", 1) for part in configuration.items("topic2TableMap") if "=" in part)
-        split = configuration.flag("enableDbTopicSplit")
-        # The part of a topic's name after the first dot is the table's name.
-        template = "{topic}" if split else f"{configuration.text('database', 'default')}.{{topic}}"
-        found = placing(configuration, template, lambda t: _table_of(configuration, t, places), places)
-        if found.each and split and (mark := configuration.text("dbTopicSplitChar") or ".") != ".":
+        mark = _mark(configuration)
+        template = "{topic[0]}.{topic[1]}" if mark == "." else f"{_database(configuration)}.{{topic}}"
+        found = placing(configuration, template, lambda t: _table_of(configuration, t, places), () if mark else places)
+        if mark and not configuration.items("topics"):
             todo = (
-                f"tables[].table: databases are what topics have before {mark!r}: name them by groups of source.pattern"
+                f"tables[].table: databases are what topics of two parts have before {mark!r}, tables what they have "
+                f"after it, others are in {_database(configuration)}: name topics that the template does not fit in "
+                "`overrides` (`_` stands for -), or use groups of source.pattern"
             )
             return replace(found, todo=[*found.todo, todo])
         return found
@@ -136,13 +137,20 @@ class ClickHouseSink(Sink):
 
 
 def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) -> str:
-    database = configuration.text("database", "default")
-    name = places.get(topic, topic)
-    if configuration.flag("enableDbTopicSplit") and topic not in places:
-        mark = configuration.text("dbTopicSplitChar") or "."
-        if mark in topic:
-            database, name = topic.split(mark, 1)
-    return f"{database}.{name}"
+    """The sink splits names of two parts only, and looks the second one up."""
+    mark = _mark(configuration)
+    parts = topic.split(mark) if mark else [topic]
+    database, name = parts if len(parts) == 2 else (_database(configuration), topic)
+    return f"{database}.{places.get(name, name)}"
+
+
+def _database(configuration: Configuration) -> str:
+    return configuration.name_part("database", "default")
+
+
+def _mark(configuration: Configuration) -> str:
+    """What divides topics' names into database and table; empty if nothing does."""
+    return (configuration.text("dbTopicSplitChar") or ".") if configuration.flag("enableDbTopicSplit") else ""
 
 
 def _server(connections: Connections) -> ClickHouseServer:

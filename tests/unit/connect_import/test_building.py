@@ -258,13 +258,46 @@ def test_tables_are_called_as_the_sinks_call_them() -> None:
     """ClickHouse's by the topic as it is; BigQuery's too, unless `sanitizeTopics` is on."""
     _, spec = made({**CLICKHOUSE, "topics": "pg.public.raw-orders", "topic2TableMap": ""})
     assert [t.table for t in spec.tables] == ["shop.pg.public.raw-orders"]
-    _, spec = made({**CLICKHOUSE, "topics": "pg.public.a", "topic2TableMap": "", "enableDbTopicSplit": "true"})
-    assert [t.table for t in spec.tables] == ["pg.public.a"]
     for sanitizes, table in (("false", "d.raw-orders"), ("true", "d.raw_orders")):
         _, spec = made({**BIGQUERY, "topics": "raw-orders", "sanitizeTopics": sanitizes})
         assert [t.table for t in spec.tables] == [table]
     _, spec = made({**BIGQUERY, "topics": "raw-a,raw-b", "sanitizeTopics": "false"})
     assert [m.spec.tables[0].table for m in expand("s", spec, ["raw-a", "raw-b"]).members] == ["d.raw-a", "d.raw-b"]
+
+
+@pytest.mark.parametrize(
+    ("topics", "mark", "tables"),
+    [
+        (["pg.a"], ".", ["pg.a"]),
+        (["pg.public.a"], ".", ["shop.pg.public.a"]),  # the sink splits names of two parts only
+        (["pg.a", "crm.b-c", "pg.public.a", "crm.b"], ".", ["pg.a", "crm.b-c", "shop.pg.public.a", "crm.orders"]),
+        (["pg__a", "a", "crm__b"], "__", ["pg.a", "shop.a", "crm.orders"]),
+    ],
+)
+def test_databases_that_topics_name(topics: list[str], mark: str, tables: list[str]) -> None:
+    split = {"enableDbTopicSplit": "true", "dbTopicSplitChar": mark, "topic2TableMap": "b=orders"}
+    imported, spec = made({**CLICKHOUSE, **split, "topics": ",".join(topics)})
+    each = [m.spec.tables[0].table for m in expand("s", spec, topics).members] if spec.source.for_each else []
+    assert (each or [t.table for t in spec.tables]) == tables
+    assert not any(line.startswith("tables[].table") for line in imported.todo)
+    regex = {name: text for name, text in CLICKHOUSE.items() if name != "topics"} | {"topics.regex": ".*"}
+    imported, spec = made({**regex, **split})
+    assert any(line.startswith("tables[].table: databases are what topics") for line in imported.todo)
+
+
+@pytest.mark.parametrize("topics", ["a", "a,b"])
+@pytest.mark.parametrize(
+    ("sink", "option"), [(CLICKHOUSE, "database"), ({**BIGQUERY, "sanitizeTopics": "false"}, "defaultDataset")]
+)
+def test_databases_that_only_connect_knows(sink: dict[str, str], option: str, topics: str) -> None:
+    imported, spec = made({**sink, "topic2TableMap": "", "topics": topics, option: "${env:CH_DB}"})
+    assert spec.tables[0].table == ("fill_in.a" if topics == "a" else "fill_in.{topic}")
+    assert any(line.startswith(f"{option}: only Connect knows") for line in imported.todo)
+
+
+def test_databases_with_braces_are_no_templates() -> None:
+    imported = build(Configuration("s", {**CLICKHOUSE, "topic2TableMap": "", "topics": "a,b", "database": "{x}"}))
+    assert any("{x}" in line for line in imported.todo)
 
 
 def test_clickhouse_tables_with_versions_of_the_sink_are_refused() -> None:
