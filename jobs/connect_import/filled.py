@@ -36,6 +36,6 @@ def find(configuration: Configuration, connections: Connections, named: list[str
         cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
         topics = cluster.topics(configuration.items("topics"), configuration.text("topics.regex") or None)
     names = [placed.table_of(topic) for topic in topics] if placed.each else list(placed.tables)
-    look = sink.known(connections)
+    look = sink.known(configuration, connections)
     found = {name: look(name) for name in names if name and "{" not in name}
     return Filled({name: table for name, table in found.items() if table}, topics)

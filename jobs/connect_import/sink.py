@@ -58,7 +58,7 @@ class Sink(ABC):
         """Entries for the connections file, with secrets as references to the environment."""
 
     @abstractmethod
-    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
         """A function that finds a table that the connector has filled, by its name."""
 
     def changes(

@@ -96,10 +96,11 @@ class BigQuerySink(Sink):
         chain.make(whole, f"{KEY}.{name(whole)}" if whole in key else KEY)
         return []
 
-    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.bigquery import connect_tables
         from resources.bigquery import BigQuery
 
+        del configuration
         return partial(connect_tables.known, BigQuery("bigquery", connections.get("bigquery", BigQueryConnection)))
 
 

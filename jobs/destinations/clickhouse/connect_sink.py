@@ -118,9 +118,10 @@ class ClickHouseSink(Sink):
             found["statement_timeout_seconds"] = max(1, timeout // 1000)
         return {"clickhouse": found}
 
-    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.clickhouse import connect_tables
 
+        del configuration
         return partial(connect_tables.known, _server(connections))
 
     def stopped_at(

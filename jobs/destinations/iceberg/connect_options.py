@@ -39,7 +39,7 @@ OPTIONS: Options = {
     "iceberg.connect.group-id": equivalent("the group whose offsets are taken over"),
     "iceberg.coordinator.transactional.prefix": not_needed("every role has a transactional id of its own"),
     "iceberg.coordinator-executor-keep-alive-timeout-ms": not_needed("there is no coordinator"),
-    "iceberg.catalog": not_needed("the connection's name, `lake`"),
+    "iceberg.catalog": equivalent("the connection's name: of a JDBC catalog the same, else `lake`"),
     "iceberg.catalog.*": equivalent("the Iceberg connection"),
     "iceberg.hadoop-conf-dir": equivalent("HADOOP_CONF_DIR of the Spark server"),
     "iceberg.hadoop.*": equivalent("spark.hadoop.* in the Spark connection's settings"),

@@ -8,40 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.connect import environment, without_secrets
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
 from jobs.connect_import.sink import Offsets, Sink
 from jobs.connect_import.transforms import debezium_target
 from jobs.connect_import.unwrapping import TARGET
+from jobs.destinations.iceberg import connect_catalog
+from jobs.destinations.iceberg.connect_catalog import connection_name
 from jobs.destinations.iceberg.connect_options import OPTIONS
 from jobs.spec.envelope import OP_COLUMN
-from resources.connections import Connections, IcebergConnection
+from jobs.spec.pipeline import Intermediate
+from resources.connections import Connections
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
-
-if TYPE_CHECKING:
-    from resources.iceberg import IcebergCatalog
 
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 
-_TYPES = {
-    "rest": "rest",
-    "hive": "hive",
-    "glue": "glue",
-    "jdbc": "sql",
-    "org.apache.iceberg.rest.RESTCatalog": "rest",
-    "org.apache.iceberg.hive.HiveCatalog": "hive",
-    "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
-    "org.apache.iceberg.jdbc.JdbcCatalog": "sql",
-}
 # The records' field contains the table's whole name.
 _NAMED = "{route_by[0]}.{route_by[1]}"
 _ANY_CASE = "iceberg.tables.schema-case-insensitive"
@@ -101,7 +90,7 @@ class IcebergSink(Sink):
             raise ConfigurationError(
                 "the connector names no table", where=configuration.name, remedy="name them with --table"
             )
-        todo = _of_catalog(configuration)
+        todo = connect_catalog.todo(configuration)
         todo += [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
         routed = bool(configuration.text("iceberg.tables.route-field"))
         if routed and not _dynamic(configuration):
@@ -121,6 +110,8 @@ class IcebergSink(Sink):
             found["ignore_case"] = True
         if configuration.flag("iceberg.tables.schema-force-optional"):
             found["force_optional"] = True
+        if (lake := connection_name(configuration)) != Intermediate().connection:
+            found["intermediate"] = {"connection": lake}
         return {**found, **_changes(configuration, placed, going_on)}
 
     def changes(
@@ -141,10 +132,10 @@ class IcebergSink(Sink):
         del chain
         return key_columns(configuration, list(placed.tables))
 
-    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
+    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.iceberg import connect_tables
 
-        return partial(connect_tables.known, _catalog(connections))
+        return partial(connect_tables.known, connect_catalog.opened(configuration, connections))
 
     def stopped_at(
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
@@ -152,23 +143,12 @@ class IcebergSink(Sink):
         from jobs.destinations.iceberg.connect_offsets import check_all_in_tables
 
         topic, branch_of = control_topic(configuration), partial(branch, configuration)
-        check_all_in_tables(cluster, _catalog(connections), topic, self.group(configuration), branch_of)
+        catalog = connect_catalog.opened(configuration, connections)
+        check_all_in_tables(cluster, catalog, topic, self.group(configuration), branch_of)
         return committed
 
     def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
-        """The Iceberg connection, secrets as references to the environment."""
-        given = configuration.below("iceberg.catalog.")
-        kind = _TYPES.get(_catalog_of(configuration), "rest")
-        found: dict[str, Any] = {"kind": "iceberg", "type": kind}
-        for name in ("uri", "warehouse"):
-            if name in given:
-                found[name] = without_secrets(f"iceberg.catalog.{name}", given[name])
-        secret = next((name for name in ("credential", "token") if name in given), None)
-        if secret:
-            found["credential"] = environment(f"iceberg.catalog.{secret}")
-        known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
-        rest = {k: without_secrets(f"iceberg.catalog.{k}", v) for k, v in given.items() if k not in known}
-        return {"lake": {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}}
+        return {connection_name(configuration): connect_catalog.connection(configuration)}
 
     def group(self, configuration: Configuration) -> str:
         """The consumer group that the sink itself uses, for source offsets, events and snapshots.
@@ -178,20 +158,6 @@ class IcebergSink(Sink):
         if configuration.text("connector.class") != TABULAR:
             return connect.group(configuration)
         return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
-
-
-def _catalog_of(configuration: Configuration) -> str:
-    given = configuration.below("iceberg.catalog.")
-    return given.get("type") or given.get("catalog-impl", "")
-
-
-def _of_catalog(configuration: Configuration) -> list[str]:
-    """What a person has to do in the Iceberg connection."""
-    catalog = _catalog_of(configuration)
-    if not catalog or catalog in _TYPES:
-        return []
-    return [f"the catalog {catalog} is none that Batchmerge has, and the connection `lake` says rest: give it a `type` "
-            "(rest, hive, glue, sql) that reaches the same tables"]  # fmt: skip
 
 
 def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
@@ -211,12 +177,6 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
         if mode(configuration) == "upsert_delete":
             found["changes"]["op"] = {"field": OP_COLUMN}
     return found
-
-
-def _catalog(connections: Connections) -> IcebergCatalog:
-    from resources.iceberg import IcebergCatalog
-
-    return IcebergCatalog("lake", connections.get("lake", IcebergConnection))
 
 
 def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str]:
@@ -267,7 +227,8 @@ def _dynamic(configuration: Configuration) -> bool:
 
 
 def _table(configuration: Configuration, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": "iceberg", "connection": "lake", "table": name, "mode": mode(configuration)}
+    found: dict[str, Any] = {"kind": "iceberg", "connection": connection_name(configuration), "table": name}
+    found["mode"] = mode(configuration)
     if (published := branch(configuration, name)) != "main":
         found["branch"] = published
     regex = configuration.text(f"iceberg.table.{name}.route-regex")

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from jobs.connect_import.building import Imported, build, pipeline_name
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.known import KnownTable
+from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.iceberg.spec import IcebergTable
@@ -20,7 +24,7 @@ from jobs.spec.members import expand
 from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import is_name
-from resources.connections import KafkaConnection
+from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.errors import ConfigurationError
 
 SECRET = "hunter2"
@@ -357,7 +361,7 @@ def test_secrets_inside_urls_are_references_too() -> None:
         "iceberg.catalog.s3.endpoint": f"https://me:{SECRET}@store",
     }
     imported, _ = made({**APACHE, **catalog})
-    lake = imported.connections["lake"]
+    lake = imported.connections["iceberg"]
     assert lake["uri"] == "jdbc:postgresql://db/x?user=me&password=${env:ICEBERG_CATALOG_URI_PASSWORD}&ssl=true"
     assert lake["warehouse"] == "abfss://box@account.dfs.core.windows.net/w"
     assert lake["properties"] == {"s3.endpoint": "https://${env:ICEBERG_CATALOG_S3_ENDPOINT_USER_INFO}@store"}
@@ -588,3 +592,25 @@ def test_a_catalog_that_batchmerge_does_not_have_is_left_to_a_person(option: str
     catalog = {name: value for name, value in TABULAR.items() if name != "iceberg.catalog.type"}
     imported, _ = made({**catalog, f"iceberg.catalog.{option}": "org.projectnessie.NessieCatalog"})
     assert [line for line in imported.todo if "org.projectnessie.NessieCatalog" in line and "rest" in line]
+
+
+@pytest.mark.parametrize(("option", "name"), [({}, "iceberg"), ({"iceberg.catalog": "prod"}, "prod")])
+def test_tables_of_a_jdbc_catalog_are_found_under_the_catalogs_name(
+    option: dict[str, str], name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "c.db").touch()
+    uri = f"sqlite:///{tmp_path}/c.db"
+    with SqlCatalog(name, uri=uri, warehouse=f"file://{tmp_path}") as catalog:
+        catalog.create_namespace("db")
+        catalog.create_table("db.events", Schema(NestedField(1, "id", LongType())))
+    jdbc = {"iceberg.catalog.type": "jdbc", "iceberg.catalog.uri": "jdbc:postgresql://db/x", **option}
+    imported, spec = made({**TABULAR, **jdbc})
+    assert list(imported.connections) == ["kafka", name]
+    assert {table.connection for table in spec.tables} | {spec.intermediate.connection} == {name}
+    assert any(line.startswith(f"the connection has to be named {name}") for line in imported.todo)
+    lake = IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
+    configuration = Configuration("s", {**TABULAR, **jdbc})
+    found = sink_of(configuration).known(configuration, Connections({name: lake}, ""))("db.events")
+    assert found is not None
+    assert found.columns == {"id": "long"}
+    assert made(TABULAR)[1].intermediate.connection == "lake"
