@@ -15,6 +15,8 @@ _TITLES = {
     OptionStatus.NOT_NEEDED: "These are not needed any more:",
     OptionStatus.NONE: "These have no equivalent:",
 }
+_START = "\n    start:\n"
+_KEEP = "# Keep this: it tells a replay from Kafka which records the connector has written."
 
 
 def pipeline_file(imported: Imported) -> str:
@@ -22,7 +24,10 @@ def pipeline_file(imported: Imported) -> str:
     head = f"type: {TYPE}\n"
     if imported.todo:
         head = "".join(f"# To do: {line}\n" for line in imported.todo) + head
-    return head + _yaml({"attributes": imported.document})
+    text = _yaml({"attributes": imported.document})
+    if "start" in imported.document["source"]:
+        text = text.replace(_START, f"\n    {_KEEP}{_START}", 1)
+    return head + text
 
 
 def connections_file(imported: Imported) -> str:

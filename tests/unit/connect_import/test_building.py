@@ -15,6 +15,7 @@ from pyiceberg.types import LongType, NestedField
 from jobs.connect_import.building import Imported, build, pipeline_name
 from jobs.connect_import.configuration import Configuration, read_configuration
 from jobs.connect_import.known import KnownTable
+from jobs.connect_import.offsets import start
 from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -26,6 +27,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import is_name
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.errors import ConfigurationError
+from resources.topic_partition import TopicPartition
 
 SECRET = "hunter2"
 CONVERTERS = {
@@ -455,6 +457,16 @@ def test_texts_that_the_sink_has_its_system_read(form: str, value: str) -> None:
     )
     columns = {"JSON": {"id": "long", "name": "text"}, "CSV": {"value": "string"}}[form]
     assert (spec.source.value.format, dict(spec.source.value.columns)) == (value, columns)
+
+
+def test_offsets_at_which_the_pipeline_begins_are_to_be_kept() -> None:
+    imported, _ = made(CLICKHOUSE)
+    assert "Keep" not in pipeline_file(imported)
+    imported.document["source"]["start"] = start({TopicPartition("a", 0): 7})
+    text = pipeline_file(imported)
+    assert "\n    # Keep this: " in text
+    assert text.partition("# Keep this: ")[2].splitlines()[1] == "    start:"
+    assert PipelineSpec.model_validate(yaml.safe_load(text)["attributes"]).source.start != "earliest"
 
 
 def test_three_forms_of_a_file(tmp_path: Path) -> None:
