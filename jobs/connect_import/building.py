@@ -108,7 +108,7 @@ def build(
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
         document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
     todo += [*_envelope_todo(source, chain), *each.todo(said=todo), *source_todo]
-    todo += [*_times_todo(connector, source["value"], each.columns), *_spec_problems(document)]
+    todo += [*_times_todo(connector, source["value"], each.columns), *_order_todo(document), *_spec_problems(document)]
     only = connector.named if configuration.text("iceberg.tables") else []
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
@@ -215,6 +215,13 @@ def _times_todo(connector: Connector, value: Mapping[str, Any], of_topics: Mappi
         return [f"source.value.time_unit: JSON numbers {differ} numbers, say their unit"]
     return [f"source.value.columns: numbers without a logical type {differ} such, declare these long, and make times "
             "of them in source.transform"]  # fmt: skip
+
+
+def _order_todo(document: Mapping[str, Any]) -> list[str]:
+    if document.get("changes", {}).get("order_by") != "arrival":
+        return []
+    return ["changes.order_by: arrival is the order in which records are read, as in the sink, and no replay reads "
+            "Kafka again then: before the first run name a column that orders changes, if there is one"]  # fmt: skip
 
 
 def _envelope_todo(source: dict[str, Any], chain: Chain) -> list[str]:

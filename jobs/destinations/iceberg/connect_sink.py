@@ -135,7 +135,8 @@ class IcebergSink(Sink):
     def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.iceberg import connect_tables
 
-        return partial(connect_tables.known, connect_catalog.opened(configuration, connections))
+        catalog, merges = connect_catalog.opened(configuration, connections), mode(configuration) != "append"
+        return partial(connect_tables.known, catalog, merges)
 
     def stopped_at(
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets

@@ -129,7 +129,7 @@ def made(options: dict[str, str], **more: Any) -> tuple[Imported, PipelineSpec]:
 def test_tabular_sink_with_routes_and_changes() -> None:
     imported, spec = made(TABULAR)
     assert imported.name == "my_sink_1"
-    assert imported.todo == []
+    assert [line.split(":")[0] for line in imported.todo] == ["changes.order_by"]
     events, orders = spec.tables
     assert (events.table, events.mode, orders.table) == ("db.events", "upsert_delete", "db.orders")
     assert events.route is not None
@@ -386,8 +386,9 @@ def test_tables_with_different_id_columns_are_refused() -> None:
 
 def test_columns_that_are_named_without_a_type_are_to_do() -> None:
     parts = ["columns.op", "columns.kind", "columns.at", "columns.id", "unknown_fields"]
-    todo = build(Configuration("sink", TABULAR)).todo
+    *todo, last = build(Configuration("sink", TABULAR)).todo
     assert [line.split(":")[0] for line in todo] == [f"source.value.{part}" for part in parts]
+    assert last.startswith("changes.order_by: arrival")
 
 
 def test_tabular_sink_of_a_whole_database() -> None:
@@ -606,23 +607,39 @@ def test_a_catalog_that_batchmerge_does_not_have_is_left_to_a_person(option: str
     assert [line for line in imported.todo if "org.projectnessie.NessieCatalog" in line and "rest" in line]
 
 
+def iceberg_tables(folder: Path, name: str, properties: dict[str, str]) -> Connections:
+    """A catalog of this name, in SQLite, with the table `db.events`."""
+    (folder / "c.db").touch()
+    uri, warehouse = f"sqlite:///{folder}/c.db", f"file://{folder}"
+    with SqlCatalog(name, uri=uri, warehouse=warehouse) as catalog:
+        catalog.create_namespace("db")
+        catalog.create_table("db.events", Schema(NestedField(1, "id", LongType())), properties=properties)
+    lake = IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=warehouse)
+    return Connections({name: lake}, "")
+
+
+@pytest.mark.parametrize("sink", [TABULAR, APACHE])
+@pytest.mark.parametrize("mode", ["merge-on-read", None])
+def test_tables_whose_merges_would_rewrite_files(mode: str | None, sink: dict[str, str], tmp_path: Path) -> None:
+    properties = {"write.merge.mode": mode} if mode else {}
+    configuration = Configuration("s", sink)
+    found = sink_of(configuration).known(configuration, iceberg_tables(tmp_path, "lake", properties))("db.events")
+    assert found is not None
+    assert any("write.merge.mode" in line for line in found.todo) is (sink is TABULAR and not mode)
+
+
 @pytest.mark.parametrize(("option", "name"), [({}, "iceberg"), ({"iceberg.catalog": "prod"}, "prod")])
 def test_tables_of_a_jdbc_catalog_are_found_under_the_catalogs_name(
     option: dict[str, str], name: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "c.db").touch()
-    uri = f"sqlite:///{tmp_path}/c.db"
-    with SqlCatalog(name, uri=uri, warehouse=f"file://{tmp_path}") as catalog:
-        catalog.create_namespace("db")
-        catalog.create_table("db.events", Schema(NestedField(1, "id", LongType())))
+    connections = iceberg_tables(tmp_path, name, {})
     jdbc = {"iceberg.catalog.type": "jdbc", "iceberg.catalog.uri": "jdbc:postgresql://db/x", **option}
     imported, spec = made({**TABULAR, **jdbc})
     assert list(imported.connections) == ["kafka", name]
     assert {table.connection for table in spec.tables} | {spec.intermediate.connection} == {name}
     assert any(line.startswith(f"the connection has to be named {name}") for line in imported.todo)
-    lake = IcebergConnection(kind="iceberg", type="sql", uri=uri, warehouse=f"file://{tmp_path}")
     configuration = Configuration("s", {**TABULAR, **jdbc})
-    found = sink_of(configuration).known(configuration, Connections({name: lake}, ""))("db.events")
+    found = sink_of(configuration).known(configuration, connections)("db.events")
     assert found is not None
     assert found.columns == {"id": "long"}
     assert made(TABULAR)[1].intermediate.connection == "lake"
