@@ -240,7 +240,7 @@ def test_an_unwrapping_connector_becomes_a_pipeline_that_runs(
     }
     columns = {"id": "long", "card": "string", "price": "string", "__lsn": "long"}
     imported = building.build(Configuration("sink", configuration), columns)
-    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope"]
+    assert [line.split(":")[0] for line in imported.todo] == ["source.value.envelope", "changes.order_by"]
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     row = {"id": 1, "card": "secret", "price": "2.5"}
     other = {**row, "id": 2}

@@ -128,7 +128,12 @@ COORDINATES = ["_topic", "__partition", "_offset"]
 MASKED = chain(("org.apache.kafka.connect.transforms.MaskField$Value", {"fields": "name", "replacement": "*"}))
 
 
-@pytest.mark.parametrize(("mode", "more", "name"), [("upsert", {}, "b"), ("append", MASKED, "*")])
+CDC = {"iceberg.tables.cdc-field": "op", "iceberg.tables.evolve-schema-enabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "more", "name"), [("upsert", {}, "b"), ("upsert_delete", CDC, "b"), ("append", MASKED, "*")]
+)
 def test_table_of_the_iceberg_sinks(
     mode: str,
     more: dict[str, str],
@@ -164,7 +169,8 @@ def test_table_of_the_iceberg_sinks(
     before = made.schema()
     made.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "a"}], made.schema().as_arrow()))
     row = {"name": "b", "price": "1.50", "at": "2026-01-02T03:04:05Z", "tags": ["x"]}
-    sink.produce((None, {"id": 1}), (None, {"id": 2, **row}), (None, {"id": 3, **row}))
+    changed = {"id": 2, **row, **({"op": "Update"} if more is CDC else {})}
+    sink.produce((None, {"id": 1}), (None, changed), (None, {"id": 3, **row}))
     sink.has_written(1)
     document, output = sink.imported(tmp_path)
     assert f"{table}: ref is" in output

@@ -44,6 +44,18 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
         {"id": "long", "name": "string", "at": "string", "price": "double"},
         "select * except (`price`), cast(`price` as double) as `price` from records",
     ),
+    "Cast of a time": (
+        chain((CONVERTER, {"field": "at", "target.type": "Timestamp", "format": "dd.MM.yyyy"}),
+              (KAFKA + "Cast$Value", {"spec": "at:int64"})),
+        {"id": "long", "name": "string", "price": "string", "at": "long"},
+        "select * except (`at`), cast(unix_millis(to_timestamp(`at`, 'dd.MM.yyyy')) as long) as `at` from records",
+    ),
+    "Cast of a time to text": (
+        chain((CONVERTER, {"field": "id", "target.type": "Timestamp"}), (KAFKA + "Cast$Value", {"spec": "id:string"})),
+        {"name": "string", "price": "string", "at": "string", "id": "string"},
+        "select * except (`id`), date_format(timestamp_millis(`id`), case when unix_millis(timestamp_millis(`id`)) % "
+        "86400000 = 0 then 'yyyy-MM-dd' else 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSS\\'Z\\'' end) as `id` from records",
+    ),
     "TimestampConverter": (
         chain((CONVERTER, {"field": "at", "target.type": "Timestamp", "format": "dd.MM.yyyy"})),
         {"id": "long", "name": "string", "price": "string", "at": "timestamp"},
