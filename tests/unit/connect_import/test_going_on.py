@@ -209,7 +209,7 @@ CDC = {**TABULAR, "iceberg.tables.cdc-field": "op", "iceberg.tables.default-id-c
         ({"iceberg.tables.cdc-field": "m.op"}, {}, f"select * except (`m`), {FIRST.format('`m`.`op`')}"),
     ],
 )
-def test_operations_are_told_by_their_first_letter_as_in_the_sink(
+def test_operations_go_by_how_their_values_begin_as_in_the_sink(
     more: dict[str, str], columns: dict[str, str], statement: str
 ) -> None:
     _, spec = made({**CDC, **more}, {"db.a": KnownTable({"id": "long not null", **columns})})
@@ -223,7 +223,7 @@ def test_operations_are_told_by_their_first_letter_as_in_the_sink(
 
 
 @pytest.mark.parametrize("field", ["kind", "about.kind"])
-def test_field_by_which_the_sink_routes_becomes_a_column_and_that_is_said(field: str) -> None:
+def test_field_by_which_the_sink_routes_becomes_a_column_and_a_to_do(field: str) -> None:
     routes = {"iceberg.table.db.a.route-regex": "a", "iceberg.table.db.b.route-regex": "b"}
     options = {**TABULAR, "iceberg.tables.route-field": field, "iceberg.tables.default-id-columns": "id", **routes}
     table = KnownTable({"id": "long", "name": "string"})

@@ -167,8 +167,8 @@ def test_tabulars_own_debezium_transform_routes_by_its_target() -> None:
     columns = {"id": "long", "name": "string", "_cdc": "struct<op: string, ts: timestamp>"}
     known = dict.fromkeys(["lake.public_a", "lake.public_b"], KnownTable(columns))
     imported, spec = made(options, tables=list(known), known=known)
-    told = ["_cdc_target", "_cdc", "source.value.envelope", "changes.order_by"]
-    assert [line.split(":")[0] for line in imported.todo] == told
+    wanted = ["_cdc_target", "_cdc", "source.value.envelope", "changes.order_by"]
+    assert [line.split(":")[0] for line in imported.todo] == wanted
     assert all(table.evolve.add_columns for table in spec.tables)
     assert spec.route_by == "_cdc_target"
     assert set(spec.source.row) == {"id", "name", "_op", "_cdc_target"}
