@@ -90,7 +90,7 @@ def build(
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
-    todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(), *tables_todo]
+    todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(chain), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns)
     if not sink.keeps_coordinates:

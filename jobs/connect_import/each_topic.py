@@ -53,12 +53,12 @@ class EachTopic:
 
     def todo(self, said: Collection[str]) -> list[str]:
         """What a person has to check, besides what is said of all topics."""
-        of_chains: dict[str, list[str]] = {}
+        found, of_chains = list[str](), dict[str, list[str]]()
         for topic, (chain, _) in self._followed.items():
+            found += self.tables[topic].todo(chain)
             for line in (*chain.todo, *chain.guesses()):
                 of_chains.setdefault(line, []).append(topic)
-        named = [f"{', '.join(topics)}: {line}" for line, topics in of_chains.items() if line not in said]
-        return [*(line for table in self.tables.values() for line in table.todo()), *named]
+        return [*found, *(f"{', '.join(topics)}: {line}" for line, topics in of_chains.items() if line not in said)]
 
     def _follow(self, table: GoingOn) -> tuple[Chain, dict[str, Any]]:
         chain = table.follow().chain

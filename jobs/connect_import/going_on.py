@@ -66,10 +66,6 @@ class GoingOn:
                 chain.make(column, made if kind.startswith(_TIMES) else _IN_STATEMENT.sub(_NUMBER, made), kind)
         if connect.is_plain_json(self.configuration) and chain.value_format != "string":
             _take_any_value(chain)
-        chain.todo += [
-            f"{column}: says which table a record is for, and is a column of none: the first run adds it, for routes"
-            for column in self._new(chain, columns)
-        ]
         return followed
 
     def _new(self, chain: Chain, present: Collection[str]) -> list[str]:
@@ -89,9 +85,13 @@ class GoingOn:
         known = {**chain.columns, **self.columns}
         return {column: known[column] for column in chain.made if column in known}
 
-    def todo(self) -> list[str]:
+    def todo(self, chain: Chain) -> list[str]:
         lines = [line for table in self.tables.values() for line in table.todo]
         every = self.columns
+        lines += [
+            f"{column}: says which table a record is for, and is a column of none: the first run adds it, for routes"
+            for column in (self._new(chain, every) if self.tables else ())
+        ]
         for title, table in self.tables.items():
             if table.zones and connect.is_plain_json(self.configuration):
                 zones = ", ".join(f"{column} ({zone})" for column, zone in table.zones.items())

@@ -26,7 +26,7 @@ _TYPES = {
 def connection_name(configuration: Configuration) -> str:
     """The connection's name; that of the sink's catalog where it is part of each table's row in a database."""
     is_sql = _TYPES.get(_given(configuration)) == "sql"
-    return configuration.text("iceberg.catalog", "iceberg") if is_sql else "lake"
+    return (configuration.name_part("iceberg.catalog") or "iceberg") if is_sql else "lake"
 
 
 def connection(configuration: Configuration) -> dict[str, Any]:

@@ -414,6 +414,9 @@ def test_tabular_sink_of_a_whole_database() -> None:
     assert (spec.source.transform, spec.route_by, key_is_open(spec)) == (None, None, True)
     (member,) = expand("sink", spec, ["shop.public.orders"]).members
     assert (member.spec.tables[0].table, member.spec.tables[0].mode) == ("lake.public_orders", "upsert_delete")
+    known = {"lake.public_orders": KnownTable({"id": "long"}, key=["id"])}
+    imported = build(Configuration("sink", options), known=known, topics=["shop.public.orders"])
+    assert [line.split(":")[0] for line in imported.todo] == ["tables[].table"], "no topic needs a column for routes"
 
 
 @pytest.mark.parametrize(
@@ -628,7 +631,9 @@ def test_tables_whose_merges_would_rewrite_files(mode: str | None, sink: dict[st
     assert any("write.merge.mode" in line for line in found.todo) is (sink is TABULAR and not mode)
 
 
-@pytest.mark.parametrize(("option", "name"), [({}, "iceberg"), ({"iceberg.catalog": "prod"}, "prod")])
+@pytest.mark.parametrize(
+    ("option", "name"), [({}, "iceberg"), ({"iceberg.catalog": ""}, "iceberg"), ({"iceberg.catalog": "prod"}, "prod")]
+)
 def test_tables_of_a_jdbc_catalog_are_found_under_the_catalogs_name(
     option: dict[str, str], name: str, tmp_path: Path
 ) -> None:
