@@ -32,7 +32,7 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
     """Decodes the open dead letters again and lands those with another result.
 
     A row with a changed key may wait for values of a row that this lands, which another row waits for in turn: so it
-    repeats until nothing more is found.
+    repeats until nothing more is found, or all that wait lack the deletes of their old keys.
 
     Args:
         batches: only dead letters of these batches (first, last). kind: only those with this kind of error.
@@ -43,6 +43,10 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
     attempts, where = most_attempts(pipeline), pipeline.intermediate.identifier
     found = done = retry_on_conflict(lambda: _land(pipeline, batches, kind), attempts, where)
     while found and done and done.recovered and found.stay and names_unchanged_columns(pipeline.spec):
+        # Other dead letters may have been such deletes.
+        if kind == MOVED and done.waiting.total() <= done.lack_deletes:
+            break
+        kind = MOVED
         done = retry_on_conflict(lambda: _land(pipeline, batches, MOVED), attempts, where)
         if done:
             found = found.after(done)
@@ -82,7 +86,7 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 write = _Rows(dead_letters, batch, redecoded).write
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
-    return replace(redecoded, lacks_deletes=known.lacks_deletes, all_asked=known.all_asked)
+    return replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked)
 
 
 @dataclass(frozen=True)

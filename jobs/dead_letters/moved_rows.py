@@ -53,12 +53,12 @@ class WithEarlier:
 
     Attributes:
         dead_letters: with the values of before (`EARLIER`), where all are known of any.
-        lacks_deletes: the delete that belongs to one of them is not landed yet.
+        lack_deletes: the number of them whose delete of the old key is not landed yet.
         all_asked: False: a table that may know the values could not be read, or comes to know more.
     """
 
     dead_letters: DataFrame
-    lacks_deletes: bool = False
+    lack_deletes: int = 0
     all_asked: bool = True
 
 
@@ -86,9 +86,9 @@ def with_earlier_values(
         spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
         spark.catalog.cacheTable(deletes)
         landed_deletes = spark.table(deletes).count()
-        lacks_deletes = landed_deletes < spark.table(rows).count()
+        lack_deletes = spark.table(rows).count() - landed_deletes
         if not landed_deletes:
-            yield WithEarlier(dead_letters, lacks_deletes)
+            yield WithEarlier(dead_letters, lack_deletes)
             return
         names = [f.name for f in key_fields(pipeline.spec)]
         search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
@@ -97,7 +97,7 @@ def with_earlier_values(
         if search.found:
             found = reduce(DataFrame.unionAll, map(spark.table, search.found))
             dead_letters = dead_letters.join(found, list(PLACE), "left")
-        yield WithEarlier(dead_letters, lacks_deletes, all_asked)
+        yield WithEarlier(dead_letters, lack_deletes, all_asked)
 
 
 def _ask_tables(pipeline: Pipeline, search: EarlierValues) -> bool:

@@ -68,7 +68,7 @@ class Redecoded:
         stay: the first dead letters that are still bad, with their new errors.
         brought: the names of tables that records bring, each with its rank, and their columns.
         waiting: the number by batch of primary-key changes whose omitted values are still unknown.
-        lacks_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
+        lack_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
     """
 
     rows: DataFrame
@@ -78,7 +78,7 @@ class Redecoded:
     stay: list[DeadLetter]
     brought: TaskReport = field(default_factory=TaskReport)
     waiting: Counter[int] = field(default_factory=Counter)
-    lacks_deletes: bool = False
+    lack_deletes: int = 0
     all_asked: bool = True
 
     def after(self, next_: Redecoded) -> Redecoded:
@@ -89,7 +89,7 @@ class Redecoded:
             recovered=self.recovered + next_.recovered,
             stay=stay,
             waiting=next_.waiting,
-            lacks_deletes=next_.lacks_deletes,
+            lack_deletes=next_.lack_deletes,
             all_asked=next_.all_asked,
         )
 
