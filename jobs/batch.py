@@ -76,6 +76,11 @@ class Batch:
     def __str__(self) -> str:
         return f"batch {self.number} ({self.commit_id[:8]})"
 
+    @property
+    def first_number(self) -> int:
+        """The first batch of whose records it has readings: its own number, if it reads none again."""
+        return self.number if self.revises is None else self.revises
+
     def follows(self, commit_id: str | None) -> bool:
         """Whether the batch may be applied on top of this commit; None: to a table without a batch."""
         if self.continues is not None:

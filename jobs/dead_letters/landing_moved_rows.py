@@ -57,7 +57,7 @@ class Search:
         """
         ids = [batch.batch.commit_id for batch in batches]
         new = batches[ids.index(self.newest) + 1 :] if self.newest in ids else batches
-        first = [b.number if b.batch.revises is None else b.batch.revises for b in new if b.moves.waiting]
+        first = [b.batch.first_number for b in new if b.moves.waiting]
         if self.newest in ids and self.waiting is not None and any(b.moves.left for b in new):
             first.append(self.waiting)
         if self.newest in ids and self.unasked is not None and not self.since <= now < self.again:

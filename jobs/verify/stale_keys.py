@@ -75,5 +75,4 @@ def first_missing(with_dead_letters: Sequence[LandedBatch], refused: Collection[
             numbers of their first readings.
         refused: batches with rows that the table refused.
     """
-    batches = [landed.batch for landed in with_dead_letters]
-    return min([*(b.number if b.revises is None else b.revises for b in batches), *refused], default=None)
+    return min([*(landed.batch.first_number for landed in with_dead_letters), *refused], default=None)
