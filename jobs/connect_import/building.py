@@ -150,7 +150,7 @@ def _fill_columns(
     configuration, sink, placed = connector.configuration, connector.sink, connector.placed
     todo = []
     if not declared and not connector.going_on.tables:
-        left_open = open_columns(sink.named_columns(configuration, chain, placed), parts, chain, placed)
+        left_open = open_columns(sink.named_columns(configuration, placed), parts, chain, placed)
         todo += [] if connector.is_known else left_open
     if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
         todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")

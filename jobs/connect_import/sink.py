@@ -91,9 +91,9 @@ class Sink(ABC):
         del configuration
         return []
 
-    def named_columns(self, configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
+    def named_columns(self, configuration: Configuration, placed: Placing) -> list[str]:
         """Columns that the connector names, so that records must have them."""
-        del configuration, chain, placed
+        del configuration, placed
         return []
 
     def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:

@@ -128,8 +128,7 @@ class IcebergSink(Sink):
     def operation_field(self, configuration: Configuration) -> str:
         return configuration.text("iceberg.tables.cdc-field") if mode(configuration) == "upsert_delete" else ""
 
-    def named_columns(self, configuration: Configuration, chain: Chain, placed: Placing) -> list[str]:
-        del chain
+    def named_columns(self, configuration: Configuration, placed: Placing) -> list[str]:
         return key_columns(configuration, list(placed.tables))
 
     def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
