@@ -95,16 +95,41 @@ def asked(
     sys.modules.pop(msk_signer.NAME, None)
 
 
-def test_records_come_in_with_tokens_signed_everywhere(
+@pytest.fixture
+def check_records_come_in(
     secure: SecureKafka,
     filled: str,
     connections: Connections,
     spark: SparkSession,
-    asked: Callable[[], list[str]],
     caplog: pytest.LogCaptureFixture,
+) -> Callable[[str], None]:
+    """Of a way into Kafka: workers read the records and send them to the topic of dead letters, and the run says so in
+    the control topic."""
+
+    def check(way: str) -> None:
+        name = uuid.uuid4().hex[:8]
+        flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}"}})
+        flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
+        # None of the records has such an amount, so each is sent to the topic of dead letters too: by a worker.
+        value = {"format": "json", "columns": {**COLUMNS, "amount": "boolean"}}
+        flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
+        engine = Engine(flow, with_connection(connections, "kafka", secure.connection(way)), spark)
+        (landed,) = engine.land()
+        assert (landed.counts.read, landed.counts.quarantined) == (3, 3)
+        assert engine.land() == []
+        assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
+        assert len(read_all(secure.plain, f"dlq-{name}", 3)) == 3
+        plain = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers=secure.plain))
+        assert read_to_end(plain, f"control-{name}").num_rows > 0
+
+    return check
+
+
+def test_records_come_in_with_tokens_signed_everywhere(
+    asked: Callable[[], list[str]], check_records_come_in: Callable[[str], None]
 ) -> None:
     """Admin and producer sign here, consumer and producer on Spark's workers."""
-    check_records_come_in("AWS_MSK_IAM", secure, filled, connections, spark, caplog)
+    check_records_come_in("AWS_MSK_IAM")
     processes = {line.split()[0] for line in asked()}
     assert {line.split()[1] for line in asked()} == {msk_signer.REGION}
     assert str(os.getpid()) in processes
@@ -125,40 +150,8 @@ def test_a_token_that_kafka_refuses_is_a_clear_error(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_come_in_every_way(
-    way: str,
-    secure: SecureKafka,
-    filled: str,
-    connections: Connections,
-    spark: SparkSession,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    check_records_come_in(way, secure, filled, connections, spark, caplog)
-
-
-def check_records_come_in(
-    way: str,
-    secure: SecureKafka,
-    filled: str,
-    connections: Connections,
-    spark: SparkSession,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """They are read and sent to the topic of dead letters by workers, and the run says so in the control topic."""
-    name = uuid.uuid4().hex[:8]
-    flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}"}})
-    flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
-    # None of the records has such an amount, so each is sent to the topic of dead letters too: by a worker.
-    value = {"format": "json", "columns": {**COLUMNS, "amount": "boolean"}}
-    flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
-    engine = Engine(flow, with_connection(connections, "kafka", secure.connection(way)), spark)
-    (landed,) = engine.land()
-    assert (landed.counts.read, landed.counts.quarantined) == (3, 3)
-    assert engine.land() == []
-    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
-    assert len(read_all(secure.plain, f"dlq-{name}", 3)) == 3
-    plain = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers=secure.plain))
-    assert read_to_end(plain, f"control-{name}").num_rows > 0
+def test_records_come_in_every_way(way: str, check_records_come_in: Callable[[str], None]) -> None:
+    check_records_come_in(way)
 
 
 @pytest.mark.parametrize("way", WRONG)
