@@ -120,7 +120,11 @@ def main() -> None:
     logging.getLogger("batchmerge").addHandler(logging.NullHandler())
     ends_when_asked(signal.default_int_handler)
     outlive_readers()
-    output.begin(sys.argv[1:])
+    with output.of_command(sys.argv[1:]):
+        _run()
+
+
+def _run() -> None:
     try:
         batchmerge.main(standalone_mode=False)
     except click.ClickException as problem:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from datetime import datetime
@@ -27,10 +28,15 @@ _AS_JSON = ContextVar("as_json", default=False)
 _HAS_RESULT = ContextVar("has_result", default=False)
 
 
-def begin(arguments: Sequence[str]) -> None:
-    """Looks for `--json` before click parses the arguments, which may fail."""
-    _AS_JSON.set("--json" in arguments)
-    _HAS_RESULT.set(False)
+@contextmanager
+def of_command(arguments: Sequence[str]) -> Iterator[None]:
+    """Looks for `--json` before click parses the arguments, which may fail. Nothing of it outlives the command."""
+    as_json, has_result = _AS_JSON.set("--json" in arguments), _HAS_RESULT.set(False)
+    try:
+        yield
+    finally:
+        _AS_JSON.reset(as_json)
+        _HAS_RESULT.reset(has_result)
 
 
 def with_json(command: click.Command) -> click.Command:

@@ -89,6 +89,12 @@ def test_without_it_an_error_is_on_standard_error_alone(call: Call) -> None:
     assert call("plan", "p", "--no-such-option")[:2] == (2, "")
 
 
+def test_nothing_of_it_outlives_the_command(call: Call) -> None:
+    call("check", "--files-only", "--json")
+    assert not cli.output.wanted()
+    assert "p" in call("check", "--files-only")[1]
+
+
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
