@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -18,3 +18,11 @@ def own_views(spark: SparkSession, *names: str) -> Iterator[list[str]]:
     finally:
         for view in views:
             spark.catalog.dropTempView(view)  # also drops its cached data
+
+
+def cached(rows: DataFrame, view: str) -> DataFrame:
+    """These rows under the name of a view: the first query computes them, and others read what it has found."""
+    spark = rows.sparkSession
+    rows.createTempView(view)
+    spark.catalog.cacheTable(view)
+    return spark.table(view)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.decode.envelope import MOVED
-from jobs.own_views import own_views
+from jobs.own_views import cached, own_views
 from sql import render
 
 EARLIER = "earlier"
@@ -63,8 +63,7 @@ class EarlierValues:
         names = ("old_rows", "earlier_values", "unknown_rows")
         held, earlier, unknown = self._views.enter_context(own_views(self.spark, *names))
         if rows is not None:
-            rows.createTempView(held)
-            self.spark.catalog.cacheTable(held)
+            cached(rows, held)
         text = render(
             "spark",
             "values_of_moved_rows",
@@ -76,10 +75,8 @@ class EarlierValues:
             keys=self._keys,
         )
         parameters = {"moved_kind": MOVED, **unchanged_parameters(self.columns)}
-        self.spark.sql(text, args=parameters).createTempView(earlier)
-        self.spark.catalog.cacheTable(earlier)
-        if self.spark.table(earlier).count():
-            known = F.broadcast(self.spark.table(earlier))
-            self.spark.table(self._unknown).join(known, list(PLACE), "left_anti").createTempView(unknown)
+        known = cached(self.spark.sql(text, args=parameters), earlier)
+        if known.count():
+            self.spark.table(self._unknown).join(F.broadcast(known), list(PLACE), "left_anti").createTempView(unknown)
             self._unknown = unknown
             self.found.append(earlier)

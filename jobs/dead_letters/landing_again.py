@@ -5,6 +5,7 @@ They land as a batch that revises earlier ones (`jobs.replay.revise`), each at i
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from jobs.iceberg.schema import arrow_schema
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
+from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.replay.revising_batch import most_attempts, revising_batch
 from resources.spark import spark_errors
@@ -32,7 +34,7 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
     """Decodes the open dead letters again and lands those with another result.
 
     A row with a changed key may wait for values of a row that this lands, which another row waits for in turn: so it
-    repeats until nothing more is found, or all that wait lack the deletes of their old keys.
+    repeats while what it lands has the old key of one that waits.
 
     Args:
         batches: only dead letters of these batches (first, last). kind: only those with this kind of error.
@@ -43,8 +45,8 @@ def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind:
     attempts, where = most_attempts(pipeline), pipeline.intermediate.identifier
     found = done = retry_on_conflict(lambda: _land(pipeline, batches, kind), attempts, where)
     while found and done and done.recovered and found.stay and names_unchanged_columns(pipeline.spec):
-        # Other dead letters may have been such deletes.
-        if kind == MOVED and done.waiting.total() <= done.lack_deletes:
+        # Other dead letters may have been the deletes of old keys, or have hidden what a row said.
+        if kind == MOVED and not done.gives_values:
             break
         kind = MOVED
         done = retry_on_conflict(lambda: _land(pipeline, batches, MOVED), attempts, where)
@@ -78,15 +80,20 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         table = place.catalog.require(place.identifier)
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
         schema = arrow_schema(table)
-        with (
-            with_earlier_values(pipeline, spark, dead_letters, schema) as known,
-            redecode(pipeline, spark, known.dead_letters, committed, schema, names) as redecoded,
-        ):
+        with ExitStack() as opened:
+            (view,) = opened.enter_context(own_views(spark, "dead_letters"))
+            dead_letters = cached(dead_letters, view)
+            known = opened.enter_context(with_earlier_values(pipeline, spark, dead_letters, schema))
+            again = redecode(pipeline, spark, known.dead_letters, committed, schema, names)
+            redecoded = opened.enter_context(again)
+            found = replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked)
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
                 write = _Rows(dead_letters, batch, redecoded).write
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
-    return replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked)
+            if redecoded.recovered and redecoded.waiting:
+                found = replace(found, gives_values=known.are_given_values(redecoded.rows))
+    return found
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from jobs.decode.envelope import MOVED
 from jobs.iceberg.history import landed_batches, landed_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
+from jobs.replay.coordinates import check_coordinates
+from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
 _PROPERTY = "moved-rows"
@@ -113,7 +115,7 @@ def _search(pipeline: Pipeline) -> Counter[int]:
     batches, last = landed_batches(table, pipeline.name).batches, _last(place, table)
     now = int(time.time())
     wanted = last.next(batches, now)
-    if wanted is None:
+    if wanted is None or not can_be_landed(pipeline):
         return Counter()
     from jobs.dead_letters.landing_again import land_again
 
@@ -128,6 +130,23 @@ def _search(pipeline: Pipeline) -> Counter[int]:
     search = last.after(batches, wanted[0], now, waiting, unasked)
     place.keep(place.catalog.require(place.identifier), _PROPERTY, json.dumps(vars(search)))
     return done.recovered
+
+
+def can_be_landed(pipeline: Pipeline) -> bool:
+    """Whether every table can merge records that are read again: one that refuses them would stop for good.
+
+    A person who retries dead letters gets the same error before anything is landed.
+    """
+    for destination in pipeline.destinations():
+        table = destination.table
+        # Without coordinates a log takes what it has never had, and a retry is refused.
+        if table.mode in ("append", "delete") and table.has_coordinates:
+            try:
+                check_coordinates(pipeline, destination)
+            except ConfigurationError as problem:
+                _LOG.warning("rows with a new key stay dead letters: %s", problem)
+                return False
+    return True
 
 
 def _last(place: IntermediateTable, table: Table) -> Search:

@@ -16,8 +16,6 @@ from sql import render
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# No limit on the number (a LIMIT of Spark is an int).
-ALL = 2**31 - 1
 # Higher than any batch number.
 LAST = 2**62
 
@@ -40,7 +38,7 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
     if _table(pipeline) is None:
         return
     where = pipeline.intermediate.identifier
-    text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False)
+    text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False, limited=True)
     from resources.spark import spark_errors
 
     with spark_errors(where):
@@ -54,13 +52,13 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
 
 
 def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
-    """Rows of ``dead_letters.sql.j2`` with values, headers and moves; None if nothing is landed."""
+    """Rows of ``dead_letters.sql.j2`` with values, headers and moves, in any order; None if nothing is landed."""
     table = _table(pipeline)
     if table is None:
         return None
     moves = MOVE.name in table.schema().column_names
-    text, topics = _of_open(pipeline, "dead_letters", values=True, headers=True, moves=moves)
-    return spark.sql(text, args={"first": first, "last": last, "most": ALL, **topics})
+    text, topics = _of_open(pipeline, "dead_letters", values=True, headers=True, moves=moves, limited=False)
+    return spark.sql(text, args={"first": first, "last": last, **topics})
 
 
 def _of_open(pipeline: Pipeline, template: str, **said: object) -> tuple[str, dict[str, str]]:

@@ -34,7 +34,7 @@ from jobs.decode.envelope import MOVED, OLD_KEY
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.records import RecordReader
-from jobs.own_views import own_views
+from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.schema.renaming import Renaming
 from jobs.spec.columns import key_fields
@@ -55,11 +55,25 @@ class WithEarlier:
         dead_letters: with the values of before (`EARLIER`), where all are known of any.
         lack_deletes: the number of them whose delete of the old key is not landed yet.
         all_asked: False: a table that may know the values could not be read, or comes to know more.
+        old_keys: ``batch, i, old_key`` of those whose old key can be read; None: there are none.
     """
 
     dead_letters: DataFrame
     lack_deletes: int = 0
     all_asked: bool = True
+    old_keys: DataFrame | None = None
+
+    def are_given_values(self, rows: DataFrame) -> bool:
+        """Whether a dead letter that is good now has the old key of one of them that still waits.
+
+        Args:
+            rows: of `jobs.dead_letters.redecode`.
+        """
+        if self.old_keys is None:
+            return False
+        waiting = rows.where(F.col("error.kind") == MOVED).select(F.col("batchNumber").alias("batch"), "i")
+        good = rows.where(F.col("error").isNull()).select(F.col("key").alias("old_key"))
+        return not self.old_keys.join(waiting, list(PLACE)).join(good, "old_key", "left_semi").isEmpty()
 
 
 @contextmanager
@@ -81,14 +95,14 @@ def with_earlier_values(
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
     with own_views(spark, "moved_rows", "old_deletes") as (rows, deletes), ExitStack() as views:
         moved.select(*PLACE, "topic", "partition", "offset", "old_key", "move").createTempView(rows)
-        spark.catalog.cacheTable(rows)
         landed = {"table": pipeline.intermediate.path}
-        spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)).createTempView(deletes)
-        spark.catalog.cacheTable(deletes)
-        landed_deletes = spark.table(deletes).count()
-        lack_deletes = spark.table(rows).count() - landed_deletes
+        found = cached(spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)), deletes)
+        old_keys = spark.table(rows).select(*PLACE, "old_key")
+        counts = found.agg(F.count("*").alias("deletes")).crossJoin(old_keys.agg(F.count("*").alias("moved"))).first()
+        assert counts is not None, "an aggregate has one row"
+        landed_deletes, lack_deletes = counts["deletes"], counts["moved"] - counts["deletes"]
         if not landed_deletes:
-            yield WithEarlier(dead_letters, lack_deletes)
+            yield WithEarlier(dead_letters, lack_deletes, old_keys=old_keys)
             return
         names = [f.name for f in key_fields(pipeline.spec)]
         search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
@@ -97,7 +111,7 @@ def with_earlier_values(
         if search.found:
             found = reduce(DataFrame.unionAll, map(spark.table, search.found))
             dead_letters = dead_letters.join(found, list(PLACE), "left")
-        yield WithEarlier(dead_letters, lack_deletes, all_asked)
+        yield WithEarlier(dead_letters, lack_deletes, all_asked, old_keys)
 
 
 def _ask_tables(pipeline: Pipeline, search: EarlierValues) -> bool:

@@ -36,7 +36,7 @@ from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import STAGE, Coordinates, transformed
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.own_views import own_views
+from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.spark_tasks import in_tasks
 from jobs.spec.columns import key_fields
@@ -69,6 +69,7 @@ class Redecoded:
         brought: the names of tables that records bring, each with its rank, and their columns.
         waiting: the number by batch of primary-key changes whose omitted values are still unknown.
         lack_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
+        gives_values: a row that is good now has the old key of one of these: what it says may be what that one lacks.
     """
 
     rows: DataFrame
@@ -80,6 +81,7 @@ class Redecoded:
     waiting: Counter[int] = field(default_factory=Counter)
     lack_deletes: int = 0
     all_asked: bool = True
+    gives_values: bool = False
 
     def after(self, next_: Redecoded) -> Redecoded:
         """These results together with those of the next round, for primary-key changes that were still bad."""
@@ -119,9 +121,7 @@ def redecode(
     batch, brought = _as_batch(committed, partitions), TaskReport()
 
     def shown(view: str, names: NameRule | None) -> DataFrame:
-        _shaped(pipeline, dead_letters, batch, schema, names).createTempView(view)
-        spark.catalog.cacheTable(view)
-        return spark.table(view)
+        return cached(_shaped(pipeline, dead_letters, batch, schema, names), view)
 
     with own_views(spark, "redecoded", "redecoded_again") as (view, again):
         rows = shown(view, names)

@@ -25,7 +25,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.delivery import Delivery, DeliveryTask
-from jobs.dead_letters.listing import ALL, open_dead_letters
+from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.sent import has_sent, note_first_sending
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _LOG = logging.getLogger("batchmerge")
+# No limit on the number.
+_ALL = 2**31 - 1
 
 PREFIX = "__connect.errors."
 # Kafka Connect's names of the stages (org.apache.kafka.connect.runtime.errors.Stage).
@@ -192,7 +194,7 @@ class _Refused:
     def __call__(self, batches: Batches) -> Iterator[Message]:
         del batches
         for side in self.sides:
-            for letter in side.dead_letters(ALL, True, (self.batch, self.batch)):
+            for letter in side.dead_letters(_ALL, True, (self.batch, self.batch)):
                 yield to_message(self.pipeline, letter)
 
 

@@ -5,13 +5,17 @@ And which state of a table can say what stood under an old key, though records w
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from jobs.batch import LandedBatch, LandedBatches, Moves
-from jobs.dead_letters.landing_moved_rows import Search
+from jobs.dead_letters.landing_moved_rows import Search, can_be_landed
 from jobs.dead_letters.moved_rows import last_reading_before, least_batch
+from resources.errors import ConfigurationError
 from tests.kit.batches import landed
 
 
@@ -117,3 +121,27 @@ def test_batch_that_old_rows_have_at_least(batches: LandedBatches, least: int) -
 def test_table_that_is_to_get_a_revision_is_asked_once_more() -> None:
     """Not where it gets the delete first."""
     assert [last_reading_before(end, known(1, 9, b4=2, b7=4)) for end in (4, 5, 7, 8)] == [0, 4, 4, 7]
+
+
+def table(mode: str, has_coordinates: bool = True) -> Any:
+    """A table of a pipeline whose topic was recreated: its rows do not show of which of the two topics they are."""
+    refused = ConfigurationError("t was recreated", where="a.b", remedy="fill a new table")
+    of_mode = Mock(mode=mode, has_coordinates=has_coordinates, kind="iceberg")
+    return Mock(table=of_mode, check_replay=Mock(side_effect=refused))
+
+
+@pytest.mark.parametrize(
+    ("tables", "can"),
+    [
+        pytest.param([table("upsert_delete")], True, id="keys tell rows apart"),
+        pytest.param([table("append", has_coordinates=False)], True, id="dead letters are no rows yet"),
+        pytest.param([table("upsert_delete"), table("append")], False, id="a log that would refuse them for good"),
+    ],
+)
+def test_rows_stay_dead_letters_where_a_table_could_not_take_them(
+    tables: list[Any], can: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = Mock(**{"destinations.return_value": tables, "intermediate.recreated.return_value": {"t": [4]}})
+    with caplog.at_level(logging.WARNING, "batchmerge"):
+        assert can_be_landed(pipeline) == can
+    assert ("rows with a new key stay dead letters" in caplog.text) == (not can)

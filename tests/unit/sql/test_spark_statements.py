@@ -108,7 +108,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "compared_rows",
         {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"], "recreated": [[2, 7]]},
     ),
-    ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}),
+    ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": True, **OPEN}),
     ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": True, **OPEN}),
     ("deletes_of_moved_rows", MOVED),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
