@@ -5,7 +5,6 @@ They land as a batch that revises earlier ones (`jobs.replay.revise`), each at i
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -80,20 +79,18 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         table = place.catalog.require(place.identifier)
         names = name_rule(pipeline.spec, known_names(table.properties, pipeline.name))
         schema = arrow_schema(table)
-        with ExitStack() as opened:
-            (view,) = opened.enter_context(own_views(spark, "dead_letters"))
-            dead_letters = cached(dead_letters, view)
-            known = opened.enter_context(with_earlier_values(pipeline, spark, dead_letters, schema))
-            again = redecode(pipeline, spark, known.dead_letters, committed, schema, names)
-            redecoded = opened.enter_context(again)
-            found = replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked)
+        with (
+            own_views(spark, "dead_letters") as (view,),
+            with_earlier_values(pipeline, spark, cached(dead_letters, view), schema) as known,
+            redecode(pipeline, spark, known.dead_letters, committed, schema, names) as redecoded,
+        ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                write = _Rows(dead_letters, batch, redecoded).write
+                write = _Rows(spark.table(view), batch, redecoded).write
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
-            if redecoded.recovered and redecoded.waiting:
-                found = replace(found, gives_values=known.are_given_values(redecoded.rows))
-    return found
+            may_go_on = redecoded.recovered and redecoded.waiting
+            gives_values = bool(may_go_on) and known.are_given_values(redecoded.rows)
+    return replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked, gives_values=gives_values)
 
 
 @dataclass(frozen=True)
