@@ -38,11 +38,15 @@ def stale_keys(
     if state is None or not destination.table.mode.startswith("upsert"):
         return 0
     landed = of_one_meaning([b for b in known if b.number <= state.batch_number])
-    refused_in, with_dead_letters = destination.refused(), [b for b in landed if b.counts.quarantined]
+    if not landed:
+        return 0
+    # Nothing removes refused rows of older batches, whose landed rows retention has removed.
+    refused_in = [n for n in destination.refused() if landed[0].number <= n <= landed[-1].number]
+    with_dead_letters = [b for b in landed if b.counts.quarantined]
     if with_dead_letters and not open_count(pipeline.intermediate):
         with_dead_letters = []
     first = first_missing(with_dead_letters, refused_in)
-    if first is None or not landed:
+    if first is None:
         return 0
     places, spark = destination.refused_places(session) if refused_in else None, session()
     with spark_errors(destination.name), own_views(spark, "refused") as refused:
