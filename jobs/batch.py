@@ -56,8 +56,8 @@ class Batch:
             records, of an offset that stays, when it was committed.
         revises: only in a batch of records that were read again (`jobs.replay.revise`): no batch before this one is
             revised. Its rows keep the places (batch, i) of their records; its empty ranges move no offset.
-        untraced: only in a batch that takes tables over: those of them (`Table.title`) with rows that do not show which
-            records they are from.
+        untraced: only in a batch that takes tables over, and in resets before their first merge: those of them
+            (`Table.title`) with rows that do not show which records they are from.
     """
 
     pipeline: str

@@ -135,6 +135,8 @@ def plan_reset(
     continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
     if any(state is None and _begins_with_reset(known, name, meaning_hash) for name, state in known.tables.items()):
         continues[""] = {}
+    # Tables that were taken over and have not merged that yet may begin with this reset.
+    taken_over = {name for landed in known.landed for name in landed.batch.untraced}
     return Batch(
         pipeline=known.pipeline,
         number=known.highest + 1,
@@ -146,6 +148,7 @@ def plan_reset(
         meaning_hash=meaning_hash,
         continues=continues,
         leader_epochs={tp: at.leader_epochs[tp] for tp, at in seen.items() if tp in at.leader_epochs},
+        untraced=tuple(sorted(name for name in taken_over if known.tables.get(name) is None)),
     )
 
 

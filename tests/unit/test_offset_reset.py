@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, landed_from_properties, landed_to_properties
+from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.lineage import next_batches
 from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
@@ -14,7 +15,9 @@ from jobs.plan import TopicState
 from jobs.verify.invariants import not_next, offset_jumps
 from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, LineageBroken
-from tests.kit.batches import P0, P1, TOPIC_IDS, committed, landed, landed_without_rows
+from tests.kit import specs
+from tests.kit.batches import P0, P1, TOPIC_IDS, batch, committed, landed, landed_without_rows
+from tests.kit.story import COORDINATES
 
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
@@ -220,3 +223,17 @@ def test_table_that_records_have_named_begins_with_its_own_batch_beside_a_new_ta
     assert numbers(next_batches("t", None, own.batches, own.complete)) == [2, 3]
     assert numbers(next_batches("t", None, own.batches, False)) == [3]
     assert [found.skipped for found in impact(there, batch)] == [0, 0, 20]
+
+
+@pytest.mark.parametrize(("merged", "untraced_to"), [(None, 4), (replace(committed(3), untraced_to=3), 3)])
+def test_reset_right_after_a_take_over_keeps_what_the_tables_cannot_trace(
+    merged: CommittedState | None, untraced_to: int
+) -> None:
+    """A table that has not merged the take-over begins with the reset that accepts another `changes`."""
+    table = IcebergTable.model_validate(specs.table(name="a.b", metadata_columns=list(COORDINATES)))
+    taken = landed_without_rows(batch(3, continues={"": {}}, untraced=[table.title]))
+    state = CommittedState.after(taken)
+    there = known(current=state, highest=3, tables={table.title: merged}, landed=[taken], complete=False)
+    again = landed_without_rows(reset(there, {}, meaning="new"))
+    begins = next_batches("t", merged, [taken, again], False)
+    assert (numbers(begins), CommittedState.untraced_after(merged, begins, table)) == ([4], untraced_to)
