@@ -43,7 +43,8 @@ def require_same_table(
     """
     if present == known:
         return
-    if present is not None and (table.has_coordinates or on_replaced == "keep") and rows():
+    has_rows = present is not None and rows() > 0
+    if has_rows and (table.has_coordinates or on_replaced == "keep"):
         lasting = f" (rows of batches up to {committed.untraced_to}, which have no coordinates, no replay can bring)"
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
@@ -53,8 +54,7 @@ def require_same_table(
         )  # fmt: skip
         return
     happened = "was dropped" if present is None else "was dropped and created again, or restored,"
-    can_keep = on_replaced == "hold" and present is not None
-    keep = "if it has all rows, set its option `on_replaced: keep`; " if can_keep else ""
+    keep = "if it has all rows, set its option `on_replaced: keep`; " if on_replaced == "hold" and has_rows else ""
     raise TableReplaced(
         f"the table {happened} after batch {committed.batch_number} was committed",
         where=where,

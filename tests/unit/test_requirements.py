@@ -43,3 +43,10 @@ def test_a_table_that_no_replay_can_complete_stops_the_pipeline(
 ) -> None:
     with pytest.raises(TableReplaced, match="after batch 5 was committed"):
         require_same_table(committed(5), "old", present, table(*metadata), "a.b", lambda: rows)
+
+
+@pytest.mark.parametrize("metadata", [[], COORDINATES])
+def test_an_option_that_keeps_rows_is_no_remedy_for_an_empty_table(metadata: list[str]) -> None:
+    with pytest.raises(TableReplaced) as refused:
+        require_same_table(committed(5), "old", "new", table(*metadata), "a.b", lambda: 0, "hold")
+    assert "on_replaced" not in refused.value.remedy
