@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from unittest.mock import Mock
+from uuid import UUID
 
 import pytest
+from pyiceberg.table import Table
 
 from jobs.batch import LandedBatches, landed_from_properties, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
@@ -211,3 +214,15 @@ def test_summaries_of_a_long_history_are_parsed_once(monkeypatch: pytest.MonkeyP
     landed_batches(short, "p")
     landed_batches(long, "p")
     assert parsed.call_count == 7 + 1 + 7, "more than are kept: the table that was looked at last"
+
+
+def test_summaries_of_hundreds_of_tables_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step of a pipeline with `for_each` looks at all of them in turn."""
+    parsed = Mock(side_effect=iceberg_history._report)
+    monkeypatch.setattr(iceberg_history, "_report", parsed)
+    monkeypatch.setattr(iceberg_history, "_KNOWN", OrderedDict())
+    one = history.table([(n, n - 1 or None, OTHERS) for n in range(1, 51)], {"main": 50})
+    metadata = [one.metadata.model_copy(update={"table_uuid": UUID(int=n)}) for n in range(500)]
+    for each in metadata * 2:
+        landed_batches(Table(("n", "t"), each, "", one.io, one.catalog), "p")
+    assert parsed.call_count == 500 * 50
