@@ -6,8 +6,11 @@ property keeps the balance for batches and dead letters that retention has remov
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyiceberg.table import Table
 
+from jobs.batch import LandedBatch
 from jobs.iceberg.history import landed_batches, landed_property
 from jobs.landing.intermediate import IntermediateTable
 
@@ -28,8 +31,17 @@ def keep_count(place: IntermediateTable, found: int) -> None:
         place.keep(table, _PROPERTY, str(balance))
 
 
+def balance_without(place: IntermediateTable, table: Table, removed: Sequence[LandedBatch]) -> dict[str, str]:
+    """The table property that belongs into the commit that removes these batches: their dead letters stay as they are,
+    open or not."""
+    return {landed_property(place.pipeline, _PROPERTY): str(_balance(place, table) + _open_by(removed))}
+
+
 def _open_by_batches(place: IntermediateTable, table: Table) -> int:
-    batches = landed_batches(table, place.pipeline).batches
+    return _open_by(landed_batches(table, place.pipeline).batches)
+
+
+def _open_by(batches: Sequence[LandedBatch]) -> int:
     return sum(batch.counts.quarantined - batch.counts.recovered for batch in batches)
 
 

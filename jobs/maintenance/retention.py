@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.dead_letters.listing import open_dead_letters
-from jobs.dead_letters.open_count import keep_count
+from jobs.dead_letters.open_count import balance_without, keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.failpoints import failpoint
 from jobs.iceberg.history import kept_from_properties, landed_batches
@@ -75,8 +75,9 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     oldest = first_kept(landed, committed, before, unsent)
     if oldest is None:
         return {}
-    if oldest.number > landed[0].number:
-        maintained.replace_head(table, properties=kept_from_properties(pipeline.name, oldest.number))
+    if removed := [batch for batch in landed if batch.number < oldest.number]:
+        balance = balance_without(pipeline.intermediate, table, removed)
+        maintained.replace_head(table, properties=kept_from_properties(pipeline.name, oldest.number) | balance)
     failpoint("maintenance.forgotten")
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
