@@ -7,6 +7,8 @@ librdkafka asks for the first token while a client is made (for which confluent-
 the next one after 80 % of a token's life, in a thread of its own: nobody has to poll. It drops what the callback
 raises. So a token that is still valid stands in for one that AWS does not give now, and the reason is logged.
 
+Each task of Spark's has its own clients, and AWS limits how often it is asked: those of one process share a token.
+
 Sources: aws-msk-iam-sasl-signer-python 1.0.2; `oauth_cb` in confluent-kafka 2.16 (confluent_kafka.c).
 """
 
@@ -14,6 +16,8 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
+from typing import Any
 
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
@@ -22,16 +26,25 @@ _LOG = logging.getLogger("batchmerge.kafka")
 # Seconds of life below which a token is replaced: more than is left when librdkafka asks for the next one.
 _LITTLE = 300.0
 _SESSION = "batchmerge"
-# botocore's errors of connections.
-_PASSING = {"ConnectionError", "HTTPClientError"}
+# The newest token of each identity (region, role, profile) in this process, and when it expires. No lock: threads that
+# sign at the same time do no harm, and none waits for another one whose request hangs.
+_CURRENT: dict[tuple[str | None, ...], tuple[str, float]] = {}
+# Errors of botocore's: of connections, and of the services on a machine that give keys.
+_PASSING = {"ConnectionError", "HTTPClientError", "MetadataRetrievalError", "CredentialRetrievalError"}
+# AWS's codes for "later", beside those of limits, which contain "Throttl", and HTTP statuses.
+_LATER = {"RequestLimitExceeded", "IDPCommunicationError"}
+# What a lack of keys raises: botocore's error, or that of the signer, which does not check whether there are any.
+_NO_KEYS = {"NoCredentialsError", "AttributeError"}
+# Seconds.
+_PAUSE = 1.0
 
 
 class MskTokens:
-    """The tokens of one connection, for all clients of this process."""
+    """The tokens of one connection."""
 
     def __init__(self, where: str, connection: KafkaConnection) -> None:
         self._where, self._connection = where, connection
-        self._current = ("", 0.0)
+        self._identity = connection.aws_region, connection.aws_role_arn, connection.aws_profile
 
     def current(self, _config: str | None = None) -> tuple[str, float]:
         """A token, and when it expires in seconds since 1970: the `oauth_cb` of a client.
@@ -39,15 +52,15 @@ class MskTokens:
         Raises:
             ConfigurationError, Unavailable: there is none.
         """
-        _, expires = self._current
-        if expires - time.time() < _LITTLE:
+        current = _CURRENT.get(self._identity, ("", 0.0))
+        if current[1] - time.time() < _LITTLE:
             try:
-                self._current = self._signed()
+                current = _CURRENT[self._identity] = self._signed()
             except BatchmergeError as problem:
-                if expires <= time.time():
+                if current[1] <= time.time():
                     raise
                 _LOG.warning("%s", problem)
-        return self._current
+        return current
 
     def _signed(self) -> tuple[str, float]:
         try:
@@ -61,31 +74,51 @@ class MskTokens:
             ) from None
         # At DEBUG it logs signatures, and the keys of a role.
         logging.getLogger("botocore").setLevel(logging.INFO)
-        c = self._connection
         try:
-            if c.aws_role_arn:
-                signed = signer.generate_auth_token_from_role_arn(c.aws_region, c.aws_role_arn, _SESSION)
-            elif c.aws_profile:
-                signed = signer.generate_auth_token_from_profile(c.aws_region, c.aws_profile)
-            else:
-                signed = signer.generate_auth_token(c.aws_region)
+            token, milliseconds = self._sign(signer)
         except Exception as problem:
             raise self._failure(problem) from None
-        token, milliseconds = signed
         return token, milliseconds / 1000
+
+    def _sign(self, signer: Any) -> tuple[str, int]:
+        region, role, profile = self._identity
+        if role:
+            ask = partial(signer.generate_auth_token_from_role_arn, region, role, _SESSION)
+        elif profile:
+            ask = partial(signer.generate_auth_token_from_profile, region, profile)
+        else:
+            ask = partial(signer.generate_auth_token, region)
+        signed: tuple[str, int]
+        try:
+            signed = ask()
+        except Exception as problem:
+            if not _kinds(problem) & _NO_KEYS:
+                raise
+            # botocore asks an instance's metadata service once, for a second: a slow one looks like no keys.
+            time.sleep(_PAUSE)
+            signed = ask()
+        return signed
 
     def _failure(self, problem: Exception) -> BatchmergeError:
         """By its kind only: a text may repeat what a program or server that gives keys has answered."""
-        kinds = {kind.__name__ for kind in type(problem).__mro__}
-        if kinds & _PASSING:
-            remedy = "nothing to do: it is tried again; if it stays, check the network's way to AWS"
-            return Unavailable(f"AWS does not answer: {type(problem).__name__}", where=self._where, remedy=remedy)
-        # The library does not check whether there are keys.
-        code = getattr(problem, "response", {}).get("Error", {}).get("Code")
-        why = "there are no AWS keys" if "AttributeError" in kinds else code or type(problem).__name__
+        kinds, answer = _kinds(problem), getattr(problem, "response", None) or {}
+        code = str(answer.get("Error", {}).get("Code", ""))
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        why = "there are no AWS keys" if kinds & _NO_KEYS else code or type(problem).__name__
+        if kinds & _PASSING or code in _LATER or "Throttl" in code or status == 429 or status >= 500:
+            return Unavailable(
+                f"AWS gives no token now: {why}",
+                where=self._where,
+                remedy="nothing to do: it is tried again; if it stays, check the network's way to AWS, and what gives "
+                "this machine, or Spark's workers, their AWS identity",
+            )
         return ConfigurationError(
             f"AWS gives no token: {why}",
             where=self._where,
             remedy="give this machine, and Spark's workers, an AWS identity (environment, profile or role), or correct "
             "`aws_role_arn` or `aws_profile` of the connection",
         )
+
+
+def _kinds(problem: Exception) -> set[str]:
+    return {kind.__name__ for kind in type(problem).__mro__}

@@ -8,15 +8,24 @@ import pickle
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from resources import msk_tokens
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.kafka import KafkaCluster
@@ -39,7 +48,7 @@ def tokens(**given: object) -> MskTokens:
 
 @pytest.fixture(autouse=True)
 def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys, no profile, and no machine of Amazon's to ask."""
+    """No keys, no profile, no machine of Amazon's to ask, and no token of an earlier test."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": None,
         "AWS_SECRET_ACCESS_KEY": None,
@@ -59,6 +68,8 @@ def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
         if value is not None:
             monkeypatch.setenv(name, value)
+    monkeypatch.setattr(msk_tokens, "_CURRENT", {})
+    monkeypatch.setattr(msk_tokens, "_PAUSE", 0)
 
 
 @pytest.fixture
@@ -132,6 +143,20 @@ def test_a_pickled_cluster_carries_no_token(stand_in: Callable[..., None]) -> No
     assert b"a-token" not in pickle.dumps(cluster)
 
 
+def test_the_tasks_of_a_process_share_a_token(stand_in: Callable[..., None]) -> None:
+    """Each has its own unpickled cluster, and dozens begin at the same moment: AWS limits how often a role is asked."""
+    numbers = count(1)
+
+    def sign(*identity: str) -> tuple[str, int]:
+        return lasting(900, f"{identity[1:]} {next(numbers)}")
+
+    stand_in(generate_auth_token=sign, generate_auth_token_from_profile=sign)
+    for given, token in (({}, "() 1"), ({"aws_profile": "readers"}, "('readers',) 2")):
+        pickled = pickle.dumps(KafkaCluster("kafka", connection(**given)))
+        clusters: list[KafkaCluster] = [pickle.loads(pickled) for _ in range(2)]
+        assert {cluster.client_settings()["oauth_cb"]("")[0] for cluster in clusters} == {token}
+
+
 def test_a_token_is_signed_again_before_it_expires(stand_in: Callable[..., None]) -> None:
     signed = iter([lasting(299, "first"), lasting(900, "second")])
     stand_in(generate_auth_token=lambda _region: next(signed))
@@ -156,12 +181,6 @@ def test_a_valid_token_stands_in_while_aws_gives_none(
         signing.current()
 
 
-class Refused(Exception):
-    """As botocore has the answer of AWS's service for roles."""
-
-    response: ClassVar[dict[str, object]] = {"Error": {"Code": "AccessDenied", "Message": SECRET}}
-
-
 @pytest.mark.parametrize(
     ("given", "keys", "kind", "says"),
     [
@@ -182,10 +201,49 @@ def test_no_token_has_a_cause_and_a_remedy(
 
 
 def test_a_refusal_is_named_by_its_code(stand_in: Callable[..., None]) -> None:
-    stand_in(generate_auth_token_from_role_arn=raising(Refused(SECRET)))
+    stand_in(generate_auth_token_from_role_arn=raising(answer("AccessDenied", 403)))
     with pytest.raises(ConfigurationError, match=r"AWS gives no token: AccessDenied\. .*`aws_role_arn`") as caught:
         tokens(aws_role_arn=ROLE).current()
     assert SECRET not in str(caught.value)
+
+
+def answer(code: str, status: int) -> Exception:
+    refused: Exception = ClientError(
+        {"Error": {"Code": code, "Message": SECRET}, "ResponseMetadata": {"HTTPStatusCode": status}}, "AssumeRole"
+    )
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (answer("Throttling", 400), "Throttling"),
+        (answer("RequestLimitExceeded", 400), "RequestLimitExceeded"),
+        (answer("TooManyRequests", 429), "TooManyRequests"),
+        (answer("InternalFailure", 500), "InternalFailure"),
+        (answer("503", 503), "503"),
+        # The service for roles could not reach the identity provider.
+        (answer("IDPCommunicationError", 400), "IDPCommunicationError"),
+        (MetadataRetrievalError(error_msg=SECRET), "MetadataRetrievalError"),
+        (CredentialRetrievalError(provider="container-role", error_msg=SECRET), "CredentialRetrievalError"),
+        (ReadTimeoutError(endpoint_url="http://sts"), "ReadTimeoutError"),
+    ],
+)
+def test_failures_that_pass_are_tried_again(stand_in: Callable[..., None], problem: Exception, says: str) -> None:
+    stand_in(generate_auth_token_from_role_arn=raising(problem))
+    with pytest.raises(Unavailable, match=f"AWS gives no token now: {says}") as caught:
+        tokens(aws_role_arn=ROLE).current()
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("lacking", [AttributeError("'NoneType' object has no attribute"), NoCredentialsError()])
+def test_keys_that_are_missing_are_looked_for_twice(stand_in: Callable[..., None], lacking: Exception) -> None:
+    """AWS's library asks an instance's metadata service once, for a second; after that there are no keys."""
+    stand_in(generate_auth_token=Mock(side_effect=[lacking, lasting(900)]))
+    assert tokens().current()[0] == "a-token"
+    stand_in(generate_auth_token_from_profile=Mock(side_effect=[lacking, lacking]))
+    with pytest.raises(ConfigurationError, match="AWS gives no token: there are no AWS keys"):
+        tokens(aws_profile="readers").current()
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
