@@ -73,6 +73,7 @@ def record_reader(
         names_unchanged=UNCHANGED.name in table.names,
         moves=_move_reader(spec, schemas) if MOVE.name in table.names else None,
         truncation=_truncation(spec),
+        deletes_by=spec.changes.ordered_by if any(t.shows_deletes for t in spec.tables) else None,
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",

@@ -74,6 +74,7 @@ class RecordReader:
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         truncation: how a record that truncates the table is known; None: there are none.
+        deletes_by: the column of the value that orders deletes, which they must have; None: they need none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
         moves: reads the column `move`; None: the rows have none.
     """
@@ -101,6 +102,7 @@ class RecordReader:
     names_unchanged: bool = False
     moves: MoveReader | None = None
     truncation: Truncation | None = None
+    deletes_by: str | None = None
     filtered_error: DecodeError | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,6 +132,7 @@ class RecordReader:
             verdicts.filter_where(pc.is_null(value), but=bad)
         key, readable = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
+        self._refuse_unordered_deletes(value, op, verdicts)
         named = dict[str, int]()
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), readable, value, op)
@@ -268,6 +271,13 @@ class RecordReader:
         text = f"{self.operations.field} holds no operation of the op mapping"
         verdicts.refuse_where(unknown, DecodeError("UnknownOperation", text, _BAD_VALUE))
         return pc.if_else(tombstone, pa.scalar("delete"), op)
+
+    def _refuse_unordered_deletes(self, value: pa.Array, op: pa.Array, verdicts: Verdicts) -> None:
+        """Refuses deletes that no change would lose to, so that tables would never show them."""
+        if self.deletes_by:
+            unordered = pc.and_(pc.equal(op, "delete"), pc.is_null(pc.struct_field(value, self.deletes_by)))
+            text = f"the delete brings no {self.deletes_by}"
+            verdicts.refuse_where(unordered, DecodeError("missing", text, _BAD_VALUE))
 
     def _says_delete(self, value: pa.Array) -> pa.Array:
         if self.operations is None:

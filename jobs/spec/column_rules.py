@@ -101,11 +101,11 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
         )  # fmt: skip
     elif op and op.field == order_by and not op.keep:
         yield Mistake(ORDER, f"{order_by} is the op field, which the tables do not keep", "set `changes.op.keep: true`")
-    deletes = [t.table for t in spec.tables if t.mode in ("upsert_delete", "delete")]
+    deletes = [t.table for t in spec.tables if t.shows_deletes]
     if deletes and not op:
         yield Mistake(
             ORDER,
-            f"a tombstone has no {order_by}, so it does not show when {one_of(deletes, 'and')} lost the row",
+            f"a tombstone has no {order_by}, so it does not show when the row of {one_of(deletes, 'and')} was deleted",
             "name the column with the record's operation, in `changes.op`",
         )
 

@@ -116,6 +116,11 @@ class Table(Spec):
         return self.mode in ("upsert_delete", "delete")
 
     @property
+    def shows_deletes(self) -> bool:
+        """Whether a delete counts against other changes of its key: it removes the row, or takes its place."""
+        return self.loses_rows or (self.mode == "upsert" and self.deletes_are_rows)
+
+    @property
     def deletes_are_rows(self) -> bool:
         """Whether a delete is a row like any other change."""
         return self.deletes == "rows"

@@ -9,20 +9,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from jobs.changes.columns import KAFKA
+from jobs.changes.columns import KAFKA, landing_schema
 from jobs.changes.routing import RouteFilter
 from jobs.decode.base import Decoded
 from jobs.decode.json_fast import Json
 from jobs.decode.verdicts import Verdicts
 from jobs.landing.batch_positions import BatchPositions
+from jobs.landing.readers import record_reader
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.row_columns import records_read
 from jobs.landing.task_report import TaskReport
-from jobs.offsets import TopicPartition
+from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spec.metadata import Metadata
 from resources.kafka_records import INSTANT
+from tests.kit import specs
 from tests.kit.arrow import NOON, as_bytes, kafka_records, row_type
+from tests.kit.batches import batch
 
 VALUE = row_type({"id": "long", "name": "string", "op": "string"})
 KEY = row_type({"id": "long"})
@@ -311,6 +314,38 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
     ((_, none),) = made.with_reports([kafka_records(changes[0])])
     both = none + report + replace(report, truncated_below=7)
     assert (none.truncated_below, both.truncated_below) == (None, 40)
+
+
+@pytest.mark.parametrize(
+    ("mode", "deletes", "shown"),
+    [("upsert_delete", "leave_out", True), ("delete", "leave_out", True), ("upsert", "rows", True),
+     ("upsert", "leave_out", False), ("append", "rows", False)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "records", "bad"),
+    [
+        pytest.param({}, [{"op": "c", "version": 1}, {"op": "d"}, {"op": "d", "version": 2}, None], [1, 3], id="op"),
+        pytest.param(
+            {"envelope": "debezium"},
+            [{"op": "c", "after": {"version": 1}}, {"op": "d", "before": {"id": 1}}, None],
+            [1],
+            id="without REPLICA IDENTITY FULL; the tombstone says nothing new",
+        ),
+    ],
+)
+def test_delete_without_an_order_is_bad_where_tables_show_deletes(
+    value: dict[str, Any], records: list[Any], bad: list[int], mode: str, deletes: str, shown: bool
+) -> None:
+    """It would lose to any other change of its key, without a word."""
+    columns = {"id": "long", "version": "long", **({} if value else {"op": "string"})}
+    changes = {"order_by": "version", **({} if value else {"op": {"field": "op"}})}
+    tables = [specs.table(mode=mode, deletes=deletes)]
+    made = specs.spec(*tables, columns=columns, key={"id": "long"}, value=value, changes=changes)
+    reader = record_reader(made, batch(1, ranges={T0: OffsetRange(0, 4)}), landing_schema(made))
+    landed = reader.read(kafka_records(*(({"id": 1}, record) for record in records)))
+    assert [n for n, found in enumerate(problems(landed)) if found] == (bad if shown else [])
+    assert {found for found in problems(landed) if found} <= {("value", "missing")}
+    assert landed.column("key").null_count == 0, "so the key counts as stale"
 
 
 def test_implausible_record_times_are_ignored() -> None:
