@@ -33,7 +33,7 @@ from resources.errors import ConfigurationError
 _MOST_SQL = 10_000
 _RULES = {
     "append": "Every landed record is a row; nothing is changed later.",
-    "upsert": "One row per key, from its last change. Deletes are ignored.",
+    "upsert": "One row per key, from its last change.",
     "upsert_delete": "One row per key, from its last change; a delete removes the row.",
     "delete": "Every landed record is a row; a delete removes all rows of its key.",
 }
@@ -148,7 +148,8 @@ def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:
 
 def _description(spec: PipelineSpec, table: Table) -> str:
     changes = spec.changes
-    deletes = " Deletes are rows, too." if table.deletes_are_rows else ""
+    ignored = " Deletes are ignored." if table.mode == "upsert" else ""
+    deletes = " Deletes are rows, too." if table.deletes_are_rows else ignored
     lines = [spec.description, f"**{table.mode}**: {_RULES[table.mode]}{deletes}"]
     if table.needs_key and changes.key:
         order = changes.order_by or "batch, then topic, partition and offset"

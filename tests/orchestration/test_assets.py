@@ -64,6 +64,13 @@ def test_descriptions_state_the_merge_rule_and_the_sql(key: dg.AssetKey, verb: s
     assert "`amount`" in description
 
 
+@pytest.mark.parametrize(("deletes", "what"), [("leave_out", "ignored."), ("rows", "rows, too.")])
+def test_descriptions_say_once_what_becomes_of_deletes(deletes: str, what: str) -> None:
+    table = {"kind": "iceberg", "table": "shop.orders", "mode": "upsert", "deletes": deletes}
+    description = _graph(_flow(tables=[table])).get(TABLES[0]).description
+    assert f"**upsert**: One row per key, from its last change. Deletes are {what}\n" in description
+
+
 def test_the_sql_of_thousands_of_columns_is_left_out() -> None:
     columns = {"id": "int not null", "op": "string", **{f"c{n}": "string" for n in range(2000)}}
     source = {**_flow().spec_document["source"], "value": {"format": "json", "columns": columns}}  # type: ignore[dict-item]
