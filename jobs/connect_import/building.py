@@ -92,19 +92,21 @@ def build(
     reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(chain), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
-    todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns)
+    changes, key = sink.changes(configuration, key_columns, chain, placed)
+    further = {**sink.document(configuration, placed, going_on), **changes}
+    named = further.get("changes", {}).get("key", {}).get("columns", [])
+    todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns, named)
     if not sink.keeps_coordinates:
         parts = [_with_coordinates(part, chain) for part in parts]
     as_configured = deepcopy(parts[0])
     if placed.each:
         chain.drop(TARGET)
-    changes, key = sink.changes(configuration, key_columns, chain, placed)
     filled_todo = _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
     source, source_todo = _source(connector, chain, key, parts)
     each_is_known = connector.is_known and not going_on.tables
     todo += [*([] if each_is_known else chain.guesses()), *filled_todo]
     each = EachTopic(configuration, connector.each_topic, as_configured, parts[0], source, keyed=key == {})
-    document = _document(connector, chain, source, changes, each.overrides(placed.overrides), parts)
+    document = _document(connector, chain, source, further, each.overrides(placed.overrides), parts)
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
         document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
     todo += [*_envelope_todo(source, chain), *each.todo(said=todo), *source_todo]
@@ -161,17 +163,15 @@ def _document(
     connector: Connector,
     chain: Chain,
     source: dict[str, Any],
-    changes: dict[str, Any],
+    further: dict[str, Any],
     overrides: dict[str, Any],
     parts: list[dict[str, Any]],
 ) -> dict[str, Any]:
     configuration, going_on = connector.configuration, connector.going_on
-    further = connector.sink.document(configuration, connector.placed, going_on)
     return {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
         **_of_chain(further, configuration, chain),
-        **changes,
         **({"overrides": overrides} if overrides else {}),
         "tables": [_routed_by(going_on.entry(part, chain), configuration, chain) for part in parts],
         **connect.errors(configuration),

@@ -110,12 +110,12 @@ class GoingOn:
 
 def _needed(part: Mapping[str, Any], present: KnownTable | None) -> dict[str, bool]:
     """What `evolve` has to allow for the first run, whatever the sink did itself."""
-    is_log = part.get("deletes") == "rows"
+    logs, appends = part.get("deletes") == "rows", part.get("mode") == "append"
     ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
     if present is None:
-        return {**({"add_columns": True} if ours else {}), **({"relax_required": True} if is_log else {})}
+        return {**({"add_columns": True} if ours else {}), **({"relax_required": True} if logs else {})}
     adds = present.lacks_ours or not ours <= present.columns.keys()
-    relaxes = is_log and present.required
+    relaxes = logs and any(appends or column not in present.key for column in present.required)
     return {**({"add_columns": True} if adds else {}), **({"relax_required": True} if relaxes else {})}
 
 

@@ -15,7 +15,7 @@ from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, drops_deletes
+from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, drops_deletes, drops_tombstones
 from jobs.spec.envelope import OP_COLUMN
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
@@ -80,7 +80,11 @@ def follow(configuration: Configuration, columns: Mapping[str, str], operation: 
 
 
 def _deletes_of_debezium(found: Followed, transform: Transform) -> Followed:
-    return replace(found, drops_deletes=found.drops_deletes or drops_deletes(transform.options))
+    return replace(
+        found,
+        drops_deletes=found.drops_deletes or drops_deletes(transform.options),
+        drops_tombstones=found.drops_tombstones or drops_tombstones(transform.options),
+    )
 
 
 def _tombstones(found: Followed, transform: Transform) -> Followed:

@@ -6,7 +6,7 @@ Sources: Debezium's documentation of ExtractNewRecordState; `DebeziumTransform`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import Any
 
 from jobs.connect_import.chain import Chain
@@ -53,6 +53,13 @@ def drops_deletes(options: Options) -> bool:
     return options["delete.handling.mode"] in ("drop", "none") and not tombstones
 
 
+def drops_tombstones(options: Options) -> bool:
+    """Whether a deleted row reaches the sink as a row alone, without a tombstone."""
+    if mode := options.get("delete.tombstone.handling.mode", ""):
+        return mode == "rewrite"
+    return options.get("delete.handling.mode", "") == "rewrite" and options.get("drop.tombstones", "true") != "false"
+
+
 def _rewrites(options: Options) -> bool:
     given = options.get("delete.tombstone.handling.mode", "") + options.get("delete.handling.mode", "")
     return "rewrite" in given
@@ -93,6 +100,7 @@ def log_deletes(
     tables: Sequence[dict[str, Any]],
     filled: Callable[[str], Sequence[KnownTable]],
     columns: Container[str],
+    key: Collection[str],
 ) -> list[str]:
     """Makes deletes rows of tables whose rows they were; returns what a person has to check.
 
@@ -100,15 +108,13 @@ def log_deletes(
         tables: entries of `tables`.
         filled: the known tables that the entry of this name stands for.
         columns: of the tables, if known.
+        key: the columns that identify a row, if the pipeline names them; else those of the tables do.
     """
     marks = [(t, MARKS[t.kind]) for t in transforms if t.kind in MARKS]
     marks = [(t, column) for t, column in marks if column != "__deleted" or _rewrites(t.options)]
-    appended = [table for table in tables if table["mode"] == "append"] if marks else []
-    todo = [_as_rows(table, filled(table["table"])) for table in appended]
+    keep = [table for table in tables if table["mode"] in ("append", "upsert")] if marks else []
+    todo = [_as_rows(table, filled(table["table"]), key) for table in keep]
     for transform, column in marks:
-        if column == "__deleted" and len(appended) < len(tables):
-            todo.append(f"{transform.name}: a deleted row came as a row with __deleted; a table of mode upsert leaves "
-                        "deletes out, one of mode upsert_delete removes the row")  # fmt: skip
         if column in columns:
             other = "; or make it in source.transform, of parts that source.value.envelope.metadata names"
             todo.append(f"{column}: {transform.kind} filled it, and it is null from now on: with `deletes: rows` `_op` "
@@ -116,17 +122,20 @@ def log_deletes(
     return todo
 
 
-def _as_rows(part: dict[str, Any], known: Sequence[KnownTable]) -> str:
+def _as_rows(part: dict[str, Any], known: Sequence[KnownTable], key: Collection[str]) -> str:
     """Makes deletes rows in these tables, if they can take them; returns what a person has to check."""
-    fixed = dict.fromkeys(c for table in known for c in table.required if c in {*table.key, *table.fixed})
+    is_log = part["mode"] == "append"  # else a delete has its key
+    lacking = [(table, c) for table in known for c in table.required if is_log or c not in (key or table.key)]
+    fixed = dict.fromkeys(c for table, c in lacking if c in {*table.key, *table.fixed})
     if fixed:
         return (f"{part['table']}: deleted rows came as rows, and are left out: they may lack values, and no run can "
                 f"make {', '.join(fixed)} optional; do it by hand and import again, or set `deletes: rows` and "
                 "`evolve.relax_required`, and name these columns in changes.key")  # fmt: skip
     part["deletes"] = "rows"
     part["metadata_columns"] = [*part.get("metadata_columns", []), "op"]
-    relaxed = ", ".join(dict.fromkeys(c for table in known for c in table.required))
-    makes = f" and makes {relaxed} optional" if relaxed else "" if known else " and makes all columns optional"
+    relaxed = ", ".join(dict.fromkeys(c for _, c in lacking))
+    every = "all columns" if is_log else "all columns but the key's"
+    makes = f" and makes {relaxed} optional" if relaxed else "" if known else f" and makes {every} optional"
     return f"{part['table']}: deleted rows are rows as before (`deletes: rows`): the first run adds `_op`{makes}"
 
 

@@ -124,11 +124,45 @@ def test_unwrapped_debezium_into_clickhouse_under_names_without_prefix() -> None
     assert spec.tables[0].deletes == "leave_out"
 
 
-def test_rows_that_say_they_are_deleted_in_a_table_that_is_upserted() -> None:
-    options = {**TABULAR, **chain(REWRITING), "iceberg.tables.upsert-mode-enabled": "true"}
-    imported, spec = made({**options, "iceberg.tables.default-id-columns": "id"}, COLUMNS)
-    assert (spec.tables[0].mode, spec.tables[0].deletes) == ("upsert", "leave_out")
-    assert any("upsert_delete removes the row" in line for line in imported.todo)
+UPSERTING = {**TABULAR, "iceberg.tables.upsert-mode-enabled": "true", "iceberg.tables.default-id-columns": "id"}
+
+
+@pytest.mark.parametrize("step", [REWRITING, ("io.tabular.iceberg.connect.transforms.DebeziumTransform", {})])
+def test_deleted_rows_stay_in_a_table_that_is_upserted(step: tuple[str, dict[str, str]]) -> None:
+    """As rows that say so; only the key of a delete is there for certain."""
+    required = {"id": "long not null", "name": "string not null"}
+    imported, spec = made({**UPSERTING, **chain(step)}, known={"db.t": KnownTable(required, key=["id"])})
+    (table,) = spec.tables
+    assert (table.mode, table.deletes, table.metadata_columns) == ("upsert", "rows", ["op"])
+    assert table.evolve.relax_required
+    assert [(c.name, c.nullable) for c in row_columns(spec, table)] == [("id", False), ("name", True), ("_op", True)]
+    (line,) = (line for line in imported.todo if "deletes: rows" in line)
+    assert line.endswith("adds `_op` and makes name optional")
+    only_key = {"id": "long not null", "name": "string"}
+    imported, spec = made({**UPSERTING, **chain(step)}, known={"db.t": KnownTable(only_key, key=["id"])})
+    assert (spec.tables[0].deletes, spec.tables[0].evolve.relax_required) == ("rows", False)
+    assert any(line.endswith("the first run adds `_op`") for line in imported.todo)
+    two = KnownTable({"id": "long not null", "day": "date not null"}, key=["id", "day"])
+    imported, spec = made({**UPSERTING, **chain(step)}, known={"db.t": two})
+    assert spec.tables[0].deletes == "leave_out", "the sink's key is `id` alone, and `day` may be missing"
+    assert any("no run can make day optional" in line for line in imported.todo)
+
+
+@pytest.mark.parametrize(
+    ("handling", "mode", "deletes"),
+    [
+        ({"delete.tombstone.handling.mode": "rewrite"}, "upsert", "rows"),
+        ({"delete.handling.mode": "rewrite"}, "upsert", "rows"),
+        ({"delete.handling.mode": "rewrite", "drop.tombstones": "false"}, "upsert_delete", "leave_out"),
+        ({"delete.tombstone.handling.mode": "rewrite-with-tombstone"}, "upsert_delete", "leave_out"),
+    ],
+)
+def test_deleted_rows_stay_in_bigquery_where_no_tombstone_removes_them(
+    handling: dict[str, str], mode: str, deletes: str
+) -> None:
+    imported, spec = made({**BIGQUERY, **chain((UNWRAP[0], handling))}, COLUMNS, key_columns={"id": "long"})
+    assert [(t.mode, t.deletes, "op" in t.metadata_columns) for t in spec.tables] == [(mode, deletes, mode == "upsert")]
+    assert any("deletes: rows" in line for line in imported.todo) is (mode == "upsert")
 
 
 INSERTING = {**BIGQUERY, "upsertEnabled": "false", "deleteEnabled": "false"}
