@@ -24,6 +24,7 @@ class Chain:
 
     Attributes:
         columns: the declared columns of the records, with their types.
+        has_schema: the records have one.
         made: from column of the result to its expression.
         types: of results whose type does not follow from the statement.
         conditions: that the kept records fulfil.
@@ -46,6 +47,7 @@ class Chain:
     """
 
     columns: dict[str, str]
+    has_schema: bool = False
     made: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)

@@ -68,8 +68,9 @@ def cast(chain: Chain, options: Options) -> str:
         if not column:
             chain.todo.append("Cast of a whole value: declare that type in source.value.columns")
             continue
-        old, wanted = chain.read(column), _TYPES.get(kind, "string")
-        present = "timestamp" if old == "_timestamp" else chain.type_of(column)
+        old, wanted, present = chain.read(column), _TYPES.get(kind, "string"), chain.type_of(column)
+        if old == "_timestamp":  # which InsertField makes a number of, where there is no schema to call it a time
+            old, present = (old, "timestamp") if chain.has_schema else (f"unix_millis({old})", "")
         if present != wanted:
             chain.make(column, _cast(old, present, wanted))
         else:

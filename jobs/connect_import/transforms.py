@@ -57,7 +57,7 @@ def follow(configuration: Configuration, columns: Mapping[str, str], operation: 
     Args:
         operation: the field of the result by which the sink tells operations; empty: it does not.
     """
-    found, left = Followed(Chain(dict(columns)), []), transforms(configuration)
+    found, left = Followed(Chain(dict(columns), connect.has_schema(configuration)), []), transforms(configuration)
     while left:
         transform, *left = left
         wrapped = any(later.kind in UNWRAPPING for later in left)

@@ -376,11 +376,23 @@ def test_times_are_cast_as_connect_casts_them(kind: str, target: str, expression
     assert f"cast(`at` as {wanted}), of times {of_times}" in line
 
 
-def test_the_records_own_time_is_cast_from_milliseconds() -> None:
-    steps = (KAFKA + "InsertField$Value", {"timestamp.field": "at"}), (KAFKA + "Cast$Value", {"spec": "at:int64"})
-    _, spec = made({**ICEBERG, **chain(*steps)}, {"id": "long"})
-    assert spec.source.transform is not None
-    assert spec.source.transform.sql == "select *, cast(unix_millis(_timestamp) as long) as `at` from records"
+@pytest.mark.parametrize(
+    ("schemas", "target", "expression"),
+    [
+        ("false", "int64", "cast(unix_millis(_timestamp) as long)"),
+        ("true", "int64", "cast(unix_millis(_timestamp) as long)"),
+        ("false", "string", "cast(unix_millis(_timestamp) as string)"),
+        ("true", "string", ISO.replace("`at`", "_timestamp")),
+    ],
+)
+def test_the_records_own_time_is_cast_from_milliseconds(schemas: str, target: str, expression: str) -> None:
+    """Connect inserts it as a time only where records have a schema, else as a number."""
+    steps = (KAFKA + "InsertField$Value", {"timestamp.field": "at"}), (KAFKA + "Cast$Value", {"spec": f"at:{target}"})
+    options = {**ICEBERG, **chain(*steps), "value.converter.schemas.enable": schemas}
+    known = {"db.t": KnownTable({"id": "long", "at": {"int64": "long"}.get(target, target)})}
+    for _, spec in (made(options, {"id": "long"}), made(options, known=known)):
+        assert spec.source.transform is not None
+        assert spec.source.transform.sql == f"select *, {expression} as `at` from records"
 
 
 OPEN = {
