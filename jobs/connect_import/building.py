@@ -82,10 +82,11 @@ def build(
     )
     sink, placed, going_on = connector.sink, connector.placed, connector.going_on
     parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
+    operation, identifying = sink.operation_field(configuration), sink.named_columns(configuration, placed)
     followed = (
-        going_on.follow()
+        going_on.follow(identifying)
         if going_on.tables
-        else transforms.follow(configuration, columns or PLACEHOLDER, sink.operation_field(configuration))
+        else transforms.follow(configuration, columns or PLACEHOLDER, operation, identifying)
     )
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)

@@ -6,8 +6,10 @@ type that a person has to check.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from jobs.connect_import.known import NOT_NULL
 from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.column_rules import RESERVED
 from jobs.spec.envelope import OP_COLUMN
@@ -27,6 +29,7 @@ class Chain:
         has_schema: the records have one.
         made: from column of the result to its expression.
         types: of results whose type does not follow from the statement.
+        required: results that are a column as it is, and that rows need, but deletes do not; with their types.
         conditions: that the kept records fulfil.
         left_out: fields of the records that must not become columns.
         closed: only fields in `made` are kept.
@@ -50,6 +53,7 @@ class Chain:
     has_schema: bool = False
     made: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
+    required: dict[str, str] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     closed: bool = False
@@ -93,13 +97,22 @@ class Chain:
         if column in self.types:
             return self.types[column]
         known = self.columns.get(column, "") if self.made.get(column) == name(column) else ""
-        return known.removesuffix(" not null")
+        return known.removesuffix(NOT_NULL)
 
     def make(self, column: str, expression: str, kind: str | None = None) -> None:
         self.made[column] = expression
         self.types.pop(column, None)
         if kind:
             self.types[column] = kind
+
+    def require_in_rows(self, key: Collection[str]) -> None:
+        """Lets columns of the records that take no null be null in deletes, but for the key: the transform's result
+        takes none instead, from which deletes are exempt."""
+        for column, kind in self.columns.items():
+            results = [c for c, made in self.made.items() if made == name(column)]
+            if kind.endswith(NOT_NULL) and not set(results) & set(key):
+                self.columns[column] = kind.removesuffix(NOT_NULL)
+                self.required |= dict.fromkeys(results, kind)
 
     def drop(self, column: str) -> None:
         self.made.pop(column, None)
@@ -180,4 +193,5 @@ class Chain:
         where = f" where {' and '.join(self.conditions)}" if self.conditions else ""
         sql = f"select {', '.join([*star, *new])} from records{where}"
         types = {c: kind for c, kind in self.types.items() if c not in kept}
+        types = {c: kind for c, kind in self.required.items() if c in self.made} | types
         return {"sql": sql, "columns": types} if types else sql

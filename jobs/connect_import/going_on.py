@@ -53,11 +53,16 @@ class GoingOn:
         kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
         return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}
 
-    def follow(self) -> transforms.Followed:
-        """The chain of transforms, applied to the records from which these tables' rows were made."""
+    def follow(self, key: Collection[str] = ()) -> transforms.Followed:
+        """The chain of transforms, applied to the records from which these tables' rows were made.
+
+        Args:
+            key: the columns that identify a row, if the connector names them.
+        """
         columns, kept = self.columns, self.sink.kept(self.configuration)
         records = transforms.before(self.configuration, columns)
-        followed = transforms.follow(self.configuration, records, self.sink.operation_field(self.configuration))
+        operation = self.sink.operation_field(self.configuration)
+        followed = transforms.follow(self.configuration, records, operation, key or self.key)
         chain = followed.chain
         for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
             chain.drop(column)  # the sink ignored it too

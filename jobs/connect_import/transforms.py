@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -51,11 +51,14 @@ class Followed:
     tombstones_todo: list[str] = field(default_factory=list)
 
 
-def follow(configuration: Configuration, columns: Mapping[str, str], operation: str) -> Followed:
+def follow(
+    configuration: Configuration, columns: Mapping[str, str], operation: str, key: Collection[str] = ()
+) -> Followed:
     """Translates the chain for records with these columns.
 
     Args:
         operation: the field of the result by which the sink tells operations; empty: it does not.
+        key: columns of the result that identify a row, if known.
     """
     found, left = Followed(Chain(dict(columns), connect.has_schema(configuration)), []), transforms(configuration)
     while left:
@@ -73,7 +76,7 @@ def follow(configuration: Configuration, columns: Mapping[str, str], operation: 
     if [transform.kind for transform in transforms(configuration) if transform.kind in UNWRAPPING] == [MONGO]:
         found.chain.todo.append(f"{MONGO}: alone it left records in their envelope, whose parts are columns of the "
                                 "tables (before, after); here these get the row")  # fmt: skip
-    _lift(found.chain, operation, configuration.text("iceberg.tables.route-field"))
+    _lift(found.chain, operation, key, configuration.text("iceberg.tables.route-field"))
     if debezium_target(configuration) is None:
         found.chain.drop(TARGET)
     return found
@@ -203,13 +206,14 @@ def _filter(chain: Chain, transform: Transform) -> str:
     return "source.transform"
 
 
-def _lift(chain: Chain, operation: str, route: str) -> None:
+def _lift(chain: Chain, operation: str, key: Collection[str], route: str) -> None:
     """Declares the fields by which the sink tells operations and tables, and makes `_op` of the first.
 
     Tabular's sink goes by the first letter, in any case: u updates, d deletes, all others insert, also no value at all.
     """
     if operation and chain.envelope is None:
         first = f"upper(left(trim({_field(chain, operation)}), 1))"
+        chain.require_in_rows(key)
         chain.make(OP_COLUMN, f"case {first} when 'U' then 'u' when 'D' then 'd' else 'i' end", "string")
     if route and not (chain.envelope and route.startswith("_cdc.")):
         _field(chain, route)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from google.cloud.bigquery import SchemaField
 
+from jobs.changes.columns import landing_schema
 from jobs.connect_import.building import Imported, build
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import KnownTable, all_of
@@ -15,13 +17,20 @@ from jobs.destinations.bigquery import connect_tables as bigquery_tables
 from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Present
+from jobs.landing.readers import record_reader
+from jobs.landing.transform import DecodeStep
+from jobs.offsets import OffsetRange, TopicPartition
+from jobs.schema.types import parse_type
 from jobs.spec.columns import row_columns
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from resources.clickhouse import ClickHouseServer
+from tests.kit.arrow import kafka_records
+from tests.kit.batches import batch
 from tests.kit.connectors import ICEBERG, JSON, KAFKA, chain
 
+T0 = TopicPartition("t", 0)
 CLICKHOUSE = {
     "connector.class": "com.clickhouse.kafka.connect.ClickHouseSinkConnector",
     "topics": "orders,lines",
@@ -220,6 +229,32 @@ def test_operations_go_by_how_their_values_begin_as_in_the_sink(
     assert [column.name for column in row_columns(spec, spec.tables[0])] == ["id", *columns]
     apache = made({**CDC, **more, "connector.class": ICEBERG["connector.class"]}, {"db.a": KnownTable({"id": "long"})})
     assert apache[1].source.transform is None
+
+
+RENAME = chain((KAFKA + "ReplaceField$Value", {"renames": "name:title"}))
+
+
+@pytest.mark.parametrize(("more", "column"), [({}, "name"), (RENAME, "title")])
+def test_deletes_of_a_cdc_field_need_nothing_but_the_key(more: dict[str, str], column: str) -> None:
+    """As in the sink; rows have what the table requires."""
+    table = KnownTable({"id": "long not null", column: "string not null", "n": "long"}, key=["id"])
+    _, spec = made({**CDC, **more}, {"db.a": table})
+    nullable = {c.name: c.nullable for c in row_columns(spec, spec.tables[0])}
+    assert nullable == {"id": False, column: False, "n": True}
+    assert spec.source.value.columns == {"id": "long not null", "name": "text", "n": "long", "op": "string"}
+    reader = record_reader(spec, batch(1, ranges={T0: OffsetRange(0, 3)}), landing_schema(spec))
+    written: list[dict[str, Any]] = [{"id": 1, "op": "D"}, {"id": 2, "op": "I"}, {"id": 3, "name": "a", "op": "I"}]
+    raw = kafka_records(*((None, value) for value in written))
+    decoded = DecodeStep(None, reader.value_decoder, {}).read(raw)
+    assert decoded.column("problem").null_count == len(written)
+    # As Spark evaluates the statement.
+    result = [{"id": v["id"], column: v.get("name"), "_op": v["op"].lower()} for v in written]
+    kind = pa.struct([pa.field(name, parse_type(text, "")[0]) for name, text in spec.source.row.items()])
+    landed = reader.read(decoded.append_column("result", pa.array(result, kind)))
+    assert [e and (e["kind"], e["message"]) for e in landed.column("error").to_pylist()] == [
+        None, ("missing", f"column {column}: expected a value, found null"), None,
+    ]  # fmt: skip
+    assert landed.column("op").to_pylist() == ["delete", None, "insert"]
 
 
 @pytest.mark.parametrize("field", ["kind", "about.kind"])
