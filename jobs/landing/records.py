@@ -273,9 +273,13 @@ class RecordReader:
         return pc.if_else(tombstone, pa.scalar("delete"), op)
 
     def _refuse_unordered_deletes(self, value: pa.Array, op: pa.Array, verdicts: Verdicts) -> None:
-        """Refuses deletes that no change would lose to, so that tables would never show them."""
+        """Refuses deletes that no change would lose to, so that tables would never show them.
+
+        Not tombstones: beside an operation they follow the record that says the delete.
+        """
         if self.deletes_by:
-            unordered = pc.and_(pc.equal(op, "delete"), pc.is_null(pc.struct_field(value, self.deletes_by)))
+            lacks_order = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, self.deletes_by)))
+            unordered = pc.and_(pc.equal(op, "delete"), lacks_order)
             text = f"the delete brings no {self.deletes_by}"
             verdicts.refuse_where(unordered, DecodeError("missing", text, _BAD_VALUE))
 
