@@ -21,6 +21,7 @@ from resources.connections import Connections
 from resources.errors import Interrupted
 from tests.kit import specs
 from tests.kit.batches import committed
+from tests.kit.waiting import PATIENCE
 
 
 class Session:
@@ -59,7 +60,7 @@ def test_where_the_run_is_to_end_no_further_member_begins() -> None:
         assert session.get("landing") is cast(SparkSession, spark)
         begun.append(member.topic)
         end.set()
-        with_timeout(math.inf, member.topic, lambda: answer.wait(5))
+        with_timeout(math.inf, member.topic, lambda: answer.wait(PATIENCE))
         return Outcome(member.topic, member, done=True)
 
     try:
@@ -86,7 +87,7 @@ def test_the_lag_sensor_asks_for_many_landed_states_at_once(monkeypatch: pytest.
     members, others = [Member(f"t{n}", f"p__t{n}", specs.spec()) for n in range(40)], threading.Barrier(20)
 
     def ask() -> CommittedState:
-        others.wait(3)
+        others.wait(PATIENCE)
         return committed(1)
 
     pipeline = SimpleNamespace(intermediate=SimpleNamespace(committed=ask))

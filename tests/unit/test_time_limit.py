@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from jobs.batch_error_context import batch_error_context
 from jobs.time_limit import with_timeout
 from resources.errors import SourceError, Unavailable
 from tests.kit.batches import batch
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -19,31 +22,43 @@ from tests.kit.batches import batch
     ids=["in batches", "outside"],
 )
 def test_error_of_work_that_hangs_names_its_batches(
-    within: AbstractContextManager[None], facts: dict[str, object]
+    within: AbstractContextManager[None], facts: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped = threading.Event()
+    begun, stopped, looks = threading.Event(), threading.Event(), itertools.count()
+
+    def clock() -> float:
+        """The time is over as soon as the work is where it hangs."""
+        if (looked := next(looks)) > 0:
+            assert begun.wait(PATIENCE)
+        return float(looked)
 
     def work() -> None:
         with batch_error_context([batch(4)]):
             pass
         with within:
-            assert stopped.wait(60)
+            begun.set()
+            assert stopped.wait(PATIENCE)
 
+    monkeypatch.setattr("jobs.time_limit.time", SimpleNamespace(monotonic=clock))
     with pytest.raises(Unavailable, match=r"t: no answer within the time limit of 0\.2 s") as caught:
         with_timeout(0.2, "t", work, stopped.set)
     assert stopped.is_set()
     assert caught.value.facts == {"seconds": 0.2, **facts}
 
 
-def test_time_begins_again_with_each_thing_that_is_done() -> None:
-    done, stopped = list[int](), threading.Event()
+def test_time_begins_again_with_each_thing_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, stopped, seconds = list[int](), threading.Event(), itertools.count(0.0, 2.0)
+
+    def clock() -> float:
+        """Two seconds pass from look to look, and one thing is done meanwhile, up to the eighth."""
+        if len(done) < 8:
+            done.append(len(done))
+        return next(seconds)
 
     def work() -> None:
-        while len(done) < 8:
-            stopped.wait(0.3)
-            done.append(len(done))
-        stopped.wait(60)
+        assert stopped.wait(PATIENCE)
 
+    monkeypatch.setattr("jobs.time_limit.time", SimpleNamespace(monotonic=clock))
     with pytest.raises(Unavailable, match=r"within the time limit of 2\.2 s"):
         with_timeout(2.2, "t", work, stopped.set, done)
     assert done == list(range(8))

@@ -3,6 +3,7 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
@@ -12,6 +13,7 @@ from resources.local import processes
 from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Command
+from tests.kit.waiting import until
 
 SLEEPER = Command([sys.executable, "-c", "import time; print('started', flush=True); time.sleep(600)"])
 # Ignores TERM, and has a child that does as well.
@@ -28,13 +30,16 @@ STUBBORN = Command(
 )
 
 
-# Its main thread ends, another still listens: as a killed server does for a while, whose threads end one by one.
+# Its main thread ends, another still listens, as long as the file is there: as a killed server does for a while, whose
+# threads end one by one.
 _EXIT_OF_ONE_THREAD = 60
 DYING = (
-    "import ctypes, socket, sys, threading, time\n"
+    "import ctypes, os, socket, sys, threading, time\n"
     "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
-    "threading.Thread(target=lambda: time.sleep(1.5)).start()\n"
-    "print('started', flush=True)\n"
+    "def live():\n"
+    "    while os.path.exists(sys.argv[2]):\n"
+    "        time.sleep(0.01)\n"
+    "threading.Thread(target=live).start()\n"
     f"ctypes.CDLL(None).syscall({_EXIT_OF_ONE_THREAD}, 0)\n"
 )
 
@@ -58,14 +63,19 @@ def test_a_started_process_has_its_own_session_and_stops(tmp_path: Path) -> None
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of the system call is another one")
 def test_a_process_is_alive_until_its_last_thread_has_ended(tmp_path: Path) -> None:
-    port = free_port([])
-    running = processes.start(Command([sys.executable, "-c", DYING, str(port)]), tmp_path / "log", tmp_path)
-    process = psutil.Process(running.pid)
-    while process.status() != psutil.STATUS_ZOMBIE:
-        pass
-    assert not is_free(port)
-    assert not processes.is_alive(running)
-    assert is_free(port)
+    port, lives = free_port([]), tmp_path / "lives"
+    lives.touch()
+    command = Command([sys.executable, "-c", DYING, str(port), str(lives)])
+    try:
+        running = processes.start(command, tmp_path / "log", tmp_path)
+        process = psutil.Process(running.pid)
+        until(lambda: process.status() == psutil.STATUS_ZOMBIE, tmp_path / "log")
+        assert not is_free(port)
+        threading.Timer(0.5, lives.unlink, [True]).start()
+        assert not processes.is_alive(running)
+        assert is_free(port)
+    finally:
+        lives.unlink(missing_ok=True)
 
 
 def test_a_process_can_be_ended_where_its_parent_cannot(tmp_path: Path) -> None:
