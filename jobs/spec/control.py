@@ -25,8 +25,12 @@ class Control(Spec):
         "change the events and dead letters of the last seven days are sent again, events with the same ids",
         examples=["analytics."],
     )
+    # Kafka's client waits no longer for one request.
     time_limit_seconds: int = Field(
-        15, gt=0, description="data waits no longer than this for its events; the next run publishes what is missing"
+        15,
+        gt=0,
+        le=300,
+        description="data waits no longer than this for its events; the next run publishes what is missing",
     )
 
     def group(self, pipeline: str, role: str = "") -> str:

@@ -30,8 +30,9 @@ class DeadLetters(Spec):
         examples=["flights_dead_letters"],
     )
     create_topic: bool = Field(True, description="create the topic when it is missing: one partition")
+    # Kafka's client waits no longer for one request.
     time_limit_seconds: int = Field(
-        60, gt=0, description="for one transaction into the topic; the next run sends what is missing"
+        60, gt=0, le=300, description="for one transaction into the topic; the next run sends what is missing"
     )
 
     @model_validator(mode="before")
