@@ -26,12 +26,14 @@ def shown_on(console: Console, bar: bool) -> Iterator[Progress]:
     logger = logging.getLogger("batchmerge")
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not bar) as progress:
         handler = _Shown(progress)
+        before = logger.level
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
             yield progress
         finally:
             logger.removeHandler(handler)
+            logger.setLevel(before)
 
 
 class _Shown(logging.Handler):

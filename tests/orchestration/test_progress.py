@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 
+import pytest
 from rich.console import Console
 
 from orchestration.cli.progress import shown_on
@@ -18,7 +19,9 @@ def _land(landed: int, waiting: int) -> None:
 
 def test_the_bar_grows_with_every_batch_and_with_what_comes_meanwhile() -> None:
     text = io.StringIO()
-    with shown_on(Console(file=text, force_terminal=True, width=100), bar=True) as progress:
+    # Rich draws nothing where TERM is `dumb`.
+    console = Console(file=text, force_terminal=True, width=100, _environ={"TERM": "xterm"})
+    with shown_on(console, bar=True) as progress:
         (task,) = progress.tasks
         assert (task.completed, task.total) == (0, None)
         _land(60, 40)
@@ -40,3 +43,10 @@ def test_a_file_gets_lines_and_no_bar() -> None:
     lines = text.getvalue().splitlines()
     assert [line.split("  ", 1)[1].strip() for line in lines] == ["40 offsets wait", ("long " * 40).strip()]
     assert not LOG.handlers or all(not isinstance(h, logging.StreamHandler) for h in LOG.handlers)
+
+
+def test_the_level_of_the_log_is_what_it_was_before(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, LOG.name):
+        with shown_on(Console(file=io.StringIO()), bar=False):
+            assert LOG.level == logging.INFO
+        assert LOG.level == logging.ERROR
