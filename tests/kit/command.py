@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import logging
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestration import files
+from orchestration import compute_logs, files
 from orchestration.cli import main
 from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
@@ -34,13 +38,7 @@ def call_in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
         monkeypatch.setattr(sys, "argv", ["batchmerge", *arguments])
-        code: object = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        assert isinstance(code, int)
-        return code, *capsys.readouterr()
+        return _exit_code(), *capsys.readouterr()
 
     return run
 
@@ -56,15 +54,52 @@ def command(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
         specs.write(folder, engine.flow.name, engine.document)
         monkeypatch.setattr(sys, "argv", ["batchmerge", *(a or engine.flow.name for a in arguments)])
         capsys.readouterr()
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(str(end.code))
+        code = _exit_code()
         captured = capsys.readouterr()
         return code, captured.out + captured.err
 
     return run
+
+
+def _exit_code() -> int:
+    """The exit code of the command in `sys.argv`."""
+    with _as_it_was():
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+            assert isinstance(code, int)
+            return code
+        return 0
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Takes back what a command changes in its process, which is the one of all tests here.
+
+    Dagster's databases stay open (`keep_databases_open`).
+    """
+    loggers = [logging.getLogger(name) for name in ("batchmerge", "batchmerge.metrics", "dagster")]
+    logs = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
+    signals = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    variables, threshold, in_terminal = _variables(), gc.get_threshold(), compute_logs._in_terminal
+    try:
+        yield
+    finally:
+        for logger, level, handlers in logs:
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
+        for number, handler in signals:
+            signal.signal(number, handler)
+        for name in _variables().keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables)
+        gc.set_threshold(*threshold)
+        compute_logs._in_terminal = in_terminal
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(("BATCHMERGE_", "DAGSTER_"))}
 
 
 @contextmanager

@@ -204,9 +204,14 @@ def test_a_bell_wakes_the_step_that_it_is_for(name: str, another: str) -> None:
 
 
 def test_a_bell_is_heard_in_a_process_with_many_open_files() -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(2000, before[0]), before[1]))
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if hard != unlimited and hard < 2000:
+        pytest.skip(f"this machine lets a process open {hard} files at the most")
     with ExitStack() as opened:
+        if soft != unlimited:
+            opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(2000, soft), hard))
         for _ in range(1100):
             opened.enter_context(open(os.devnull))
         bell = Bell("run", "many files")

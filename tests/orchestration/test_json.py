@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
+import os
+import signal
 from errno import EACCES, ENOENT, ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from orchestration import cli
+from orchestration import cli, compute_logs
 from resources.errors import ConfigurationError
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
@@ -95,6 +100,26 @@ def test_nothing_of_it_outlives_the_command(call: Call) -> None:
     assert "p" in call("check", "--files-only")[1]
 
 
+def test_nothing_of_it_stays_in_this_process(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DAGSTER_HOME")
+    before = _process()
+    for text in ("metrics --once", "run p"):
+        call(*text.split())
+        assert _process() == before
+
+
+def _process() -> dict[str, object]:
+    """What a command changes in its process."""
+    return {
+        **{name: value for name, value in os.environ.items() if name.startswith(("BATCHMERGE_", "DAGSTER_"))},
+        **{name: logging.getLogger(name).level for name in ("batchmerge", "dagster")},
+        "handlers": [[*logging.getLogger(name).handlers] for name in ("batchmerge", "batchmerge.metrics")],
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)],
+        "garbage": gc.get_threshold(),
+        "in terminal": compute_logs._in_terminal,
+    }
+
+
 def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -112,7 +137,7 @@ def test_what_is_not_paused_may_be_resumed(call: Call) -> None:
 @pytest.mark.parametrize("as_json", [True, False])
 def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.MonkeyPatch, as_json: bool) -> None:
     pauses = iter([lambda: None, _interrupted])
-    monkeypatch.setattr("orchestration.cli.status.time.sleep", lambda _: next(pauses)())
+    monkeypatch.setattr("orchestration.cli.status.time", SimpleNamespace(sleep=lambda _: next(pauses)()))
     code, output, _ = call("status", "--watch", *(["--json"] if as_json else []))
     assert code == 130
     if as_json:
