@@ -12,6 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from jobs.members.known_topics import remember
 from resources.connections import Connections
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 NAME = "shop"
 _AREAS = ("crm", "sales", "stock", "billing", "shipping", "returns", "web", "loyalty", "finance", "staff")
@@ -37,9 +38,9 @@ def make_topics(connections: Connections, tables: Sequence[str] = TABLES) -> Non
     names = [f"{NAME}.public.{table}" for table in tables]
     admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
     for done in admin.create_topics([NewTopic(name, 1) for name in names]).values():
-        done.result(timeout=60)
+        done.result(timeout=PATIENCE)
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for name in names:
         producer.produce(name, json.dumps({"id": 1, "name": "first"}), key=json.dumps({"id": 1}))
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     remember(NAME, names)

@@ -11,7 +11,21 @@ import dagster as dg
 import pytest
 
 from tests.kit.empty_instance import make_empty_instance
+from tests.kit.waiting import PATIENCE
 from tests.kit.web import Handler, serving
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no silent system. Tests of silent ones set limits of their own."""
+    for limit in (
+        "jobs.asking._LIMIT",
+        "orchestration.cli.run._PATIENCE",
+        "orchestration.sensors.lag._PATIENCE",
+        "orchestration.sensors.lag._PATIENCE_FOR_MEMBERS",
+        "orchestration.sensors.lease_state._PATIENCE",
+    ):
+        monkeypatch.setattr(limit, PATIENCE)
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ from dagster._core.test_utils import create_run_for_test
 from jobs import protocol
 from orchestration import pauses
 from orchestration.definitions import with_shared
-from orchestration.names import LEFT_OUT_TAG, PIPELINE_TAG, landing_key
+from orchestration.names import ASKED_AT_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
 from orchestration.sensors.control import after_commit
 from orchestration.sensors.waiting import LagCursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.waiting import PATIENCE, until
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
@@ -43,10 +44,6 @@ def _tick(instance: dg.DagsterInstance, flow: Flow, cursor: str | None = None) -
     return found
 
 
-def _this_hour() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%d-%H:00")
-
-
 def test_lag_sensor_starts_a_run_at_its_threshold(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
@@ -55,18 +52,22 @@ def test_lag_sensor_starts_a_run_at_its_threshold(
     before = _tick(instance, flow)
     produce(bootstrap(connections), flow.topic, _records(1))
 
+    began = datetime.now(UTC)
     due = _tick(instance, flow, before.cursor)
+    ended = datetime.now(UTC)
 
     assert before.run_requests == []
     assert "9 records wait" in str(before.skip_reason)
-    assert due.run_requests
-    assert due.run_requests[0].partition_key == _this_hour()
-    assert due.run_requests[0].run_key is None
+    (request,) = due.run_requests or []
+    asked_at = datetime.fromisoformat(request.tags[ASKED_AT_TAG])
+    assert began <= asked_at <= ended
+    assert request.partition_key == f"{asked_at:%Y-%m-%d-%H:00}"
+    assert request.run_key is None
     topic_event, landing_event = due.asset_events
     assert topic_event.asset_key == dg.AssetKey(["kafka", flow.topic])
     assert topic_event.metadata["end offset"].value == 10
     assert landing_event.metadata["lag"].value == 10
-    assert landing_event.partition == _this_hour(), "Dagster leaves what names no hour out of the plot"
+    assert landing_event.partition == request.partition_key, "Dagster leaves what names no hour out of the plot"
 
 
 def test_lag_sensor_shows_what_waits_of_what_a_person_has_paused_and_starts_nothing(
@@ -181,10 +182,9 @@ def test_a_paused_pipeline_starts_nothing_says_so_and_goes_on_from_its_offsets(
 
     flow.overrides["paused"] = False
     assert len(_scheduled(instance, flow, "maintenance_schedule").run_requests or []) == 1
-    due = _tick(instance, flow, lag.cursor)
-    assert due.run_requests
+    (asked,) = _tick(instance, flow, lag.cursor).run_requests or []
     job = definitions(flow).resolve_job_def(flow.name)
-    result = job.execute_in_process(instance=instance, partition_key=due.run_requests[0].partition_key)
+    result = job.execute_in_process(instance=instance, partition_key=asked.partition_key, tags=dict(asked.tags))
     landing = result.get_asset_materialization_events()[0].materialization.metadata
     assert landing["offsets before"].value == before.landing.metadata["offsets after"]
     assert landing["landed"].value == 5
@@ -222,8 +222,9 @@ def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_rec
 
     later = f"later-{first}"
     admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
-    admin.create_topics([NewTopic(later, num_partitions=2)])[later].result(timeout=30)
+    admin.create_topics([NewTopic(later, num_partitions=2)])[later].result(timeout=PATIENCE)
     try:
+        until(lambda: later in admin.list_topics(timeout=PATIENCE).topics, what=f"topic {later} at the broker")
         produce(bootstrap(connections), later, _records(4))
         due = _tick(instance, flow, calm.cursor)
         assert due.run_requests
@@ -237,7 +238,7 @@ def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_rec
             for event in events(instance, result, dg.DagsterEventType.ASSET_CHECK_EVALUATION)
         )
     finally:
-        admin.delete_topics([later])[later].result(timeout=30)
+        admin.delete_topics([later])[later].result(timeout=PATIENCE)
 
 
 def test_lag_sensor_says_so_where_kafka_lacks_the_topic(stack: object, instance: dg.DagsterInstance) -> None:
@@ -257,7 +258,8 @@ def test_two_pipelines_may_read_one_topic() -> None:
 def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
-    flow = Flow(topic(), ["append"], overrides={"control": {"topic": topic("control")}, "retry": {"max_retries": 0}})
+    control = {"topic": topic("control"), "time_limit_seconds": 300}
+    flow = Flow(topic(), ["append"], overrides={"control": control, "retry": {"max_retries": 0}})
     produce(bootstrap(connections), flow.topic, _records(3))
     pipeline = flow.pipeline(connections)
     assert len(list(protocol.land(pipeline, 1))) == 1

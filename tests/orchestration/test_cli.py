@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -102,7 +102,8 @@ def test_a_day_of_a_pipeline(
     code, _, progress = call("run", name, "--until-caught-up")
     assert (code, "4 records wait in Kafka: 1 batch is landed first, then the table takes" in progress) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
-    code, output, _ = call("replay", name, "--from", datetime.now(UTC).strftime("%Y-%m-%d"))
+    yesterday = datetime.now(UTC) - timedelta(days=1)  # it may be midnight now
+    code, output, _ = call("replay", name, "--from", f"{yesterday:%Y-%m-%d}")
     assert (code, "1 to 2" in output) == (0, True)
     assert rows(connections, table) == [(n, f"n{n + 5}", 1.0) for n in range(5)]
     code, output, _ = call("check", name, "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -32,6 +33,7 @@ from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
 from tests.kit.many_topics import document, topics
+from tests.kit.waiting import PATIENCE, until
 
 FLOW = Flow(
     "t",
@@ -58,7 +60,7 @@ def opened(**answers: object) -> Any:
 def hangs() -> Iterator[Callable[..., Any]]:
     """It answers nothing, as long as the test runs."""
     answer = threading.Event()
-    yield lambda *_, **__: answer.wait(10)
+    yield lambda *_, **__: answer.wait(PATIENCE)
     answer.set()
 
 
@@ -95,16 +97,24 @@ def test_each_batch_of_a_continuous_landing_has_the_time_for_itself(
     spec = FLOW.spec.model_copy(update={"batch": FLOW.spec.batch.model_copy(update={"time_limit_seconds": 2})})
     stopped, pipeline = list[str](), opened(spec=spec)
     pipeline.stop = lambda: stopped.append("all sessions")
+    done, asked, seconds = landing_step._LandingPeriod(), threading.Semaphore(0), itertools.count(0.0, 1.5)
+
+    def clock() -> float:
+        """From look to look one and a half seconds pass, and a batch is landed, up to the eighth."""
+        if (before := len(done.batches)) < 8:
+            asked.release()
+            until(lambda: len(done.batches) > before, what=f"batch {before + 1}")
+        return next(seconds)
 
     def land(*_: object) -> Iterator[LandedBatch]:
         for number in range(1, 9):
-            threading.Event().wait(0.3)
+            assert asked.acquire(timeout=PATIENCE)
             yield landed(number)
         hangs()
 
+    monkeypatch.setattr("jobs.time_limit.time", SimpleNamespace(monotonic=clock))
     monkeypatch.setattr(protocol, "land", land)
     step: Any = Step(hangs)
-    done = landing_step._LandingPeriod()
     with pytest.raises(TimeLimitReached, match="landing of p: no answer within the time limit of 2 s"):
         landing_step._land(step, pipeline, done, None)
     assert [batch.number for batch in done.batches] == [*range(1, 9)]

@@ -90,6 +90,7 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
             instance=instance,
             partition_key=due.run_requests[0].partition_key,
             asset_selection=list(due.run_requests[0].asset_selection or []),
+            tags=dict(due.run_requests[0].tags),
         )
     )
     assert done.success

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from confluent_kafka import Producer
 
 from jobs.connections_file import load_connections
 from jobs.spec.members import member_name
@@ -34,7 +32,7 @@ from resources.kafka_groups import group_offsets
 from resources.topic_partition import TopicPartition
 from tests.kit import specs
 from tests.kit.clickhouse import select
-from tests.kit.records import bootstrap
+from tests.kit.records import Record, bootstrap, produce
 from tests.orchestration.launching import events
 
 Topic = Callable[..., str]
@@ -56,10 +54,7 @@ class Shop:
         return self.topics[table]
 
     def write(self, table: str, *values: dict[str, Any] | str) -> None:
-        producer = Producer({"bootstrap.servers": bootstrap(self.connections)})
-        for value in values:
-            producer.produce(self.topics[table], value if isinstance(value, str) else json.dumps(value), key=b"k")
-        assert producer.flush(30) == 0
+        produce(bootstrap(self.connections), self.topics[table], [Record(0, 0, value) for value in values])
 
     @property
     def spec(self) -> PipelineSpec:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from orchestration.cli.job_runs import run_job
+from orchestration.current_hour import hour_of
 from orchestration.open_lineage_dataset import Dataset
 from orchestration.open_lineage_sender import Sender
 from resources.connections import Connections, IcebergConnection
@@ -237,9 +238,8 @@ def test_failed_blocking_check_stops_what_comes_after(
     whole = dg.Definitions.merge(whole, dg.Definitions(jobs=[job]))
     resolved = whole.resolve_job_def("everything")
     assert resolved.partitions_def
-    result = resolved.execute_in_process(
-        instance=instance, partition_key=resolved.partitions_def.get_last_partition_key(), raise_on_error=False
-    )
+    hour, asked = hour_of(resolved.partitions_def, datetime.now(UTC))
+    result = resolved.execute_in_process(instance=instance, partition_key=hour, tags=asked, raise_on_error=False)
 
     assert not result.success
     assert made == []
