@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from jobs.connections_file import load_connections
 from resources.connections import Connections, KafkaConnection
+from resources.local import ports
 from resources.local import stack as local_stack
 from resources.local.service import Lake
 from tests.kit.engine import session
@@ -37,6 +38,12 @@ settings.load_profile("batchmerge")
 # inherits it, and each takes the 30 s of being killed instead of ending when it is asked.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is to listen on a port takes seconds to begin, and workers of pytest draw at the same time: each has its own.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    share = (ports.LAST - ports.FIRST) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    ports.FIRST += int(worker.removeprefix("gw")) * share
+    ports.LAST = ports.FIRST + share
 
 # Many small pieces of work: Java's second compiler costs a third of all time there, and hardly anything runs often
 # enough to give it back. Several Javas share the machine. For the same reason Spark interprets its plans (a class that
