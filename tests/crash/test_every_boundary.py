@@ -76,7 +76,7 @@ def everything(new_log: NewLog, module_topic: Callable[..., str]) -> Callable[[s
 
     def make(mode: str) -> Log:
         parts = {
-            "control": {"topic": f"control-{uuid.uuid4().hex[:8]}"},
+            "control": {"topic": f"control-{uuid.uuid4().hex[:8]}", "time_limit_seconds": 300},
             "dead_letters": {"topic": module_topic("dlq")},
         }
         log = new_log(targets(mode), **parts)

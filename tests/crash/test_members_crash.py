@@ -69,7 +69,7 @@ class Shop:
             },
             "changes": {"key": {"columns": ["id"]}, "op": {"field": "op"}},
             "batch": {"max_records": 60},
-            "control": {"topic": f"control-{self.prefix}"},
+            "control": {"topic": f"control-{self.prefix}", "time_limit_seconds": 300},
             "tables": tables,
         }
 

@@ -48,7 +48,7 @@ def admin(connections: Connections) -> AdminClient:
 @pytest.fixture
 def engine(spark: SparkSession, connections: Connections, topic: Callable[..., str]) -> Engine:
     """Two tables, a control topic of its own that does not exist yet."""
-    control = {"topic": f"control-{uuid.uuid4().hex[:8]}"}
+    control = {"topic": f"control-{uuid.uuid4().hex[:8]}", "time_limit_seconds": 300}
     flow = Flow(topic(partitions=2), ["append", "upsert_delete"], max_records=80, overrides={"control": control})
     return Engine(flow, connections, spark)
 
@@ -194,7 +194,7 @@ class TestPipeline:
         self, engine: Engine, connections: Connections, caplog: pytest.LogCaptureFixture
     ) -> None:
         name = _control(engine)
-        strict = engine.edited(control={"topic": name, "create": False})
+        strict = engine.edited(control={"topic": name, "create": False, "time_limit_seconds": 300})
         _grow(strict, 1)
         assert len(strict.advance()) == 2
         warnings = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]
@@ -215,7 +215,7 @@ class TestPipeline:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         name = topic("control", partitions=1, config={"max.message.bytes": "100"})
-        refused = engine.edited(control={"topic": name})
+        refused = engine.edited(control={"topic": name, "time_limit_seconds": 300})
         _grow(refused, 1)
         assert len(refused.advance()) == 2
         warnings = [text for r in caplog.records if "could not be published" in (text := r.getMessage())]

@@ -69,8 +69,8 @@ def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, sp
     row: dict[str, object] = {"id": 1, "name": "a", "amount": 1.0, "op": "u"}
     produce(secure.plain, name, [Record(0, 1, row), Record(0, 2, "{bad")])
     options: dict[str, object] = {
-        "control": {"topic": f"control-{name}", "time_limit_seconds": 20, "group_prefix": "analytics."},
-        "dead_letters": {"topic": f"dlq-{name}", "time_limit_seconds": 20},
+        "control": {"topic": f"control-{name}", "time_limit_seconds": 300, "group_prefix": "analytics."},
+        "dead_letters": {"topic": f"dlq-{name}", "time_limit_seconds": 300},
     }
     limited = secure.connection("limited").model_copy(update={"timeout_seconds": 10})
     return Engine(Flow(name, ["upsert"], overrides=options), with_connection(connections, "kafka", limited), spark)

@@ -128,7 +128,7 @@ def shop(connections: Connections, topic: Callable[..., str], monkeypatch: pytes
 def control(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> str:
     """The shop's control topic, which does not exist yet. Events are sent where they must, not every second."""
     monkeypatch.setattr("jobs.events.shared_events._EVERY", 3600.0)
-    shop.control = {"topic": f"control-{uuid.uuid4().hex[:8]}"}
+    shop.control = {"topic": f"control-{uuid.uuid4().hex[:8]}", "time_limit_seconds": 300}
     return str(shop.control["topic"])
 
 

@@ -108,7 +108,7 @@ def check_records_come_in(
 
     def check(way: str) -> None:
         name = uuid.uuid4().hex[:8]
-        flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}"}})
+        flow = Flow(filled, ["append"], overrides={"control": {"topic": f"control-{name}", "time_limit_seconds": 300}})
         flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
         # None of the records has such an amount, so each is sent to the topic of dead letters too: by a worker.
         value = {"format": "json", "columns": {**COLUMNS, "amount": "boolean"}}
