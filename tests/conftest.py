@@ -15,7 +15,6 @@ from typing import cast
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
@@ -28,7 +27,8 @@ from tests.kit.engine import session
 from tests.kit.examples import SEED
 from tests.kit.records import forget_producers
 from tests.kit.rest_catalog import rest_connections
-from tests.kit.waiting import PATIENCE, until
+from tests.kit.topics import make_topic
+from tests.kit.waiting import PATIENCE
 
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
@@ -133,11 +133,8 @@ def _topics(connections: Connections) -> Iterator[Callable[..., str]]:
 
     def make(prefix: str = "t", partitions: int = 1, config: dict[str, str] | None = None) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
-        client.create_topics([new])[name].result(timeout=PATIENCE)
+        make_topic(client, name, partitions, config)
         made.append(name)
-        # The controller has made it; the broker hears of it a moment later, on a loaded machine a long one.
-        until(lambda: name in client.list_topics(timeout=PATIENCE).topics, what=f"topic {name} at the broker")
         return name
 
     yield make

@@ -31,9 +31,10 @@ from resources.kafka_groups import group_metadata, group_offsets
 from resources.local.java import find_java
 from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_messages
-from tests.kit.events import cluster
+from tests.kit.events import cluster, settled_offsets
 from tests.kit.records import bootstrap
-from tests.kit.waiting import until
+from tests.kit.topics import until_decided
+from tests.kit.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -82,8 +83,8 @@ class TestWriter:
         _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
         assert _all(kafka, name, least=2) == [b"one", b"two"]
         partition = [TopicPartition(name, 0)]
-        assert group_offsets(kafka, group, partition) == {(name, 0): 5}
-        assert group_offsets(kafka, group + "/x", partition) == {(name, 0): 7}
+        assert settled_offsets(kafka, group, partition) == {(name, 0): 5}
+        assert settled_offsets(kafka, group + "/x", partition) == {(name, 0): 7}
         assert group_metadata(kafka, group, partition, 30) == {TopicPartition(name, 0): "as far as five"}
         assert group_metadata(kafka, group + "/nobody", partition, 30) == {}
 
@@ -181,32 +182,37 @@ class TestReader:
     ) -> None:
         """An aborted transaction is passed over, an open one holds back itself and what comes after it."""
         name = topic(partitions=1)
-        settings = {"bootstrap.servers": bootstrap(connections), "transactional.id": f"open-{name}"}
+        servers = bootstrap(connections)
         _writer(kafka, name).send("p", [b"1"], [], lambda: None)
-        opened = Producer(settings)
+        until_decided(servers, name)
+        opened = Producer({"bootstrap.servers": servers, "transactional.id": f"open-{name}"})
         opened.init_transactions(30)
         opened.begin_transaction()
         opened.produce(name, b"aborted")
-        opened.flush(30)
+        assert opened.flush(PATIENCE) == 0
         opened.abort_transaction(30)
         opened.begin_transaction()
         opened.produce(name, b"open")
-        opened.flush(30)
+        assert opened.flush(PATIENCE) == 0
         _writer(kafka, name).send("p", [b"2"], [], lambda: None)
         first = read_messages(kafka, name, None, 100, 30)
         assert first.messages == [b"1"]
         opened.commit_transaction(30)
+        until_decided(servers, name)
         second = read_messages(kafka, name, first.cursor, 100, 30)
         assert second.messages == [b"open", b"2"]
         third = read_messages(kafka, name, second.cursor, 100, 30)
         assert (third.messages, third.cursor) == ([], second.cursor)
 
-    def test_bounded_in_number_and_in_several_partitions(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+    def test_bounded_in_number_and_in_several_partitions(
+        self, kafka: KafkaCluster, topic: Callable[..., str], connections: Connections
+    ) -> None:
         name = topic(partitions=3)
         writer = _writer(kafka, name)
         sent = [f"{n}".encode() for n in range(25)]
         for n, value in enumerate(sent):
             writer.send(f"pipeline {n}", [value], [], lambda: None)
+        until_decided(bootstrap(connections), name)
         cursor, seen = None, list[bytes]()
         # Which partition answers first differs from read to read: messages and cursor must be of the same one.
         while (found := read_messages(kafka, name, cursor, 4, 30)).messages:
@@ -237,10 +243,13 @@ class TestReader:
             with pytest.raises(ConfigurationError, match="cursor"):
                 read_messages(kafka, t, cursor, 1, 1)
 
-    def test_messages_of_others_are_passed_over(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
+    def test_messages_of_others_are_passed_over(
+        self, kafka: KafkaCluster, topic: Callable[..., str], connections: Connections
+    ) -> None:
         name = topic(partitions=1)
         event = make_event("p", "r", CommitComplete("id", 1))
         _writer(kafka, name).send("p", [b"what is this", encode(event), b""], [], lambda: None)
+        until_decided(bootstrap(connections), name)
         found, cursor = read_events(kafka, name, None)
         assert found == [event]
         assert read_events(kafka, name, cursor) == ([], cursor)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from jobs.connections_file import load_connections
 from jobs.offsets import TopicPartition
@@ -20,6 +19,7 @@ from resources.kafka import KafkaCluster
 from resources.local import stack
 from tests.kit.batches import committed
 from tests.kit.records import Record, bootstrap, forget_producers, produce
+from tests.kit.topics import make_topic
 
 
 def test_cut_off_log_is_distinguished_from_one_that_only_has_another_leader(
@@ -32,8 +32,7 @@ def test_cut_off_log_is_distinguished_from_one_that_only_has_another_leader(
         stack.up(tmp_path, ["kafka"], print)
         connection = load_connections(tmp_path / "connections.yaml").get("kafka", KafkaConnection)
         servers = connection.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic("t", 1)])["t"].result(timeout=60)
+        make_topic(AdminClient({"bootstrap.servers": servers}), "t")
         produce(servers, "t", [Record(0, n, {"id": n}) for n in range(10)])
         before = topic_state(KafkaCluster("kafka", connection), ["t"])
         forget_producers()
@@ -68,7 +67,8 @@ def test_hundreds_of_partitions_are_asked_in_one_go(connections: Connections, to
     name = topic(partitions=200)
     known = [TopicPartition(name, n) for n in range(200)]
     produce(bootstrap(connections), name, [Record(p.partition, 1, {"id": 1, "name": "x" * 3000}) for p in known * 3])
-    cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+    known_by = connections.get("kafka", KafkaConnection).model_copy(update={"timeout_seconds": 60})
+    cluster = KafkaCluster("kafka", known_by)
     assert cluster.cut_off(dict.fromkeys(known, (1, 0))) == {}
 
 

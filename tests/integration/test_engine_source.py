@@ -23,7 +23,7 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.interrupting import at_failpoints
 from tests.kit.records import bootstrap, forget_producers, produce, put
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_only_committed_transactions_are_read_and_their_gaps_are_no_loss(
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(name, key=b'{"id": 6}', value=b'{"id": 6, "name": "open", "amount": 1, "op": "u"}', partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     after = [put(7)]
     produce(servers, name, after)
     assert one.advance() == []

@@ -8,9 +8,8 @@ import uuid
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
-from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from jobs.events.reading import read_events
@@ -24,6 +23,8 @@ from tests.kit.guides import SECURITY
 from tests.kit.network import with_connection
 from tests.kit.records import Record, produce
 from tests.kit.secure_kafka import LIMITED, SecureKafka
+from tests.kit.topics import make_topic, until_decided
+from tests.kit.waiting import PATIENCE, until
 
 ROW = re.compile(r"^\| (topic|group|transactional id) \| (.+?) \| (.+?) \|", re.MULTILINE)
 KINDS = {
@@ -65,7 +66,7 @@ def admin(secure: SecureKafka) -> AdminClient:
 def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, spark: SparkSession) -> Engine:
     """One good and one bad record, as a user who may do nothing yet."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(timeout=60)
+    make_topic(admin, name)
     row: dict[str, object] = {"id": 1, "name": "a", "amount": 1.0, "op": "u"}
     produce(secure.plain, name, [Record(0, 1, row), Record(0, 2, "{bad")])
     options: dict[str, object] = {
@@ -77,15 +78,28 @@ def engine(secure: SecureKafka, admin: AdminClient, connections: Connections, sp
 
 
 def grant(admin: AdminClient, bindings: list[AclBinding]) -> None:
-    for future in admin.create_acls(bindings, request_timeout=60).values():
-        future.result(timeout=60)
+    for future in admin.create_acls(bindings).values():
+        future.result(timeout=PATIENCE)
+    # The controller has them; the broker, which answers this question, gets them a moment later.
+    every = AclBindingFilter(
+        ResourceType.ANY,
+        None,  # type: ignore[arg-type]
+        ResourcePatternType.ANY,
+        f"User:{LIMITED}",
+        "*",
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    until(lambda: {*bindings} <= {*admin.describe_acls(every).result(PATIENCE)}, what="permissions at the broker")
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "batchmerge" and r.levelno >= logging.WARNING]
 
 
-def test_what_the_page_lists_is_enough(engine: Engine, admin: AdminClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_page_lists_is_enough(
+    engine: Engine, secure: SecureKafka, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
     grant(admin, listed(engine.flow))
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
@@ -93,6 +107,7 @@ def test_what_the_page_lists_is_enough(engine: Engine, admin: AdminClient, caplo
     assert warnings(caplog) == []
     check_groups(engine.pipeline)
     kafka = engine.pipeline.kafka
+    until_decided(secure.plain, engine.flow.spec.control.topic)
     published, _ = read_events(kafka, engine.flow.spec.control.topic, None)
     assert len(published) == 5
     assert len(newest_records(kafka, engine.flow.topic, 10)) == 2

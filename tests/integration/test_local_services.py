@@ -20,7 +20,6 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import bigquery as google_bigquery
 from pyspark.sql import SparkSession
@@ -40,6 +39,8 @@ from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.local.jars import Bundle, fetch
 from resources.local.java import find_java
+from tests.kit.topics import make_topic
+from tests.kit.waiting import PATIENCE
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -80,8 +81,7 @@ def _topics(home: Path) -> set[str]:
 
 
 def _create_topic(home: Path, name: str) -> None:
-    admin = _admin(home)  # kept until the answer is there
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=30)
+    make_topic(_admin(home), name)
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def _round_trip(home: Path) -> list[tuple[int, str]]:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(100):
         producer.produce("numbers", key=str(number), value=f"value {number}")
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
     lake = IcebergCatalog("lake", known.get("lake", IcebergConnection))
     spark = SparkSession.builder.remote(known.get("spark", SparkConnection).remote or "").create()
@@ -250,7 +250,7 @@ def test_transactions_work_as_soon_as_up_returns(stack: Path, topic: Callable[..
     for outcome in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
         producer.produce(name, value=outcome.__name__)
-        producer.flush(30)
+        assert producer.flush(PATIENCE) == 0
         outcome(30)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "isolation.level": "read_committed"})
     try:

@@ -38,9 +38,10 @@ from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
 from tests.kit import specs
 from tests.kit.engine import catalog
-from tests.kit.events import check_all_published, cluster, events
+from tests.kit.events import check_all_published, cluster, events, settled_offsets
 from tests.kit.received import check_no_rows, incompressible, received
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 Rows = list[dict[str, Any]]
 
@@ -71,7 +72,7 @@ class Shop:
             for one in ids:
                 value = json.dumps({"id": one, "name": f"{text} of {table}", "at": one})
                 producer.produce(self.topics[table], value, key=b"k")
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     @property
     def members(self) -> Members:
@@ -293,7 +294,7 @@ def _check_published(shop: Shop, control: str) -> None:
         assert state
         ends |= state.offsets
     for group in ("", "/landing", "/tables-0"):
-        assert group_offsets(kafka, f"batchmerge-{shop.name}{group}", ends) == ends
+        assert settled_offsets(kafka, f"batchmerge-{shop.name}{group}", ends) == ends
 
 
 def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from functools import cache
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import Connections, KafkaConnection
+from tests.kit.topics import make_topic, until_decided
 from tests.kit.waiting import PATIENCE, until
 
 COLUMNS = {"id": "long", "name": "string", "amount": "double", "op": "string"}
@@ -80,7 +80,7 @@ def produce(
     if transaction:
         # Once more: the first one connects, without which a producer asks in vain for its id, and again later.
         producer.list_topics(topic, PATIENCE)
-        producer.init_transactions(60)
+        producer.init_transactions(PATIENCE)
         producer.begin_transaction()
     for record in records:
         value = record.value
@@ -91,7 +91,8 @@ def produce(
         producer.poll(0)
     assert producer.flush(PATIENCE) == 0, "records were not sent"
     if transaction:
-        (producer.abort_transaction if abort else producer.commit_transaction)(60)
+        (producer.abort_transaction if abort else producer.commit_transaction)(PATIENCE)
+        until_decided(servers, topic)
 
 
 def recreate(connections: Connections, topic: str, partitions: int = 1) -> None:
@@ -99,7 +100,7 @@ def recreate(connections: Connections, topic: str, partitions: int = 1) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap(connections)})
     client.delete_topics([topic])[topic].result(timeout=PATIENCE)
     until(lambda: topic not in client.list_topics(timeout=PATIENCE).topics, what=f"end of {topic}")
-    client.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=PATIENCE)
+    make_topic(client, topic, partitions)
     forget_producers()
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
@@ -21,7 +20,8 @@ from orchestration.sensors.waiting import LagCursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
-from tests.kit.waiting import PATIENCE, until
+from tests.kit.topics import make_topic
+from tests.kit.waiting import PATIENCE
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
@@ -222,9 +222,8 @@ def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_rec
 
     later = f"later-{first}"
     admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
-    admin.create_topics([NewTopic(later, num_partitions=2)])[later].result(timeout=PATIENCE)
+    make_topic(admin, later, partitions=2)
     try:
-        until(lambda: later in admin.list_topics(timeout=PATIENCE).topics, what=f"topic {later} at the broker")
         produce(bootstrap(connections), later, _records(4))
         due = _tick(instance, flow, calm.cursor)
         assert due.run_requests

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import dagster as dg
 import psutil
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
@@ -29,6 +28,7 @@ from tests.kit.kinds import KINDS
 from tests.kit.model import sorted_rows
 from tests.kit.project import Project
 from tests.kit.records import bootstrap, produce
+from tests.kit.topics import make_topic
 from tests.kit.waiting import until
 from tests.soak.services import Daemon, Services
 from tests.soak.traffic import PARTITIONS, Traffic, difference
@@ -131,8 +131,7 @@ class Soak:
     def begin(self) -> None:
         """The topic, the pipeline file, and a first run."""
         admin = AdminClient({"bootstrap.servers": bootstrap(self.services.connections)})
-        made = admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)])
-        made[self.topic].result(60)
+        make_topic(admin, self.topic, PARTITIONS)
         for project in (self.project, self.elsewhere):
             (project.folder / "dagster").mkdir(parents=True)
             (project.folder / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
