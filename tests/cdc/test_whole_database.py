@@ -23,6 +23,7 @@ from tests.kit.debezium import capturing
 from tests.kit.engine import catalog
 from tests.kit.guides import DOCS, blocks
 from tests.kit.postgres import HOST, Postgres, binaries, running_postgres
+from tests.kit.processes import stop
 from tests.kit.project import Project
 from tests.kit.records import bootstrap
 from tests.kit.registry import running_registry
@@ -102,8 +103,7 @@ class Shop:
                 yield
                 assert process.poll() is None, f"the load has stopped: {log.read_text()}"
             finally:
-                process.terminate()
-                process.wait(timeout=60)
+                stop(process)
         assert "aborted" not in log.read_text(), log.read_text()
 
     def changed(self, *statements: str) -> str:

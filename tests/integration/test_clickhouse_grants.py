@@ -26,6 +26,7 @@ from tests.kit import model
 from tests.kit.engine import Engine
 from tests.kit.guides import ROOT
 from tests.kit.network import with_connection
+from tests.kit.processes import stop
 from tests.kit.records import COLUMNS, KEY, Record, random_changes
 
 MODES = ["append", "upsert", "upsert_delete"]
@@ -80,8 +81,7 @@ def server(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         ch.until_up(ClickHouseServer("clickhouse", connection, connection.endpoints[0]), process)
         yield connection
     finally:
-        process.terminate()
-        process.wait(timeout=60)
+        stop(process)
 
 
 def test_the_documented_grants_suffice(

@@ -31,6 +31,7 @@ from resources.local.ports import free_port
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers, until_up
 from tests.kit.network import wire_to, with_connection
+from tests.kit.processes import stop
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
 from tests.kit.records import bootstrap, produce, put, random_changes
 
@@ -63,7 +64,7 @@ def endpoints(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         for process in running:
             process.terminate()
         for process in running:
-            process.wait(timeout=60)
+            stop(process)
 
 
 @pytest.fixture

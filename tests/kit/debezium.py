@@ -12,6 +12,7 @@ from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.ports import free_port
 from tests.kit.postgres import HOST, Postgres
+from tests.kit.processes import stop
 
 CAPTURE = Bundle(
     "debezium-postgres",
@@ -100,5 +101,4 @@ def capturing(
         yield
         assert process.poll() is None, "Kafka Connect has stopped; see connect.log"
     finally:
-        process.terminate()
-        process.wait(timeout=60)
+        stop(process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources.local.ports import free_port
+from tests.kit.processes import stop
+from tests.kit.waiting import until
 
 HOST = "127.0.0.1"
 
@@ -65,15 +68,16 @@ def running_postgres(folder: Path) -> Iterator[Postgres]:
         _wait(found, port, process)
         yield Postgres(found, port, data)
     finally:
-        process.terminate()
-        process.wait(timeout=60)
+        process.send_signal(signal.SIGINT)  # TERM alone waits for clients to go
+        stop(process)
         shutil.rmtree(place)
 
 
 def _wait(folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
     argv = [str(folder / "pg_isready"), "-h", HOST, "-p", str(port), "-t", "1"]
-    for _ in range(120):
+
+    def answers() -> bool:
         assert process.poll() is None, "PostgreSQL has stopped; see postgres.log"
-        if subprocess.run(argv, capture_output=True, check=False).returncode == 0:
-            return
-    raise AssertionError("PostgreSQL does not answer")
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+    until(answers, what="answer of PostgreSQL")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
+from resources.local.ports import accepts
+from resources.local.processes import Running, is_alive
 from tests.kit.waiting import PATIENCE, until
 
 
@@ -20,6 +23,16 @@ def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def until_listens(service: Running, ports: Collection[int], log: Path) -> None:
+    """Waits until it accepts connections on all these ports; fails if it has ended."""
+
+    def listens() -> bool:
+        assert is_alive(service), log.read_text()[-5000:]
+        return all(map(accepts, ports))
+
+    until(listens, log, "listener")
 
 
 def lives(process: psutil.Process) -> bool:

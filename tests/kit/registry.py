@@ -19,7 +19,7 @@ from resources.local.locks import exclusive
 from resources.local.ports import free_port
 from resources.local.service import cache_folder
 from tests.kit.processes import stop
-from tests.kit.waiting import until
+from tests.kit.waiting import PATIENCE, until
 
 VERSION = "3.3.3"
 _IVY = f"""<ivy-module version='2.0' xmlns:m='http://ant.apache.org/ivy/maven'>
@@ -107,6 +107,6 @@ def register(url: str, subject: str, schema: str, kind: str = "AVRO", references
         "schemaType": kind,
         "references": [{"name": name, "subject": name, "version": 1} for name in references],
     }
-    answer = httpx.post(f"{url}/subjects/{subject}/versions", json=document, timeout=30)
+    answer = httpx.post(f"{url}/subjects/{subject}/versions", json=document, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
     return int(answer.json()["id"])

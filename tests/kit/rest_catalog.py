@@ -20,8 +20,9 @@ from resources.local import processes
 from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.jvm import jvm
-from resources.local.ports import accepts, free_port
+from resources.local.ports import free_port
 from resources.local.service import HOST, Command
+from tests.kit.processes import until_listens
 
 _JETTY = "11.0.26"
 LIBRARIES = Bundle(
@@ -102,7 +103,7 @@ class RestCatalog:
         argv = jvm(self._java, self._folder, "256m", self._jars)
         command = Command([*argv, "org.eclipse.jetty.xml.XmlConfiguration", str(self._xml)])
         self._running = processes.start(command, self._log, self._folder)
-        _wait(self._running, self._port, self._log)
+        until_listens(self._running, [self._port], self._log)
 
     def kill(self) -> None:
         assert self._running
@@ -139,11 +140,3 @@ def rest_connections(base: Path, folder: Path) -> Iterator[Path]:
     """A connections file like `base`, but the lake is a running REST catalog, which commits several tables at once."""
     with rest_catalog(folder / "server") as lake:
         yield connections_with(lake, base, folder / "connections.yaml")
-
-
-def _wait(running: processes.Running, port: int, log: Path) -> None:
-    deadline = time.monotonic() + 90
-    while not accepts(port):
-        assert processes.is_alive(running), log.read_text()[-3000:]
-        assert time.monotonic() < deadline, log.read_text()[-3000:]
-        time.sleep(0.1)

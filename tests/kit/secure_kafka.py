@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +15,11 @@ from resources.local.jars import classpath, fetch
 from resources.local.java import find_java
 from resources.local.jvm import jvm
 from resources.local.kafka_broker import BROKER
-from resources.local.ports import accepts, free_port
+from resources.local.ports import free_port
 from resources.local.service import Command
 from tests.kit.certificates import Authority, Certificate
 from tests.kit.msk_signer import REGION
+from tests.kit.processes import until_listens
 from tests.kit.records import forget_producers
 from tests.kit.tokens import AUDIENCE, Provider, provider
 
@@ -29,7 +29,6 @@ LIMITED, LIMITED_PASSWORD = "limited", "another-password-8813"
 KEY_PASSWORD = "key-password-4482"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer"
-_PATIENCE = 120.0
 
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -141,12 +140,7 @@ def secure_kafka(folder: Path) -> Iterator[SecureKafka]:
         log = folder / "broker.log"
         started = processes.start(Command([*run, "kafka.Kafka", str(properties)]), log, folder)
         try:
-            deadline = time.monotonic() + _PATIENCE
-            while not all(accepts(port) for port in ports.values()):
-                assert time.monotonic() < deadline, log.read_text()[-2000:]
-                time.sleep(0.2)
-                # Not before: a process that is being replaced by the one it starts has no environment for a moment.
-                assert processes.is_alive(started), log.read_text()[-2000:]
+            until_listens(started, ports.values(), log)
             at = {name: f"127.0.0.1:{ports[name]}" for name in ("plain", "sasl", "secure", "tls")}
             yield SecureKafka(**at, ca=authority.file, client=client, tokens=tokens, log=log)
         finally:
