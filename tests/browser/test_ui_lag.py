@@ -20,6 +20,7 @@ pytest.importorskip("playwright", reason="needs the Python package playwright an
 from playwright.sync_api import Page, expect
 
 from tests.browser.pictures import keep_picture, wait_until_drawn
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,7 @@ def _delete_unknown_flights(connections: Connections, count: int) -> None:
     for flight in range(count):
         key = {"carrier": "ZZ", "flight": flight, "origin": "JFK", "scheduled": "2013-01-01T00:00:00Z"}
         producer.produce("flights", key=json.dumps(key), value=None)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def test_lag_is_plotted_as_it_rises_and_falls(

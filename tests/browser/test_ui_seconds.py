@@ -24,6 +24,7 @@ from tests.browser.pictures import keep_picture, opened_page, wait_until_drawn
 from tests.kit import specs
 from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 pytest.importorskip("playwright", reason="needs the Python package playwright and an installed Chromium")
 from playwright.sync_api import Page, expect
@@ -77,7 +78,7 @@ def _send(connections: Connections, ended: threading.Event) -> None:
             key = json.dumps({"id": number % 500})
             producer.produce(NAME, json.dumps({"id": number % 500, "name": f"order {number}"}), key=key)
             number += 1
-        producer.flush()
+        assert producer.flush(PATIENCE) == 0
 
 
 @pytest.fixture

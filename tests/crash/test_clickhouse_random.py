@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, servers
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.crash
 
@@ -70,5 +71,5 @@ def _fill(connections: Connections, topic: str) -> None:
         producer.produce(topic, key=b'{"id":%d}' % n, value=value, partition=n % PARTITIONS)
         if n % 10_000 == 0:
             producer.poll(0)
-            assert producer.flush(60) == 0
-    assert producer.flush(60) == 0
+            assert producer.flush(PATIENCE) == 0
+    assert producer.flush(PATIENCE) == 0

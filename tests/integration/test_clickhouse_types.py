@@ -16,6 +16,7 @@ from resources.errors import SchemaRefused
 from tests.kit.clickhouse import clickhouse_flow, servers
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("clickhouse")
 
@@ -128,7 +129,7 @@ def _produce(connections: Connections, topic: str, values: list[dict[str, object
     for n, value in enumerate(values):
         raw = None if value is None else json.dumps({"id": n, **value}).encode()
         producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def _advance(connections: Connections, flow: Flow) -> None:
@@ -212,7 +213,7 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for key in keys:
         producer.produce(flow.topic, key=json.dumps(key).encode(), value=b'{"id": 1}')
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     _advance(connections, flow)
     (server,) = servers(connections)
     assert len(server.rows(f"SELECT u FROM {flow.table('upsert')}")) == 1

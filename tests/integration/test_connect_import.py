@@ -38,6 +38,7 @@ from tests.kit.connectors import CASES, COLUMNS, ICEBERG, KAFKA, chain
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.waiting import PATIENCE
 
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 BIGQUERY = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
@@ -56,7 +57,7 @@ def test_group_offsets_are_taken_over_when_the_connector_is_stopped(
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     for n in range(30):
         producer.produce(source, b"x", partition=n % 3)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     commit_group(kafka, f"connect-{name}", {TopicPartition(source, 0): 4, TopicPartition(source, 1): 10})
     partitions = [TopicPartition(source, p) for p in range(3)]
     found = offsets.stopped_at(kafka, here, connections, partitions)
@@ -177,7 +178,7 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
     def say(*events: bytes) -> None:
         for one in events:
             producer.produce(control, one)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
     with pytest.raises(SourceError, match="no snapshot"):
@@ -247,7 +248,7 @@ def test_an_unwrapping_connector_becomes_a_pipeline_that_runs(
     changes = [("c", None, row), ("c", None, other), ("u", row, {**row, "price": "3"}), ("d", other, None)]
     for lsn, (op, old, new) in enumerate(changes):
         producer.produce(name, json.dumps({"op": op, "before": old, "after": new, "source": {"lsn": lsn}}).encode())
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     Engine(flow, connections, spark, imported.document).advance()
     found = catalog(connections).require(flow.table("upsert_delete")).scan().to_arrow().to_pylist()
     assert found == [{"id": 1, "card": "***", "price": 3.0, "__lsn": 2}]

@@ -23,6 +23,7 @@ from tests.kit.dead_letters import LARGE, WHERE, narrowed
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, put
+from tests.kit.waiting import PATIENCE
 
 # Retention at once; and no other maintenance.
 EAGER = {"landed": {"keep_days": 1e-6}, "compaction": {"enabled": False}, "manifests": {"enabled": False}}
@@ -188,7 +189,7 @@ def test_dead_letters_keep_headers_where_the_transform_reads_them(
     def send(key: int, amount: str, headers: list[tuple[str, str | bytes | None]]) -> None:
         value = json.dumps({"id": key, "name": "n", "amount": amount, "op": "u"})
         producer.produce(engine.flow.topic, key=json.dumps({"id": key}), value=value, headers=headers)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     plain = transforming(engine, "select id, name, op, cast(amount as int) as amount from records")
     send(1, "early", [("h", b"lost")])

@@ -25,6 +25,7 @@ from tests.kit.flow import Flow
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
 from tests.kit.registry import register, running_registry
+from tests.kit.waiting import PATIENCE
 
 COLUMNS = {"id": "long not null", "name": "string", "amount": "double"}
 AVRO = record(("id", "long"), ("name", ["null", "string"]), ("amount", "double"), name="Row")
@@ -68,7 +69,7 @@ def produce(connections: Connections, records: dict[str, list[bytes]], partition
     for topic, values in records.items():
         for n, value in enumerate(values):
             producer.produce(topic, value=value, partition=n % partitions)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def flow(encodings: dict[str, dict[str, Any]]) -> Flow:

@@ -29,6 +29,7 @@ from tests.kit.connectors import chain
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 JSON = {
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -53,7 +54,7 @@ class Sink:
         for record in records:
             key, value = (None if part is None else json.dumps(part) for part in record)
             producer.produce(self.topic, value, key)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def has_written(self, records: int) -> None:
         kafka = KafkaCluster("kafka", self.connections.get("kafka", KafkaConnection))

@@ -16,6 +16,7 @@ from resources.errors import SchemaRefused
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 
 def test_records_and_table_in_other_spellings(
@@ -41,7 +42,7 @@ def test_records_and_table_in_other_spellings(
         ({"id": 2}, None),
     ]:
         producer.produce(flow.topic, key=json.dumps(key), value=json.dumps(value) if value else None)
-    producer.flush(30)
+    assert producer.flush(PATIENCE) == 0
     engine = strict.edited(ignore_case=True, force_optional=True)
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (4, 0)

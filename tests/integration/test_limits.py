@@ -15,6 +15,7 @@ from resources.connections import Connections
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.waiting import PATIENCE
 
 Topic = Callable[..., str]
 
@@ -41,7 +42,7 @@ def send(connections: Connections, topic: str, *records: tuple[object, bytes]) -
     producer = Producer({"bootstrap.servers": bootstrap(connections), "message.max.bytes": 30_000_000})
     for key, value in records:
         producer.produce(topic, value, json.dumps({"id": key}))
-    producer.flush(120)
+    assert producer.flush(PATIENCE) == 0
 
 
 def table(engine: Engine) -> list[dict[str, Any]]:

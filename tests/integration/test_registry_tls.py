@@ -23,6 +23,7 @@ from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
 from tests.kit.registry import register, running_registry
 from tests.kit.tls_proxy import tls_proxy
+from tests.kit.waiting import PATIENCE
 
 SECRET, KEY_SECRET = "hunter2-7731", "key-secret-5521"
 ROW = record(("id", "long"), ("name", "string"), ("amount", "double"), ("op", "string"), name="Row")
@@ -119,7 +120,7 @@ def test_records_are_landed_with_all_of_it(
     schema_id = register(secured.plain, f"{name}-value", text(ROW))
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
     producer.produce(name, encoded(ROW, {"id": 1, "name": "a", "amount": 1.5, "op": "c"}, schema_id))
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
     front = tls_proxy(
         urlsplit(secured.plain).netloc, secured.authority.issue("all"), secured.authority.file, f"Bearer {SECRET}"
     )

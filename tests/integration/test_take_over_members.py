@@ -28,6 +28,7 @@ from tests.kit.empty_instance import make_empty_instance
 from tests.kit.interrupting import die_at_each
 from tests.kit.kinds import KINDS
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("clickhouse")
 
@@ -66,7 +67,7 @@ class Shop:
             for one in ids:
                 value = {"id": one, "name": f"{text} of {table}", "amount": one}
                 producer.produce(topic, json.dumps(value), key=json.dumps({"id": one}))
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def advance(self, name: str) -> None:
         members = self.members(name)

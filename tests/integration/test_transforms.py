@@ -20,6 +20,7 @@ from resources.errors import BadRecords
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
 
 VALUE = {"id": "long", "name": "string", "amount": "string", "secret": "string", "_op": "string"}
 
@@ -49,7 +50,7 @@ def produce(connections: Connections, topic: str, values: list[Any]) -> None:
     for n, value in enumerate(values):
         raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
         producer.produce(topic, key=json.dumps({"id": n}).encode(), value=raw)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def table(engine: Engine) -> list[dict[str, Any]]:
