@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
+from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
 from resources.errors import Unavailable
 from tests.kit import model
@@ -27,14 +28,18 @@ def test_batch_waits_for_quota_and_goes_with_the_next(
     known = connections.get("bigquery", BigQueryConnection)
     assert known.endpoint
     with with_quota(known.endpoint) as (quota, endpoint):
-        limited = known.model_copy(update={"endpoint": endpoint, "retry_seconds": 3})
-        pipeline = flow.pipeline(with_connection(connections, "bigquery", limited), spark)
+
+        def opened(**more: object) -> Pipeline:
+            limited = known.model_copy(update={"endpoint": endpoint, **more})
+            return flow.pipeline(with_connection(connections, "bigquery", limited), spark)
+
+        pipeline, hasty = opened(), opened(retry_seconds=10)
         (table,) = pipeline.destinations()
         list(protocol.land(pipeline, 0))
         table.prepare()
         quota.used_up = True
         with pytest.raises(Unavailable, match="a BigQuery limit is reached") as refused:
-            protocol.merge(pipeline, table)
+            protocol.merge(hasty, *hasty.destinations())
         assert "the batches stay landed and the next run merges them together" in str(refused.value)
         assert quota.refused
         assert table.committed() is None

@@ -123,7 +123,7 @@ def test_aborted_records_of_which_librdkafka_says_nothing(
     produce(servers, name, [put(1)])
     produce(servers, name, [put(2), put(3)], transaction=f"tx-{uuid.uuid4().hex[:6]}", abort=True)
     kafka = connections.get("kafka", KafkaConnection)
-    hasty = with_connection(connections, "kafka", kafka.model_copy(update={"timeout_seconds": 3}))
+    hasty = with_connection(connections, "kafka", kafka.model_copy(update={"timeout_seconds": 10}))
     assert places(read(hasty, {TopicPartition(name, 0): OffsetRange(0, 3)})) == [(name, 0, 0)]
 
 
