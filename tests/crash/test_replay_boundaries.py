@@ -28,8 +28,12 @@ pytestmark = pytest.mark.crash
 REVISION = list(dict.fromkeys([*failpoints.REVISION, *(kind.revised or kind.written for kind in KINDS.values())]))
 
 
-def hour(ago: int) -> str:
-    return f"{datetime.now(UTC) - timedelta(hours=ago):%Y-%m-%dT%H}"
+def hours_ago(hours: int) -> datetime:
+    return datetime.now(UTC) - timedelta(hours=hours)
+
+
+def hour(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H}"
 
 
 @pytest.mark.parametrize("way", ["batches", "backfill"])
@@ -40,7 +44,7 @@ def test_killed_replay(kind: str, point: str, way: str, logs: Callable[..., Log]
     log.grow()
     log.finish("before the replay")
     # By hours it is a run of Dagster's that replays, as a backfill does.
-    command = ("replay", "--batches", "1-3") if way == "batches" else ("replay", "--from", hour(1))
+    command = ("replay", "--batches", "1-3") if way == "batches" else ("replay", "--from", hour(hours_ago(1)))
     log.kill(point, len(log.tables), command)
     log.grow()
     log.finish(point)
@@ -54,15 +58,15 @@ def test_killed_replay_from_kafka(point: str, way: str, new_log: NewLog) -> None
     """Another file reads the records of an hour in which nothing was landed: each in its place, once."""
     log = new_log(targets())
     log.edit(source={**log.source, **narrow("int")})
-    old = whole(random_changes(1, 60, 20, 2))
-    produce(bootstrap(log.connections), log.topic, old, timestamp=int((datetime.now(UTC).timestamp() - 7200) * 1000))
+    old, then = whole(random_changes(1, 60, 20, 2)), hours_ago(2)
+    produce(bootstrap(log.connections), log.topic, old, timestamp=int(then.timestamp() * 1000))
     log.records += old
     log.do(*RUN)
     log.produce(whole(random_changes(2, 60, 20, 2)))
     log.do(*RUN)
     log.edit(source={**log.source, **narrow("long")})
     places = [part for n in (0, 1) for part in ("--kafka-offsets", f"{log.topic}-{n}=0")]
-    command = ("replay", *places) if way == "offsets" else ("replay", "--from", hour(2), "--to", hour(2))
+    command = ("replay", *places) if way == "offsets" else ("replay", "--from", hour(then), "--to", hour(then))
     log.kill(point, command=command)
     log.produce(whole(random_changes(3, 30, 20, 2)))
     log.do("replay", *places)

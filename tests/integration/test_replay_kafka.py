@@ -96,11 +96,12 @@ def test_by_hours_as_a_run_of_dagster(
 ) -> None:
     flow = Flow(topic(partitions=2), ["upsert"])
     engine = Engine(flow, connections, spark)
+    today = datetime.now(UTC).strftime("%Y-%m-%dT00")
     produce(bootstrap(connections), flow.topic, [put(n, "a") for n in range(4)])
     engine.advance()
     before = engine.read("upsert")
     catalog(connections).require(flow.table("upsert")).delete("id = 2")
-    code, output = batchmerge(engine, "replay", "", "--from", datetime.now(UTC).strftime("%Y-%m-%dT00"))
+    code, output = batchmerge(engine, "replay", "", "--from", today)
     assert (code, "merged again: batch 1, landed 20" in output) == (0, True), output
     assert engine.read("upsert") == before
     code, output = batchmerge(engine, "replay", "", "--batches", "1", "--json")
