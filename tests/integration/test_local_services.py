@@ -175,6 +175,7 @@ def _round_trip(home: Path) -> list[tuple[int, str]]:
     return sorted((row["number"], row["text"]) for row in rows)
 
 
+@pytest.mark.slow  # needs Maven's repository, while other tests use what is there
 def test_the_wheels_java_downloads_through_what_this_machine_trusts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +191,11 @@ def test_up_leaves_alone_what_runs(stack: Path) -> None:
     again = run("up", "--only", "kafka,spark")
     assert again.returncode == 0, again.stderr
     assert "running already" in again.stdout
-    assert _status(run) == before
+    # One that answers late once is "silent", and the same.
+    same = ("pid", "ports", "log")
+    assert {n: [one[k] for k in same] for n, one in _status(run).items()} == {
+        n: [one[k] for k in same] for n, one in before.items()
+    }
 
 
 @pytest.mark.slow
