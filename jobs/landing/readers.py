@@ -21,7 +21,7 @@ from jobs.decode.wrapping import Excluding, Nested, Renamed
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
-from jobs.landing.records import Operations, RecordReader, Truncation
+from jobs.landing.records import VALUE_KEY, Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
@@ -57,6 +57,7 @@ def record_reader(
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
     value_decoder, key_decoder = _value_decoders(spec, schemas, refused, moved), _key_decoders(spec, schemas)
+    value_key_decoder = _value_key_decoders(spec, schemas)
     return RecordReader(
         key_decoder=key_decoder(None) if key_decoder else None,
         value_decoder=value_decoder(None),
@@ -78,9 +79,10 @@ def record_reader(
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",
         skips_unrouted=spec.unrouted == "skip",
+        value_key_decoder=value_key_decoder(None) if value_key_decoder else None,
         schema_ids=SchemaIds.of(source),
         new_tables=names,
-        topic_decoders=_topic_decoders(spec, value_decoder, key_decoder),
+        topic_decoders=_topic_decoders(spec, value_decoder, key_decoder, value_key_decoder),
     )
 
 
@@ -96,35 +98,36 @@ def _value_decoders(
 
 
 def _key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
-    """The decoders of keys; None if there is nothing to decode."""
-    columns, key, is_key = _key_format(spec), spec.source.key, not _has_key_in_value(spec)
-    watch = Watch("refuse") if key and key.unknown_fields == "fail" else None
-    if columns is None:
+    """The decoders of keys; None if nothing reads them."""
+    key, needed = spec.source.key, spec.source.transform or (spec.changes.key and not _has_key_in_value(spec))
+    if key is None or not needed:
         return None
-    return lambda own: _decoder(own or columns, columns, schemas, spec, is_key, None, watch)
+    watch = Watch("refuse") if key.unknown_fields == "fail" else None
+    return lambda own: _decoder(own or key, key, schemas, spec, True, None, watch)
+
+
+def _value_key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
+    """The decoders of the key's columns alone, for values that do not decode as a whole; None: the key is not in the
+    value, or not to be found there."""
+    key, value, resolved = spec.changes.key, spec.source.value, spec.source.resolved
+    if key is None or not _has_key_in_value(spec) or value.envelope:
+        return None
+    if resolved and not resolved.unchanged.issuperset(key.columns):
+        return None
+    columns = value.with_columns({c: t for c, t in value.columns.items() if c in key.columns})
+    return lambda own: _decoder(own or columns, columns, schemas, spec, False, None, None)
 
 
 def _topic_decoders(
-    spec: PipelineSpec, value_decoder: DecoderOf, key_decoder: DecoderOf | None
+    spec: PipelineSpec, value_decoder: DecoderOf, key_decoder: DecoderOf | None, value_key_decoder: DecoderOf | None
 ) -> dict[str, dict[str, Decoder]]:
     """The decoders of topics that are encoded in another way than the source, by topic and part of a record."""
     found = dict[str, dict[str, Decoder]]()
     for topic, own in spec.source.per_topic.items():
-        of_key = own.value if _has_key_in_value(spec) else own.key
-        found[topic] = {"key": key_decoder(of_key)} if key_decoder and of_key else {}
+        found[topic] = {"key": key_decoder(own.key)} if key_decoder and own.key else {}
         found[topic] |= {"value": value_decoder(own.value)} if own.value else {}
+        found[topic] |= {VALUE_KEY: value_key_decoder(own.value)} if value_key_decoder and own.value else {}
     return found
-
-
-def _key_format(spec: PipelineSpec) -> Format | None:
-    """What keys are decoded with. If the key is in the value: only its columns, to read the key of a value that does
-    not decode as a whole."""
-    key, source = spec.changes.key, spec.source
-    if source.transform or (key and key.source == "kafka_key"):
-        return source.key
-    if key is None or source.value.envelope:
-        return None
-    return source.value.with_columns({c: t for c, t in source.value.columns.items() if c in key.columns})
 
 
 def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:

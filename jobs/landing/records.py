@@ -33,6 +33,7 @@ from jobs.spec.transform import KEY
 RESULT = "result"
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
+VALUE_KEY = "value_key"
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,18 @@ class RecordReader:
     the three that are constant over a batch.
 
     Attributes:
-        key_decoder: decodes keys; with `key_from_value`, the key's columns of values that do not decode as a whole.
+        key_decoder: decodes keys.
         key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
         positions: gives records their position in the batch; or all their places, if they are read once more.
         landed_at: the time of landing, in milliseconds.
         metadata: what the tables ask for beside a record's coordinates.
         routes: which records each table takes; None if one of them takes all.
+        value_key_decoder: decodes the key's columns of values that do not decode as a whole; None: nothing can.
         schema_ids: finds the ids of schemas in records; None: they have none.
         skips_tombstones: records without a value are filtered; otherwise they are deletes.
         skips_unrouted: records that no table takes are filtered, not bad.
         new_tables: what becomes of records that no table takes, where records name tables; None: they do not.
-        topic_decoders: by topic, then `key` or `value`, for topics that are encoded in another way.
+        topic_decoders: by topic, then `key`, `value` or `value_key`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         truncation: how a record that truncates the table is known; None: there are none.
@@ -92,6 +94,7 @@ class RecordReader:
     landed_at: int = 0
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
+    value_key_decoder: Decoder | None = None
     schema_ids: SchemaIds | None = None
     skips_tombstones: bool = False
     skips_unrouted: bool = False
@@ -232,11 +235,11 @@ class RecordReader:
     def _with_keys_of_bad(self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts) -> pa.Array:
         """The values, where bad ones have the key's columns if these can be read."""
         bad = [row for row, error in verdicts.errors.items() if error.stage == _BAD_VALUE]
-        if not bad or self.key_decoder is None:
+        if not bad or self.value_key_decoder is None:
             return value
-        others = {topic: found[_BAD_KEY] for topic, found in self.topic_decoders.items() if _BAD_KEY in found}
+        others = {topic: found[VALUE_KEY] for topic, found in self.topic_decoders.items() if VALUE_KEY in found}
         raw, topics = (batch.column(name).take(pa.array(bad)) for name in (_BAD_VALUE, "topic"))
-        found = decode_by_topic(self.key_decoder, others, raw, topics).values
+        found = decode_by_topic(self.value_key_decoder, others, raw, topics).values
         # One array of all values, then of the bad ones: each row is taken from where it can be read.
         places = np.arange(len(value))
         places[bad] = len(value) + np.arange(len(bad))

@@ -168,9 +168,11 @@ def test_tombstones_are_filtered_where_the_pipeline_skips_them() -> None:
 
 
 def test_a_bad_value_has_its_key_where_that_can_be_read() -> None:
-    strict = reader(key_from_value=True, value_decoder=Json(row_type({"id": "long", "name": "int"})))
-    values = [{"id": 4, "name": 1}, {"id": 7, "name": "text"}, {"id": "?", "name": 1}, {"name": "text"}, b"{"]
-    landed = strict.read(kafka_records(*((None, value) for value in values)))
+    strict = reader(
+        key_from_value=True, value_key_decoder=Json(KEY), value_decoder=Json(row_type({"id": "long", "name": "int"}))
+    )
+    records = [{"id": 4, "name": 1}, {"id": 7, "name": "text"}, {"id": "?", "name": 1}, {"name": "text"}, b"{"]
+    landed = strict.read(kafka_records(*((None, record) for record in records)))
     assert landed.column("key").to_pylist() == [{"id": 4}, {"id": 7}, None, None, None]
     assert problems(landed) == [None, *[("value", kind) for kind in ("type", "type", "type", "undecodable")]]
 

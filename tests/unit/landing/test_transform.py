@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from jobs.changes.columns import landing_schema, value_fields
 from jobs.decode.decoders import decoder_for
+from jobs.landing.readers import record_reader
 from jobs.landing.transform import DecodeStep, error_class, failing_records
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import BadRecords
+from tests.kit import specs
 from tests.kit.arrow import kafka_records
+from tests.kit.batches import batch
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 Ranges = Mapping[TopicPartition, OffsetRange]
@@ -70,3 +75,21 @@ def test_decode_step_keeps_a_row_for_every_record() -> None:
     problems = [(p["stage"], p["kind"]) if p else None for p in read.column("problem").to_pylist()]
     assert problems == [None, ("value", "undecodable"), ("key", "undecodable"), ("transform", "transform")]
     assert read.column("filtered").to_pylist() == [False] * 4
+
+
+@pytest.mark.parametrize("key", [{}, {"key": {"columns": {"k": "string"}}}])
+@pytest.mark.parametrize(
+    ("sql", "found"), [("select * from records", {"id": 1}), ("select id + 1 as id, n from records", None)]
+)
+def test_a_bad_value_has_its_key_where_the_statement_passes_it(
+    key: dict[str, Any], sql: str, found: dict[str, int] | None
+) -> None:
+    """Whatever columns the statement reads of the record's own key."""
+    source = {**key, "transform": sql}
+    made = specs.spec(specs.table(mode="upsert"), columns={"id": "long", "n": "long"}, key="id", source=source)
+    reader = record_reader(made, batch(1, ranges={A: OffsetRange(0, 1)}), landing_schema(made))
+    step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders)
+    decoded = step.read(kafka_records(({"k": "a"}, {"id": 1, "n": "no number"}), places=[("a", 0, 0)]))
+    landed = reader.read(decoded.append_column("result", pa.array([None], pa.struct(list(value_fields(made))))))
+    (row,) = landed.to_pylist()
+    assert (row["key"], row["error"]["stage"]) == (found, "value")
