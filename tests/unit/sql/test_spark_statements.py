@@ -212,8 +212,8 @@ def test_every_template_has_a_case() -> None:
 @pytest.mark.parametrize("limited", [True, False])
 def test_only_a_list_of_dead_letters_is_limited(limited: bool) -> None:
     """A limit leaves one task for whatever reads the rows behind it."""
-    said = {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": limited, **OPEN}
-    text = render("spark", "dead_letters", **said)
+    arguments = {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": limited, **OPEN}
+    text = render("spark", "dead_letters", **arguments)
     assert ["ORDER BY" in text, "LIMIT" in text, ":most" in text] == [limited] * 3
 
 
