@@ -171,11 +171,13 @@ def test_table_of_the_iceberg_sinks(
     made.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "a"}], made.schema().as_arrow()))
     row = {"name": "b", "price": "1.50", "at": "2026-01-02T03:04:05Z", "tags": ["x"]}
     changed = {"id": 2, **row, **({"op": "Update"} if more is CDC else {})}
-    sink.produce((None, {"id": 1}), (None, changed), (None, {"id": 3, **row}))
+    # The table requires more columns than a delete has.
+    gone = [(None, {"id": 4, **row}), (None, {"id": 4, "op": "D"})] if more is CDC else []
+    sink.produce((None, {"id": 1}), (None, changed), (None, {"id": 3, **row}), *gone)
     sink.has_written(1)
     document, output = sink.imported(tmp_path)
     assert f"{table}: ref is" in output
-    run(flow, connections, spark, document, 2)
+    run(flow, connections, spark, document, 2 + len(gone))
     after = catalog(connections).require(table)
     kept = len(before.fields)
     assert (after.schema().fields[:kept], after.schema().identifier_field_ids) == (before.fields, [1])
