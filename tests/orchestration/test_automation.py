@@ -20,7 +20,7 @@ from orchestration.sensors.waiting import LagCursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
-from tests.kit.topics import make_topic
+from tests.kit.topics import make_topic, until_decided
 from tests.kit.waiting import PATIENCE
 from tests.orchestration.launching import advance, definitions, events
 
@@ -257,13 +257,15 @@ def test_two_pipelines_may_read_one_topic() -> None:
 def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
-    control = {"topic": topic("control"), "time_limit_seconds": 300}
+    published = topic("control")
+    control = {"topic": published, "time_limit_seconds": 300}
     flow = Flow(topic(), ["append"], overrides={"control": control, "retry": {"max_retries": 0}})
     produce(bootstrap(connections), flow.topic, _records(3))
     pipeline = flow.pipeline(connections)
     assert len(list(protocol.land(pipeline, 1))) == 1
     for destination in pipeline.destinations():
         protocol.merge(pipeline, destination)
+    until_decided(bootstrap(connections), published)
 
     @dg.job
     def report() -> None:
