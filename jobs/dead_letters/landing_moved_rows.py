@@ -24,7 +24,7 @@ from jobs.iceberg.history import landed_batches, landed_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 from jobs.replay.coordinates import check_coordinates
-from resources.errors import ConfigurationError
+from resources.errors import BatchmergeError, Interrupted
 
 _LOG = logging.getLogger("batchmerge")
 _PROPERTY = "moved-rows"
@@ -133,7 +133,8 @@ def _search(pipeline: Pipeline) -> Counter[int]:
 
 
 def can_be_landed(pipeline: Pipeline) -> bool:
-    """Whether every table can merge records that are read again: one that refuses them would stop for good.
+    """Whether every table can merge records that are read again: one that refuses them would stop for good. One that
+    cannot be asked now holds up no landing either.
 
     A person who retries dead letters gets the same error before anything is landed.
     """
@@ -143,7 +144,9 @@ def can_be_landed(pipeline: Pipeline) -> bool:
         if table.mode in ("append", "delete") and table.has_coordinates:
             try:
                 check_coordinates(pipeline, destination)
-            except ConfigurationError as problem:
+            except Interrupted:
+                raise
+            except BatchmergeError as problem:
                 _LOG.warning("rows with a new key stay dead letters: %s", problem)
                 return False
     return True

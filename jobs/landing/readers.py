@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jobs.batch import Batch
 from jobs.changes.columns import MOVE, UNCHANGED, names_unchanged_columns, value_fields
-from jobs.changes.routing import route_filters
+from jobs.changes.routing import route_filter, route_filters
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
@@ -21,7 +21,7 @@ from jobs.decode.wrapping import Excluding, Nested, Renamed
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
-from jobs.landing.records import VALUE_KEY, Operations, RecordReader, Truncation
+from jobs.landing.records import VALUE_KEY, DeleteOrder, Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
@@ -74,7 +74,7 @@ def record_reader(
         names_unchanged=UNCHANGED.name in table.names,
         moves=_move_reader(spec, schemas) if MOVE.name in table.names else None,
         truncation=_truncation(spec),
-        deletes_by=spec.changes.ordered_by if any(t.shows_deletes for t in spec.tables) else None,
+        delete_order=_delete_order(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",
@@ -84,6 +84,19 @@ def record_reader(
         new_tables=names,
         topic_decoders=_topic_decoders(spec, value_decoder, key_decoder, value_key_decoder),
     )
+
+
+def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
+    """How deletes that bring nothing but their key are known; None if their order is none of the row's columns, or if
+    no table shows all deletes."""
+    changes, envelope, by = spec.changes, spec.source.value.envelope, spec.changes.ordered_by
+    metadata = envelope.metadata if envelope else {}
+    if not by or not changes.key or by in metadata or spec.source.transform:
+        return None
+    apart = {by, *changes.key.columns, *metadata, *([changes.op.field] if changes.op else [])}
+    others = tuple(field.name for field in value_fields(spec) if field.name not in apart)
+    shown = any(table.shows_deletes and route_filter(spec, table) is None for table in spec.tables)
+    return DeleteOrder(by, others) if others and shown else None
 
 
 def _has_key_in_value(spec: PipelineSpec) -> bool:

@@ -53,6 +53,13 @@ class Truncation(NamedTuple):
     order: str
 
 
+class DeleteOrder(NamedTuple):
+    """Columns of the value: which orders changes, and which others of the row a delete may bring beside its key."""
+
+    by: str
+    others: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class RecordReader:
     """Turns Arrow batches of Kafka records into Arrow batches of landed rows.
@@ -76,7 +83,7 @@ class RecordReader:
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         truncation: how a record that truncates the table is known; None: there are none.
-        deletes_by: the column of the value that orders deletes, which they must have; None: they need none.
+        delete_order: how deletes are known that could never win; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
         moves: reads the column `move`; None: the rows have none.
     """
@@ -105,7 +112,7 @@ class RecordReader:
     names_unchanged: bool = False
     moves: MoveReader | None = None
     truncation: Truncation | None = None
-    deletes_by: str | None = None
+    delete_order: DeleteOrder | None = None
     filtered_error: DecodeError | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,15 +283,17 @@ class RecordReader:
         return pc.if_else(tombstone, pa.scalar("delete"), op)
 
     def _refuse_unordered_deletes(self, value: pa.Array, op: pa.Array, verdicts: Verdicts) -> None:
-        """Refuses deletes that no change would lose to, so that tables would never show them.
+        """Refuses deletes that bring nothing but their key: no change of it would lose to them, and no table show them.
 
-        Not tombstones: beside an operation they follow the record that says the delete.
+        Not those whose row had no order, nor tombstones: these follow the record that says the delete.
         """
-        if self.deletes_by:
-            lacks_order = pc.and_(pc.is_valid(value), pc.is_null(pc.struct_field(value, self.deletes_by)))
-            unordered = pc.and_(pc.equal(op, "delete"), lacks_order)
-            text = f"the delete brings no {self.deletes_by}"
-            verdicts.refuse_where(unordered, DecodeError("missing", text, _BAD_VALUE))
+        if self.delete_order is None:
+            return
+        bare = pc.and_(pc.equal(op, "delete"), pc.is_valid(value))
+        for column in (self.delete_order.by, *self.delete_order.others):
+            bare = pc.and_(bare, pc.is_null(pc.struct_field(value, column)))
+        text = f"the delete brings no {self.delete_order.by}"
+        verdicts.refuse_where(bare, DecodeError("missing", text, _BAD_VALUE))
 
     def _says_delete(self, value: pa.Array) -> pa.Array:
         if self.operations is None:

@@ -101,13 +101,22 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
         )  # fmt: skip
     elif op and op.field == order_by and not op.keep:
         yield Mistake(ORDER, f"{order_by} is the op field, which the tables do not keep", "set `changes.op.keep: true`")
-    deletes = [t.table for t in spec.tables if t.shows_deletes]
-    if deletes and not op:
+    yield from _tombstones_without_order(spec, order_by)
+
+
+def _tombstones_without_order(spec: PipelineSpec, order_by: str) -> Iterator[Mistake]:
+    """Tombstones that are the source's deletes; beside an operation of the records' they only follow these."""
+    deletes, envelope = [t.table for t in spec.tables if t.shows_deletes], spec.source.value.envelope
+    what = f"a tombstone has no {order_by}, so it does not show when the row of {one_of(deletes, 'and')} was deleted"
+    if not deletes or spec.changes.tombstones == "skip":
+        return
+    if not spec.changes.op:
+        yield Mistake(ORDER, what, "name the column with the record's operation, in `changes.op`")
+    elif envelope and envelope.kind == "debezium_flat" and not envelope.rules.skips_tombstones:
         yield Mistake(
-            ORDER,
-            f"a tombstone has no {order_by}, so it does not show when the row of {one_of(deletes, 'and')} was deleted",
-            "name the column with the record's operation, in `changes.op`",
-        )
+            ORDER, what, "let ExtractNewRecordState write deleted rows (`delete.tombstone.handling.mode: rewrite`) and "
+            "set `tombstones: skip` in the envelope, or leave `order_by` out",
+        )  # fmt: skip
 
 
 def column_names(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -15,7 +15,7 @@ import pytest
 from jobs.batch import LandedBatch, LandedBatches, Moves
 from jobs.dead_letters.landing_moved_rows import Search, can_be_landed
 from jobs.dead_letters.moved_rows import last_reading_before, least_batch
-from resources.errors import ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from tests.kit.batches import landed
 
 
@@ -123,11 +123,14 @@ def test_table_that_is_to_get_a_revision_is_asked_once_more() -> None:
     assert [last_reading_before(end, known(1, 9, b4=2, b7=4)) for end in (4, 5, 7, 8)] == [0, 4, 4, 7]
 
 
-def table(mode: str, has_coordinates: bool = True) -> Any:
+REFUSED = ConfigurationError("t was recreated", where="a.b", remedy="fill a new table")
+DOWN = Unavailable("it does not answer", where="a.b", remedy="nothing to do")
+
+
+def table(mode: str, has_coordinates: bool = True, problem: BatchmergeError = REFUSED) -> Any:
     """A table of a pipeline whose topic was recreated: its rows do not show of which of the two topics they are."""
-    refused = ConfigurationError("t was recreated", where="a.b", remedy="fill a new table")
     of_mode = Mock(mode=mode, has_coordinates=has_coordinates, kind="iceberg")
-    return Mock(table=of_mode, check_replay=Mock(side_effect=refused))
+    return Mock(table=of_mode, check_replay=Mock(side_effect=problem))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,7 @@ def table(mode: str, has_coordinates: bool = True) -> Any:
         pytest.param([table("upsert_delete")], True, id="keys tell rows apart"),
         pytest.param([table("append", has_coordinates=False)], True, id="dead letters are no rows yet"),
         pytest.param([table("upsert_delete"), table("append")], False, id="a log that would refuse them for good"),
+        pytest.param([table("delete", problem=DOWN)], False, id="a table that is down holds up no landing"),
     ],
 )
 def test_rows_stay_dead_letters_where_a_table_could_not_take_them(

@@ -328,18 +328,29 @@ def test_truncations_leave_their_order_and_nothing_else() -> None:
     [
         pytest.param({}, [{"op": "c", "version": 1}, {"op": "d"}, {"op": "d", "version": 2}, None], [1], id="op"),
         pytest.param(
+            {"envelope": {"kind": "debezium", "metadata": {"version": "source.lsn"}}},
+            [{"op": "d", "before": {"id": 1, "name": "a"}}, {"op": "d", "before": {"id": 1}}],
+            [],
+            id="the envelope orders, whose part may be missing in any change",
+        ),
+        pytest.param(
             {"envelope": "debezium"},
-            [{"op": "c", "after": {"version": 1}}, {"op": "d", "before": {"id": 1}}, None],
+            [
+                {"op": "c", "after": {"version": 1}},
+                {"op": "d", "before": {"id": 1}},
+                None,
+                {"op": "d", "before": {"id": 1, "name": "of a row that had none"}},
+            ],
             [1],
             id="without REPLICA IDENTITY FULL; the tombstone says nothing new",
         ),
     ],
 )
-def test_delete_without_an_order_is_bad_where_tables_show_deletes(
+def test_delete_of_a_key_alone_is_bad_where_tables_show_deletes(
     value: dict[str, Any], records: list[Any], bad: list[int], mode: str, deletes: str, shown: bool
 ) -> None:
-    """It would lose to any other change of its key, without a word."""
-    columns = {"id": "long", "version": "long", **({} if value else {"op": "string"})}
+    """It brings no order, and would lose to any change of its key that has one, without a word."""
+    columns = {"id": "long", "name": "string", "version": "long", **({} if value else {"op": "string"})}
     changes = {"order_by": "version", **({} if value else {"op": {"field": "op"}})}
     tables = [specs.table(mode=mode, deletes=deletes)]
     made = specs.spec(*tables, columns=columns, key={"id": "long"}, value=value, changes=changes)

@@ -112,3 +112,15 @@ def test_a_table_has_the_names_that_a_person_sees() -> None:
 def test_topics_that_the_pipeline_writes_to() -> None:
     assert spec({"dead_letters": {"topic": "t_dead"}}).own_topics == {"t_dead", "batchmerge_control"}
     assert spec({"control": {"enabled": False}}).own_topics == set()
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"changes.op": TAKEN_OUT, "changes.tombstones": "skip"},
+        {"changes.op": TAKEN_OUT, "source.value.envelope": {"kind": "debezium_flat", "tombstones": "skip"}},
+        {"changes.op": TAKEN_OUT, "source.value.envelope": "debezium"},
+    ],
+)
+def test_tombstones_that_are_skipped_need_no_order(difference: dict[str, Any]) -> None:
+    assert specs.mistakes(changed({"changes.order_by": "version", **difference})) == []
