@@ -63,6 +63,7 @@ def stale_keys(
             refused=refused if places is not None else None,
             operations=operations(destination.table),
             route=route,
+            ordered=pipeline.spec.changes.ordered_by is not None,
             leaves_unchanged=may_leave_unchanged(pipeline.spec, destination.table, pipeline.intermediate),
         )
         first = max(first, landed[0].number)

@@ -50,6 +50,18 @@ def story(new_story: MakeStory) -> Story:
     return new_story(partitions=2, columns={**COLUMNS, "at": "timestamp"}, changes=changes).land_each(CHAPTERS)
 
 
+@on_targets("upsert_delete", always="iceberg-upsert_delete")
+def test_delete_that_brings_its_key_alone_leaves_a_stale_key(target: Target, new_story: MakeStory) -> None:
+    """Nobody knows when it was; and the tombstone that follows it changes nothing."""
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
+    story = new_story(columns={**COLUMNS, "at": "timestamp"}, changes=changes)
+    bare = Record(0, 1, {"id": 1, "op": "d"})
+    story.land_each([[change(0, 1, "c", 1, "a"), change(0, 2, "c", 1, "b")], [bare, Record(0, 1, None)]])
+    table = story.table(target)
+    table.merge()
+    assert (table.rows(), table.stale()) == ([(1, "a", 1.0), (2, "b", 1.0)], 1)
+
+
 def by_version(records: list[Record], mode: str) -> list[model.Row]:
     """The model with an order: an older change never wins, equal ones go by arrival, none is older than any."""
     newest: dict[int, str] = {}

@@ -161,6 +161,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "stale_keys",
         {**AT, "revised": True, "refused": None, "operations": ["upsert"], "route": None, "leaves_unchanged": True},
     ),
+    (
+        "stale_keys",
+        {
+            **AT,
+            **{"revised": True, "refused": None, "operations": ["upsert", "delete"], "route": None},
+            **{"ordered": True, "leaves_unchanged": False},
+        },
+    ),
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete"}),
     ("superseded", {**ROWS, "rows": "SELECT 1", "mode": "delete", "touched": (6, 7)}),
