@@ -107,9 +107,9 @@ def order_column(spec: PipelineSpec) -> Iterator[Mistake]:
 def _tombstones_without_order(spec: PipelineSpec, order_by: str) -> Iterator[Mistake]:
     """Tombstones that are the source's deletes; beside an operation of the records' they only follow these."""
     deletes, envelope = [t.table for t in spec.tables if t.shows_deletes], spec.source.value.envelope
-    what = f"a tombstone has no {order_by}, so it does not show when the row of {one_of(deletes, 'and')} was deleted"
     if not deletes or spec.changes.tombstones == "skip":
         return
+    what = f"a tombstone has no {order_by}, so it does not show when the row of {one_of(deletes, 'and')} was deleted"
     if not spec.changes.op:
         yield Mistake(ORDER, what, "name the column with the record's operation, in `changes.op`")
     elif envelope and envelope.kind == "debezium_flat" and not envelope.rules.skips_tombstones:
