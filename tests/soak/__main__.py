@@ -15,6 +15,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from resources.local import stack as local_stack
 from tests.kit.project import Project
 from tests.soak.services import Services
@@ -61,9 +63,13 @@ def main() -> int:
         try:
             done = soak(given.kills, given.seed, home, Path(folder))
             return 1 if done is None else 0 if done.in_time() else 2
+        except KeyboardInterrupt:
+            return 130
         finally:
             if not given.home:
                 local_stack.down(home, print)
+            for left in psutil.Process().children(recursive=True):  # runs of a step that was cut off
+                left.kill()
 
 
 if __name__ == "__main__":
