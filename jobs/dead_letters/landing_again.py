@@ -90,7 +90,7 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
             may_go_on = redecoded.recovered and redecoded.waiting
             gives_values = bool(may_go_on) and known.are_given_values(redecoded.rows)
-    return replace(redecoded, lack_deletes=known.lack_deletes, all_asked=known.all_asked, gives_values=gives_values)
+    return replace(redecoded, lacks_deletes=known.lacks_deletes, all_asked=known.all_asked, gives_values=gives_values)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _search(pipeline: Pipeline) -> Counter[int]:
     if done.recovered:
         found = done.recovered.total()
         _LOG.info("batches %d to %d: landed %d rows with the values of their old keys", *wanted, found)
-    waiting = done.waiting if done.lack_deletes else ()
+    waiting = done.waiting if done.lacks_deletes else ()
     unasked = () if done.all_asked else done.waiting
     search = last.after(batches, wanted[0], now, waiting, unasked)
     place.keep(place.catalog.require(place.identifier), _PROPERTY, json.dumps(vars(search)))

@@ -53,13 +53,13 @@ class WithEarlier:
 
     Attributes:
         dead_letters: with the values of before (`EARLIER`), where all are known of any.
-        lack_deletes: the number of them whose delete of the old key is not landed yet.
+        lacks_deletes: the delete of the old key of one of them is not landed yet.
         all_asked: False: a table that may know the values could not be read, or comes to know more.
         old_keys: ``batch, i, old_key`` of those whose old key can be read; None: there are none.
     """
 
     dead_letters: DataFrame
-    lack_deletes: int = 0
+    lacks_deletes: bool = False
     all_asked: bool = True
     old_keys: DataFrame | None = None
 
@@ -100,9 +100,9 @@ def with_earlier_values(
         old_keys = spark.table(rows).select(*PLACE, "old_key")
         counts = found.agg(F.count("*").alias("deletes")).crossJoin(old_keys.agg(F.count("*").alias("moved"))).first()
         assert counts is not None, "an aggregate has one row"
-        landed_deletes, lack_deletes = counts["deletes"], counts["moved"] - counts["deletes"]
-        if not landed_deletes:
-            yield WithEarlier(dead_letters, lack_deletes, old_keys=old_keys)
+        lacks_deletes = counts["deletes"] < counts["moved"]
+        if not counts["deletes"]:
+            yield WithEarlier(dead_letters, lacks_deletes, old_keys=old_keys)
             return
         names = [f.name for f in key_fields(pipeline.spec)]
         search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
@@ -111,7 +111,7 @@ def with_earlier_values(
         if search.found:
             found = reduce(DataFrame.unionAll, map(spark.table, search.found))
             dead_letters = dead_letters.join(found, list(PLACE), "left")
-        yield WithEarlier(dead_letters, lack_deletes, all_asked, old_keys)
+        yield WithEarlier(dead_letters, lacks_deletes, all_asked, old_keys)
 
 
 def _ask_tables(pipeline: Pipeline, search: EarlierValues) -> bool:

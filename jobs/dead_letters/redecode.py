@@ -68,7 +68,7 @@ class Redecoded:
         stay: the first dead letters that are still bad, with their new errors.
         brought: the names of tables that records bring, each with its rank, and their columns.
         waiting: the number by batch of primary-key changes whose omitted values are still unknown.
-        lack_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
+        lacks_deletes, all_asked: about these, from `jobs.dead_letters.moved_rows`.
         gives_values: a row that is good now has the old key of one of these: what it says may be what that one lacks.
     """
 
@@ -79,7 +79,7 @@ class Redecoded:
     stay: list[DeadLetter]
     brought: TaskReport = field(default_factory=TaskReport)
     waiting: Counter[int] = field(default_factory=Counter)
-    lack_deletes: int = 0
+    lacks_deletes: bool = False
     all_asked: bool = True
     gives_values: bool = False
 
@@ -91,7 +91,7 @@ class Redecoded:
             recovered=self.recovered + next_.recovered,
             stay=stay,
             waiting=next_.waiting,
-            lack_deletes=next_.lack_deletes,
+            lacks_deletes=next_.lacks_deletes,
             all_asked=next_.all_asked,
         )
 
