@@ -12,7 +12,7 @@ from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.lineage import bound_topics, of_one_meaning
-from jobs.own_views import own_views
+from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
@@ -157,8 +157,7 @@ class _Comparison:
         text = reduction.of(text)
         names = [c.name for c in self._columns]
         text = render("spark", "expected_rows", rows=text, columns=names, unchanged=bool(self._unchanged))
-        self._spark.sql(text, args=dict(reduction.parameters)).createOrReplaceTempView(self._views.expected)
-        self._spark.catalog.cacheTable(self._views.expected)
+        cached(self._spark.sql(text, args=dict(reduction.parameters)), self._views.expected)
 
     def _compare(self, limit: int, wrong: list[str], merged: Sequence[LandedBatch], whole: bool) -> int:
         """Compares rows by value; adds problems to `wrong` and returns the number of compared rows."""

@@ -27,7 +27,7 @@ from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport
 from jobs.lineage import bound_topics
-from jobs.own_views import own_views
+from jobs.own_views import cached, own_views
 from jobs.spark_tasks import OneTask, numbered, task_reports
 from sql import render
 
@@ -81,8 +81,7 @@ class WantedChanges:
         """Reduces the changes once, in views of their own: a run that sleeps finds them again when it wakes up."""
         self.one_task.is_not_enough()
         with own_views(self.spark, "changes", "found") as (view, found):
-            self._sql(self._text(target)).createOrReplaceTempView(view)
-            self.spark.catalog.cacheTable(view)
+            cached(self._sql(self._text(target)), view)
             yield CachedChanges(
                 self.session,
                 self._reduction,
