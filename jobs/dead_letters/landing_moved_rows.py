@@ -141,7 +141,7 @@ def can_be_landed(pipeline: Pipeline) -> bool:
     for destination in pipeline.destinations():
         table = destination.table
         # Without coordinates a log takes what it has never had, and a retry is refused.
-        if table.mode in ("append", "delete") and table.has_coordinates:
+        if not table.has_unique_key and table.has_coordinates:
             try:
                 check_coordinates(pipeline, destination)
             except Interrupted:

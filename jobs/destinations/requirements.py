@@ -74,7 +74,7 @@ def require_known_rows(rows: int, table: Table, where: str, bring_back: str = "b
     if not rows:
         return
     lost = f"the table has {rows} rows, and its row in `batchmerge_state` is gone"
-    if table.mode in ("upsert", "upsert_delete"):
+    if table.has_unique_key:
         _LOG.warning("%s: %s: all batches that are still landed are merged again", where, lost)
         return
     raise InvariantBroken(

@@ -25,7 +25,7 @@ def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
     if not table.has_coordinates:
         raise _lacking(destination)
     recreated = pipeline.intermediate.recreated()
-    if table.mode in ("append", "delete") and recreated and not kind_of(table).capabilities.tells_topics_apart:
+    if not table.has_unique_key and recreated and not kind_of(table).capabilities.tells_topics_apart:
         raise ConfigurationError(
             f"{', '.join(sorted(recreated))} was recreated: rows of two topics may have the same offset, and no column "
             "shows which topic a row is from",

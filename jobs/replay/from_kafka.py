@@ -109,7 +109,7 @@ def check_start(spec: PipelineSpec, ranges: Ranges) -> None:
     Raises:
         ConfigurationError: some records are before `source.start`.
     """
-    start, tables = spec.source.start, [table.table for table in spec.tables if table.mode in ("append", "delete")]
+    start, tables = spec.source.start, [table.table for table in spec.tables if not table.has_unique_key]
     if not isinstance(start, FromOffsets) or not tables:
         return
     first = {tp: start.offsets.get(tp.topic, {}).get(tp.partition, 0) for tp in ranges}

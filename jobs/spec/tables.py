@@ -106,9 +106,14 @@ class Table(Spec):
         return self.mode != "append"
 
     @property
+    def has_unique_key(self) -> bool:
+        """Whether a key has one row at the most. Others have a row for each record."""
+        return self.mode in ("upsert", "upsert_delete")
+
+    @property
     def has_coordinates(self) -> bool:
         """Whether rows are recognized: by a key, or by the coordinates of their records."""
-        return self.mode not in ("append", "delete") or {*COORDINATES} <= {*self.metadata_columns}
+        return self.has_unique_key or {*COORDINATES} <= {*self.metadata_columns}
 
     @property
     def loses_rows(self) -> bool:

@@ -26,7 +26,7 @@ _REMEDY = "set REPLICA IDENTITY FULL in the source, so that nothing is left out,
 
 def can_leave_unchanged(table: Table) -> bool:
     """Whether a row of the table can keep the value of a column that a change omits."""
-    return kind_of(table).capabilities.keeps_unchanged_columns and table.mode in ("upsert", "upsert_delete")
+    return kind_of(table).capabilities.keeps_unchanged_columns and table.has_unique_key
 
 
 def leaves_unchanged(spec: PipelineSpec, table: Table) -> bool:

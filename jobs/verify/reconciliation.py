@@ -106,7 +106,7 @@ class _Comparison:
     @property
     def _by_key(self) -> bool:
         """Whether rows are identified by their key, and not by their coordinates."""
-        return self._destination.table.mode.startswith("upsert")
+        return self._destination.table.has_unique_key
 
     def run(self, limit: int) -> Verdict:
         landed = self._pipeline.intermediate.landed()
@@ -208,7 +208,7 @@ def _between(least: int, most: int) -> str:
 
 def _keys(columns: list[RowColumn], table: Table) -> list[str]:
     """The columns that identify a row: its key or its coordinates; none if it has neither."""
-    if table.mode.startswith("upsert"):
+    if table.has_unique_key:
         return [c.name for c in columns if c.is_key]
     if not all(name in table.metadata_columns for name in _COORDINATES):
         return []

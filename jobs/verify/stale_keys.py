@@ -35,7 +35,7 @@ def stale_keys(
         known: the landed batches.
         session: opens the table's session, if keys are counted.
     """
-    if state is None or not destination.table.mode.startswith("upsert"):
+    if state is None or not destination.table.has_unique_key:
         return 0
     landed = of_one_meaning([b for b in known if b.number <= state.batch_number])
     if not landed:

@@ -62,12 +62,12 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
 
 def counts_keys(table: Table) -> bool:
     """Whether each merge counts the rows per key: the table has one row per key, and its system can count them."""
-    return kind_of(table).capabilities.counts_keys_at_merge and table.mode in ("upsert", "upsert_delete")
+    return kind_of(table).capabilities.counts_keys_at_merge and table.has_unique_key
 
 
 def has_keys(table: Table) -> bool:
     """Whether the table has one row per key, which can be older than the newest change."""
-    return table.mode.startswith("upsert")
+    return table.has_unique_key
 
 
 def landing_results(

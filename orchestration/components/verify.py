@@ -97,7 +97,7 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
 
 def _counts_keys(table: Table) -> bool:
     """Whether to count rows per key here: for the other tables every merge counts them."""
-    return not kind_of(table).capabilities.counts_keys_at_merge and table.mode.startswith("upsert")
+    return not kind_of(table).capabilities.counts_keys_at_merge and table.has_unique_key
 
 
 _Results = Iterator[dg.AssetCheckResult]

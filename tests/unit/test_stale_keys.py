@@ -34,6 +34,8 @@ def test_only_batches_from_the_first_missing_change_on_count(
 def test_a_refused_row_of_a_batch_that_is_not_looked_at_opens_no_session(refused: int) -> None:
     """Retention has removed batch 3, and the table has not got batch 9: no scan could find their rows."""
     batches = [replace(landed(number), counts=Counts()) for number in range(6, 10)]
-    destination: Any = SimpleNamespace(table=SimpleNamespace(mode="upsert"), refused=lambda: {refused: 1})
+    destination: Any = SimpleNamespace(
+        table=SimpleNamespace(mode="upsert", has_unique_key=True), refused=lambda: {refused: 1}
+    )
     session = Mock(side_effect=AssertionError("a session"))
     assert stale_keys(Mock(), destination, committed(8), batches, session) == 0

@@ -100,7 +100,7 @@ class BigQueryDestination(Destination):
 
     def check_replay(self) -> None:
         row = self.state.read()
-        if row is not None and self.table.mode in ("append", "delete"):
+        if row is not None and not self.table.has_unique_key:
             require_batch_column(row.recreated, self.table, self.name)
 
     def drop_state(self) -> bool:
@@ -118,7 +118,7 @@ class BigQueryDestination(Destination):
         if row is None:
             return False
         require_planned(row.committed, at, self.name)
-        if row.recreated and self.table.mode in ("append", "delete"):
+        if row.recreated and not self.table.has_unique_key:
             raise ConfigurationError(
                 f"only the state of pipeline {self.pipeline} says that {', '.join(row.recreated)} was recreated",
                 where=self.name,

@@ -210,8 +210,7 @@ class Work:
         made = statement(self.spec, self.table, self.columns, target, source, self.where)
         wanted = replace(made, says_op=says_op(loader.rows.schema))
         values = Values(first=flush.first.number, last=flush.last.number)
-        is_without_key = self.table.mode in ("append", "delete")
-        if loader.rows.replayed is not None and is_without_key and self.table.has_coordinates:
+        if loader.rows.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]
             landed = loader.rows.context.intermediate.landed().batches
             recreated = joined(row.recreated, recreated_topics(map(CommittedState.after, landed)))

@@ -109,7 +109,7 @@ class IcebergDestination(ReducedDestination):
             mirrored |= self._recreated_by(step)
             if self._skips_batches(step):
                 mirrored |= skipped_properties(self.pipeline, self.table.branch)
-        elif self.table.mode in ("append", "delete") and self.table.has_coordinates:
+        elif not self.table.has_unique_key and self.table.has_coordinates:
             changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge
         return write(step, changes, mirrored)
@@ -140,7 +140,7 @@ class IcebergDestination(ReducedDestination):
         return recreated_properties(known, recreated, self.pipeline, self.table.branch)
 
     def check_replay(self) -> None:
-        if self.table.mode in ("append", "delete"):
+        if not self.table.has_unique_key:
             self._recreated()
 
     def _recreated(self) -> dict[str, list[int]]:

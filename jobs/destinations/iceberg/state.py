@@ -23,7 +23,7 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
         return history.committed
     undone, where = history.undone.batch_number, f"iceberg {table.table}"
     skip = f"`skip` to go on after batch {undone} without them, or roll the table forward again"
-    if table.on_rollback == "replay" and not history.is_known and table.mode in ("append", "delete"):
+    if table.on_rollback == "replay" and not history.is_known and not table.has_unique_key:
         raise TableReplaced(
             f"the table was rolled back: which batch it stands at is not known any more, batch {undone} was committed",
             where=where,

@@ -129,7 +129,8 @@ DOWN = Unavailable("it does not answer", where="a.b", remedy="nothing to do")
 
 def table(mode: str, has_coordinates: bool = True, problem: BatchmergeError = REFUSED) -> Any:
     """A table of a pipeline whose topic was recreated: its rows do not show of which of the two topics they are."""
-    of_mode = Mock(mode=mode, has_coordinates=has_coordinates, kind="iceberg")
+    unique = mode.startswith("upsert")
+    of_mode = Mock(mode=mode, has_unique_key=unique, has_coordinates=has_coordinates, kind="iceberg")
     return Mock(table=of_mode, check_replay=Mock(side_effect=problem))
 
 
