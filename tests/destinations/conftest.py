@@ -16,11 +16,17 @@ from tests.kit.command import Command, command
 from tests.kit.engine import session
 from tests.kit.kind import KindUnderTest
 from tests.kit.kinds import KINDS, runnable, unavailable, with_others
-from tests.kit.story import Story, Target
+from tests.kit.story import SLOWEST, Story, Target
 
 MakeStory = Callable[..., Story]
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+# `make test` leaves out the kind that takes longest.
+most_kinds = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[pytest.mark.slow] if name == SLOWEST else []) for name, k in KINDS.items()],
+    ids=list(KINDS),
+)
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def test_dead_letters_are_recovered_once(recovered: Recovered) -> None:
     assert [dead_letter.offset for dead_letter in list_dead_letters(pipeline, 10)] == [6]
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_recovered_dead_letters_take_their_place(target: Target, recovered: Recovered) -> None:
     table = recovered.tables[str(target)]
     assert table.rows() == EXPECTED[target.mode]
@@ -156,7 +156,7 @@ def test_row_that_a_table_cannot_hold_is_quarantined_until_its_file_is_corrected
     assert retry_refused(accepting.engine.pipeline) == {}
 
 
-@every_unfit_kind
+@one_unfit_kind
 def test_what_is_refused_does_not_hide_the_change_before_it(kind: KindUnderTest, new_story: MakeStory) -> None:
     story = new_story(columns=kind.odd_columns)
     table = story.table(Target(kind, "upsert"))
@@ -173,7 +173,7 @@ def test_what_is_refused_does_not_hide_the_change_before_it(kind: KindUnderTest,
     assert (accepting.verify().wrong, accepting.stale()) == ([], 0)
 
 
-@every_unfit_kind
+@one_unfit_kind
 @pytest.mark.parametrize("accepting", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_dead_letters_of_a_killed_run_are_those_of_the_run_that_commits(
     kind: KindUnderTest, accepting: bool, new_story: MakeStory

@@ -104,7 +104,7 @@ def open_stories(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_fields_that_no_column_takes_become_columns_while_the_batch_is_landed(
     target: Target, open_stories: Story
 ) -> None:
@@ -141,7 +141,7 @@ def undeclared(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets(always="append")
+@on_targets(always="append", shared=True)
 def test_columns_may_be_left_to_the_records(target: Target, undeclared: Story) -> None:
     table = undeclared.table(target)
     table.merge()
@@ -192,7 +192,7 @@ def test_table_that_is_there_says_what_its_columns_are(target: Target, new_story
 
 
 @pytest.mark.parametrize("kind", [pytest.param("int", marks=pytest.mark.slow), "decimal(12,0) not null"])
-@on_targets("append", "upsert_delete", always="upsert_delete")
+@on_targets("append", "upsert_delete", always="upsert_delete", shared=True)
 def test_table_that_is_there_says_what_its_key_is(target: Target, kind: str, new_story: MakeStory) -> None:
     """It is narrower, or wider, than the keys of records are taken for."""
     story = new_story()
@@ -255,7 +255,7 @@ def with_headers(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_key_and_headers_are_columns_where_they_are_asked_for(target: Target, with_headers: Story) -> None:
     structs = kinds()[target.kind.name].capabilities.nullable_nested
     table = with_headers.table(target, metadata_columns=METADATA if structs else METADATA[:-1])

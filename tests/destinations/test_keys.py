@@ -85,7 +85,7 @@ def test_null_parts_of_a_key_match_where_the_pipeline_says_so(target: Target, wi
     assert held() == expected
 
 
-@on_targets("upsert", "upsert_delete", "delete", always="upsert")
+@on_targets("upsert", "upsert_delete", "delete", always="upsert", shared=True)
 def test_changed_meaning_is_refused_before_anything_is_written(target: Target, with_nulls: Story) -> None:
     table = with_nulls.table(target)
     table.merge_some(1)

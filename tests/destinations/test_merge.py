@@ -142,7 +142,7 @@ LOG = {
 }
 
 
-@on_targets("append", "upsert", always="iceberg-append bigquery-append iceberg-upsert clickhouse-upsert duckdb-upsert")
+@on_targets("append", "upsert", always="bigquery-append iceberg-upsert clickhouse-upsert")
 def test_deletes_are_rows_where_the_file_says_so(target: Target, new_story: MakeStory) -> None:
     story = new_story().reading({**COLUMNS, "name": "string not null", "amount": "double not null"})
     changes = [put(1, "aa"), put(1, "last", "d"), Record(0, 2, None), Record(0, 4, None)]

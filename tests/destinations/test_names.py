@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.destinations.conftest import MakeStory, every_kind
+from tests.destinations.conftest import MakeStory, most_kinds
 from tests.kit import model
 from tests.kit.kind import KindUnderTest
 from tests.kit.records import put
@@ -24,7 +24,7 @@ def story(new_story: MakeStory) -> Story:
     return story
 
 
-@every_kind
+@most_kinds
 @pytest.mark.parametrize("mode", [pytest.param("append", marks=pytest.mark.slow), "upsert_delete"])
 def test_tables_may_be_named_after_topics(kind: KindUnderTest, mode: str, story: Story) -> None:
     for name in kind.names:

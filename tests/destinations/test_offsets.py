@@ -40,7 +40,7 @@ def reset(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_offsets_that_were_reset_are_followed(target: Target, reset: Story) -> None:
     table = reset.table(target)
     for coalesced in (1, 2):

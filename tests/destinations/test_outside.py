@@ -79,7 +79,7 @@ def test_table_that_somebody_recreated_is_noticed(target: Target, story: Story) 
     assert table.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets(cannot="state_in_table", always="append upsert_delete")
+@on_targets(cannot="state_in_table", always="clickhouse-append upsert_delete")
 def test_table_that_somebody_restored_goes_on(target: Target, story: Story, caplog: pytest.LogCaptureFixture) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -126,7 +126,7 @@ def test_table_that_was_renamed_goes_on_under_its_new_name(target: Target, story
     assert renamed.rows() == model.expected(story.records, target.mode)
 
 
-@on_targets(cannot="state_in_table", always="append upsert_delete")
+@on_targets(cannot="state_in_table", always="append clickhouse-upsert_delete")
 def test_state_that_was_lost_doubles_nothing(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -166,7 +166,7 @@ def test_verification_passes_until_rows_are_changed(target: Target, story: Story
         assert "1 rows that no landed change explains" in found
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_pipeline_goes_on_after_maintenance(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)

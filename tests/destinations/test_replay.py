@@ -52,7 +52,7 @@ def test_replay_of_landed_batches_changes_nothing_and_repairs(target: Target, st
     assert table.replay(7, 9) is None
 
 
-@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append")
+@on_targets(always="iceberg-upsert_delete clickhouse-upsert_delete bigquery-append duckdb-append", shared=True)
 def test_column_that_no_run_has_brought_yet_does_not_stop_a_replay(target: Target, new_story: MakeStory) -> None:
     story = new_story(partitions=2)
     story.land_each([[put(1, "a")], [put(2, "b"), put(3, "c")]])
@@ -65,7 +65,7 @@ def test_column_that_no_run_has_brought_yet_does_not_stop_a_replay(target: Targe
     assert [row["more"] for row in wider.select("more")] == [None] * 3
 
 
-@on_targets(always="append")
+@on_targets(always="append", shared=True)
 def test_window_holds_the_batches_that_were_landed_in_it(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge()
@@ -80,7 +80,7 @@ def test_window_holds_the_batches_that_were_landed_in_it(target: Target, story: 
     assert replay_window(pipeline, destination, third + timedelta(days=1), third + timedelta(days=2)) is None
 
 
-@on_targets("append", "delete", always="append")
+@on_targets("append", "delete", always="append", shared=True)
 def test_rows_that_cannot_be_distinguished_are_not_replayed(target: Target, story: Story) -> None:
     """A kind either adds the coordinates itself, or refuses to replay batches that were merged without them."""
     table = story.table(target, metadata_columns=[])
@@ -103,7 +103,7 @@ def test_rows_that_cannot_be_distinguished_are_not_replayed(target: Target, stor
     assert traced.rows() == expected
 
 
-@on_targets("append", "delete", always="append")
+@on_targets("append", "delete", always="append", shared=True)
 def test_a_new_table_without_coordinates_takes_no_records_that_were_read_again(
     target: Target, new_story: MakeStory
 ) -> None:
@@ -234,7 +234,7 @@ def reread(new_story: MakeStory, request: pytest.FixtureRequest) -> tuple[Story,
     return narrow, wide, {name: table.under(wide) for name, table in tables.items()}
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_what_is_read_again_counts_in_every_later_replay(target: Target, reread: tuple[Story, Story, Tables]) -> None:
     table = reread[2][str(target)]
     expected = model.expected([*OLD, *NEW], target.mode)
@@ -244,7 +244,7 @@ def test_what_is_read_again_counts_in_every_later_replay(target: Target, reread:
     assert table.rows() == expected
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_a_stricter_file_brings_nothing_back(target: Target, reread: tuple[Story, Story, Tables]) -> None:
     """A record that cannot be read any more keeps its effect; it is a dead letter until it can be read again."""
     narrow, wide, tables = reread
@@ -272,7 +272,7 @@ def left_out(new_story: MakeStory, request: pytest.FixtureRequest) -> Tables:
     return tables
 
 
-@on_targets(always="iceberg-append upsert_delete")
+@on_targets(always="iceberg-append upsert_delete", shared=True)
 def test_rows_of_records_that_are_left_out_when_they_are_read_again(target: Target, left_out: Tables) -> None:
     table = left_out[str(target)]
     assert table.merge()

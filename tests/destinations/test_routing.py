@@ -44,7 +44,7 @@ def route(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", [ROUTES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in ROUTES[1:])])
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_table_takes_the_records_that_match(name: str, target: Target, routed: Story) -> None:
     keys, table = ROWS_OF[name], routed.table(target, **route(name))
     table.merge_some(1)

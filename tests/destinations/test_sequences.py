@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resources.errors import BatchmergeError
-from tests.destinations.conftest import MakeStory, every_kind
+from tests.destinations.conftest import MakeStory, every_kind, most_kinds
 from tests.kit.examples import SEED, few
 from tests.kit.kind import KindUnderTest
-from tests.kit.kinds import KINDS
 from tests.kit.played import NARROW, PARTITIONS, Played
 
 STEPS: dict[str, Callable[[Played], None]] = {
@@ -72,10 +71,7 @@ FIXED = [
 DRAWN = 2
 
 
-# BigQuery's emulator takes three times as long as any other kind.
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, id=n, marks=[pytest.mark.slow] if n == "bigquery" else []) for n, k in KINDS.items()]
-)
+@most_kinds
 def test_a_sequence_ends_in_the_model(kind: KindUnderTest, new_story: MakeStory) -> None:
     drawn = random.Random(SEED).choices(sorted(steps_of(kind)), k=DRAWN)
     steps = [*FIXED, *(WHERE_IT_ROLLS_BACK if kind.capabilities.rolls_back else ()), *drawn]

@@ -32,7 +32,7 @@ from tests.kit.left_out import COLUMNS, LEFT_OUT, change, comparable, moved, ran
 from tests.kit.records import Record
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, on_targets
 
-DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns")
+DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns", shared=True)
 # What landing does is the same for every kind.
 FINDING = on_targets("upsert_delete", can="finds_rows")
 SLOW = pytest.mark.slow
@@ -484,7 +484,7 @@ def test_topic_of_dead_letters_gets_changed_keys(
     assert dict(sent.headers() or [])["__connect.errors.exception.class.name"] == b"moved"
 
 
-@on_targets("append", "delete", can="keeps_unchanged_columns", always="append")
+@on_targets("append", "delete", can="keeps_unchanged_columns", always="append", shared=True)
 def test_tables_with_a_row_a_change_get_null(target: Target, chapters: Story) -> None:
     table = chapters.table(target)
     table.merge()

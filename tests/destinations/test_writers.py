@@ -29,7 +29,7 @@ def names(table: TableUnderTest) -> str:
     return table.engine.flow.name
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_second_pipeline_is_refused_before_it_writes_anything(target: Target, story: Story) -> None:
     table = story.table(target)
     table.merge_some(2)
@@ -96,7 +96,7 @@ def test_renamed_pipeline_goes_on_where_it_ended(target: Target, story: Story, b
     assert renamed.verify().wrong == []
 
 
-@on_targets("append", "delete", always="append")
+@on_targets("append", "delete", always="append", shared=True)
 def test_taken_over_rows_without_coordinates_are_not_read_again(target: Target, story: Story) -> None:
     """The old pipeline's state names the rows that do not show their records; the new one's has to name them too."""
     table = story.table(target, metadata_columns=[])

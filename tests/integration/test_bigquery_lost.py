@@ -27,7 +27,7 @@ def produce_changes(engine: Engine, seed: int) -> list[Record]:
     return records
 
 
-@pytest.mark.parametrize("point", ["bigquery.loaded", "bigquery.merged"])
+@pytest.mark.parametrize("point", [pytest.param("bigquery.loaded", marks=pytest.mark.slow), "bigquery.merged"])
 def test_flush_whose_batches_are_not_landed_any_more(
     point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
 ) -> None:

@@ -58,7 +58,7 @@ def kept(table: TableUnderTest) -> dict[int, int]:
     return {row["id"]: row["__order"] for row in rows}
 
 
-@pytest.mark.parametrize("work", ["merge", "replay"])
+@pytest.mark.parametrize("work", [pytest.param("merge", marks=pytest.mark.slow), "replay"])
 def test_run_that_slept_keeps_no_delete_in_the_earlier_order(
     work: str, tables: tuple[TableUnderTest, TableUnderTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:

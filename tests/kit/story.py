@@ -26,6 +26,8 @@ from tests.kit.kinds import KINDS, runnable
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record, bootstrap, produce
 
+# Its emulator takes three times as long as any other kind.
+SLOWEST = "bigquery"
 COORDINATES = ["topic", "partition", "offset"]
 
 
@@ -62,16 +64,20 @@ def targets(*modes: str, can: str = "", cannot: str = "") -> list[Target]:
 
 
 def on_targets(
-    *modes: str, can: str = "", cannot: str = "", always: str = "", ways: bool = False
+    *modes: str, can: str = "", cannot: str = "", always: str = "", shared: bool = False, ways: bool = False
 ) -> pytest.MarkDecorator:
     """Runs a test on these `targets`, with `ways` in all their ways.
 
     Args:
         always: `make test` runs it only on those that are named here, by mode or whole, if any are; and never in
             another way than the usual one.
+        shared: what the test shows is decided by code that all kinds share, so that `make test` leaves out the kind
+            that takes longest.
     """
     found, named = targets(*modes, can=can, cannot=cannot), always.split()
-    usual = [t for t in found if not named or t.mode in named or str(t) in named]
+    usual = [
+        t for t in found if not named or t.mode in named or str(t) in named if not (shared and t.kind.name == SLOWEST)
+    ]
     wanted = [Target(t.kind, t.mode, way) for t in found for way in range(len(t.kind.ways) if ways else 1)]
     marked = [t if t in usual else pytest.param(t, marks=pytest.mark.slow) for t in wanted]
     return pytest.mark.parametrize("target", marked, ids=list(map(str, wanted)))
