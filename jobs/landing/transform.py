@@ -3,9 +3,10 @@
 Three steps, each with one row per record: workers decode (`DecodeStep`), Spark evaluates the expressions, workers
 shape the result (`RecordReader`). A bad or filtered record keeps its row, so that every record is counted.
 
-Spark SQL has no error per row: an expression that fails (a cast, a division by zero) fails the whole job. Then the
+Spark SQL has no error per row: an expression that fails fails the whole job. Conversions, which fail most, are tried
+before they are evaluated, so that any number of records may be at fault. After another failure (a division by zero) the
 records at fault are found by bisection of the batch's ranges and no longer evaluated: they become bad records, with
-Spark's error class. If there are more than a few, the batch is refused: such a transform should use `try_cast` etc.
+Spark's error class. If there are more than a few, the batch is refused: such a transform should use `try_divide` etc.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spark_tasks import in_tasks
 from jobs.spec.source import Source
-from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved
+from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved
 from resources.errors import BadRecords
 from resources.kafka_records import HEADERS, records_schema
 
@@ -153,23 +154,42 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     passes = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
     kinds = {f.name: from_arrow_type(f.type, prefer_timestamp_ntz=True) for f in parse_columns(resolved.columns)}
     made = F.struct(*(F.expr(resolved.expressions[n]).cast(kind).alias(n) for n, kind in kinds.items()))
-    refused = F.expr(resolved.expressions[REFUSED]).cast("string") if REFUSED in resolved.expressions else F.lit(None)
     checked = records.withColumn("__passes", F.when(F.col("__usable"), passes)).alias(RECORDS)
     good: Column = F.col("__usable") & F.col("__passes")
-    judged = checked.withColumn("__refused", F.when(good, refused.cast("string"))).alias(RECORDS)
+    judged = checked.withColumn("__refused", F.when(good, _refusal(resolved))).alias(RECORDS)
     return judged.select(
         *(F.col(f"__raw_{name}").alias(name) for name in carried_columns),
         *([F.col(KEY)] if has_key else []),
         F.when(good & F.col("__refused").isNull(), made).alias("result"),
-        F.when(
-            F.col("__refused").isNotNull(),
-            F.struct(F.lit(STAGE).alias("stage"), F.lit("refused").alias("kind"), F.col("__refused").alias("message")),
-        )
-        .otherwise(F.col("__problem"))
-        .alias("problem"),
+        F.coalesce("__refused", "__problem").alias("problem"),
         (F.col("__filtered") | F.coalesce(~F.col("__passes"), F.lit(False))).alias("filtered"),
         F.col("__unknown").alias("unknown"),
     )
+
+
+def _refusal(resolved: Resolved) -> Column:
+    """Why the statement refuses a record, as a `PROBLEM`: by its own rule, or as a conversion fails."""
+
+    def problem(refuses: Column, kind: str, message: Column) -> Column:
+        parts = {"stage": F.lit(STAGE), "kind": F.lit(kind), "message": message}
+        return F.when(refuses, F.struct(*(part.alias(name) for name, part in parts.items())))
+
+    own = F.expr(resolved.expressions.get(REFUSED, "null")).cast("string")
+    return F.coalesce(
+        problem(own.isNotNull(), "refused", own),
+        *(
+            problem(_fails(one), "transform", F.lit(f"the transform fails on this record: no value for column {name}"))
+            for name, one in resolved.conversions.items()
+        ),
+    )
+
+
+def _fails(conversion: Conversion) -> Column:
+    given = made = F.expr(conversion.given)
+    for step in conversion.steps:
+        kind = from_arrow_type(step.kind, prefer_timestamp_ntz=True)
+        made = F.try_to_timestamp(made, F.expr(step.form)) if step.form else made.try_cast(kind)
+    return given.isNotNull() & made.isNull()
 
 
 def analyse(spark: SparkSession, source: Source) -> None:

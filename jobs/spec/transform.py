@@ -66,11 +66,28 @@ class Transform(Spec):
 
 
 @dataclass(frozen=True)
+class Step:
+    """A cast to a type, or what `to_timestamp` reads from a text in a format (Spark SQL, as written)."""
+
+    kind: pa.DataType
+    form: str | None = None
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What a result column is made from (Spark SQL, as written), and the steps to it."""
+
+    given: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
 class Resolved:
     """A transform, resolved against a schema.
 
     Attributes:
         expressions: from column to its expression, in Spark SQL as written.
+        conversions: of result columns that are conversions.
         condition: the condition of `where`; None: every record is kept.
         columns: from result column to its type string.
         reads: columns of `records` that are used.
@@ -79,6 +96,7 @@ class Resolved:
     """
 
     expressions: Mapping[str, str]
+    conversions: Mapping[str, Conversion]
     condition: str | None
     columns: Mapping[str, str]
     reads: frozenset[str]

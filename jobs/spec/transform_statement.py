@@ -18,6 +18,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from jobs.schema.types import parse_columns, parse_type, type_name
+from jobs.spec.conversions import CLOSING, OPENING, conversion, text_of
 from jobs.spec.statement_types import certain_type, path
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_evaluated, is_taken
 from resources.config_files.mistakes import closest, one_of
@@ -50,8 +51,6 @@ _UNSTABLE = {"now", "curdate", "current_timezone", "rand", "randn", "random", "r
              "user", "spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length",
              "reflect", "java_method", "try_reflect", "explode", "explode_outer", "posexplode", "posexplode_outer",
              "inline", "inline_outer", "stack", "json_tuple"}  # fmt: skip
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 
 def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, str] | None) -> Resolved:
@@ -69,7 +68,8 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     if len(pieces) != len(select.expressions):
         raise _wrong("its result columns cannot be kept apart")
     written = [
-        _text(transform.sql, _without_alias(piece, one)) for piece, one in zip(pieces, select.expressions, strict=True)
+        text_of(transform.sql, _without_alias(piece, one))
+        for piece, one in zip(pieces, select.expressions, strict=True)
     ]
     _name_as_declared(select, known)
     passes = any(star and not star[1] for star in map(_star, select.expressions))
@@ -93,8 +93,19 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         for name, one in zip(names, select.expressions, strict=True)
         if name not in transform.columns and _column(one.unalias(), value) == name
     )
-    condition = _text(transform.sql, where) if where else None
-    return Resolved(dict(zip(names, texts, strict=True)), condition, types, reads, passes, unchanged)
+    condition = text_of(transform.sql, where) if where else None
+
+    def type_of(text: str) -> pa.DataType | None:
+        expression = sqlglot.parse_one(text, dialect="spark")
+        _name_as_declared(expression, known)
+        return certain_type(expression, known)
+
+    conversions = {
+        name: found
+        for name, text in zip(names, texts, strict=True)
+        if name in types and (found := conversion(text, transform.columns.get(name), type_of))
+    }
+    return Resolved(dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged)
 
 
 def parse_fields(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
@@ -132,7 +143,7 @@ def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
     """Splits the statement: the tokens of each result column, and those of the condition."""
     depth, begin, results = 0, 1, []
     for n, token in enumerate(tokens):
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
         # Not the `from` of `is distinct from`.
         ends = token.token_type == TokenType.FROM and tokens[n - 1].token_type != TokenType.DISTINCT
         if depth == 0 and (ends or token.token_type == TokenType.COMMA):
@@ -144,22 +155,17 @@ def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:
     return results, where
 
 
-def _text(sql: str, tokens: list[Token]) -> str:
-    """The text of these tokens, as written."""
-    return sql[tokens[0].start : tokens[-1].end + 1]
-
-
 def _without_alias(tokens: list[Token], result: exp.Expr) -> list[Token]:
     if not isinstance(result, exp.Alias):
         return tokens
     return tokens[:-2] if tokens[-2].token_type == TokenType.ALIAS else tokens[:-1]
 
 
-def _name_as_declared(select: exp.Select, columns: Mapping[str, pa.DataType]) -> None:
+def _name_as_declared(expression: exp.Expr, columns: Mapping[str, pa.DataType]) -> None:
     """Gives results that are columns of `records` their declared spelling, since Spark compares names without case.
     Names in structs, and those after `as`, are kept as written."""
     declared = {name.lower(): name for name in (*columns, RECORDS)}
-    for column in select.find_all(exp.Column):
+    for column in expression.find_all(exp.Column):
         parts = column.parts
         for part in parts[:2] if parts[0].name.lower() == RECORDS else parts[:1]:
             part.set("this", declared.get(part.name.lower(), part.name))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -69,7 +71,8 @@ def value(n: int, amount: str, op: str = "c") -> dict[str, Any]:
 
 
 STATEMENT = """
-select * except (secret, amount), cast(amount as int) as amount, upper(name) as shout, _key.id as key_id, _topic,
+select * except (secret, amount), cast(amount as int) as amount, 4 / (id - 6) as share, upper(name) as shout,
+  _key.id as key_id, _topic,
   case when name = 'n3' then 'three is not wanted' end as _refused
 from records where amount <> 'leave out'
 """
@@ -84,28 +87,63 @@ def test_rows_filters_refusals_and_failures(
 ) -> None:
     name = topic()
     engine = made(connections, spark, name, STATEMENT)
-    values = [value(0, "5"), value(1, "leave out"), value(2, "no number"), value(3, "3"), b"{", value(5, "6"), None]
+    values = [
+        value(0, "5"),
+        value(1, "leave out"),
+        value(2, "no number"),
+        value(3, "3"),
+        b"{",
+        value(5, "6"),
+        value(6, "7"),
+        None,
+    ]
     produce(connections, name, values)
     (landed,) = engine.advance()
     counts = landed.counts
-    assert (counts.read, counts.landed, counts.quarantined, counts.filtered) == (7, 3, 3, 1)
+    assert (counts.read, counts.landed, counts.quarantined, counts.filtered) == (8, 3, 4, 1)
     assert table(engine) == [
-        {"id": 0, "name": "n0", "amount": 5, "shout": "N0", "key_id": 0, "_topic": name},
-        {"id": 5, "name": "n5", "amount": 6, "shout": "N5", "key_id": 5, "_topic": name},
+        {"id": 0, "name": "n0", "amount": 5, "share": -2 / 3, "shout": "N0", "key_id": 0, "_topic": name},
+        {"id": 5, "name": "n5", "amount": 6, "share": -4.0, "shout": "N5", "key_id": 5, "_topic": name},
     ]
     bad = dead_letters(engine)
     assert [(offset, stage, kind) for offset, stage, kind, _ in bad] == [
         (2, "transform", "transform"),
         (3, "transform", "refused"),
         (4, "value", "undecodable"),
+        (6, "transform", "transform"),
     ]
-    assert "CAST_INVALID_INPUT" in bad[0][3]
-    assert "no number" not in bad[0][3]
+    assert bad[0][3] == "the transform fails on this record: no value for column amount"
     assert bad[1][3] == "three is not wanted"
+    assert "DIVIDE_BY_ZERO" in bad[3][3]
     printed = capfd.readouterr()
     assert "no number" not in printed.out + printed.err + caplog.text, (
         "Spark's client logs values unless that is switched off"
     )
+
+
+def test_any_number_of_records_may_fail_in_a_conversion(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    statement = """select id, _op, cast(trim(amount) as double) as amount, to_date(name, 'dd.MM.yyyy') as day,
+        to_timestamp(secret) as at from records"""
+    right = {**value(0, " 1.5 "), "name": "24.12.2026", "secret": "2026-11-28 01:02:03"}
+    wrong = [{"amount": "x"}, {"name": "2026-12-24"}, {"name": "31.02.2026"}, {"secret": ""}, {"secret": "25:00"}]
+    records = [{**right, **wrong[n % 5], "id": n} if n % 7 else {**right, "id": n} for n in range(700)]
+    nothing = {**right, "id": 700, "amount": None, "name": None, "secret": None}
+    produce(connections, name, [*records, nothing])
+    engine = made(connections, spark, name, statement)
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (101, 600)
+    assert [row["id"] for row in table(engine)] == [*range(0, 700, 7), 700]
+    assert {tuple(row.values())[1:] for row in table(engine)} == {
+        (1.5, date(2026, 12, 24), datetime(2026, 11, 28, 1, 2, 3, tzinfo=UTC)),
+        (None, None, None),
+    }
+    errors = Counter(
+        message.removeprefix("the transform fails on this record: ") for *_, message in dead_letters(engine)
+    )
+    assert errors == {f"no value for column {c}": n for c, n in {"amount": 120, "day": 240, "at": 240}.items()}
 
 
 @pytest.mark.slow
