@@ -88,15 +88,23 @@ def record_reader(
 
 def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
     """How deletes that bring nothing but their key are known; None if their order is none of the row's columns, or if
-    no table shows all deletes."""
+    no table shows deletes."""
     changes, envelope, by = spec.changes, spec.source.value.envelope, spec.changes.ordered_by
-    metadata = envelope.metadata if envelope else {}
-    if not by or not changes.key or by in metadata or spec.source.transform:
+    metadata, resolved = envelope.metadata if envelope else {}, spec.source.resolved
+    shown = [route_filter(spec, table) for table in spec.tables if table.shows_deletes]
+    if not by or not changes.key or by in metadata or not shown:
         return None
-    apart = {by, *changes.key.columns, *metadata, *([changes.op.field] if changes.op else [])}
+    # What a statement makes, a delete has too.
+    apart = {
+        by,
+        *changes.key.columns,
+        *metadata,
+        *([changes.op.field] if changes.op else []),
+        *(resolved.made if resolved else ()),
+    }
     others = tuple(field.name for field in value_fields(spec) if field.name not in apart)
-    shown = any(table.shows_deletes and route_filter(spec, table) is None for table in spec.tables)
-    return DeleteOrder(by, others) if others and shown else None
+    some = tuple(taken for taken in shown if taken is not None)
+    return DeleteOrder(by, others, None if spec.new_tables or len(some) < len(shown) else some)
 
 
 def _has_key_in_value(spec: PipelineSpec) -> bool:

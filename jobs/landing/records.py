@@ -54,10 +54,15 @@ class Truncation(NamedTuple):
 
 
 class DeleteOrder(NamedTuple):
-    """Columns of the value: which orders changes, and which others of the row a delete may bring beside its key."""
+    """Columns of the value: which orders changes, and which others of the row a delete may bring beside its key.
+
+    Attributes:
+        shown: which records the tables that show deletes take; None: one of them takes all.
+    """
 
     by: str
     others: tuple[str, ...]
+    shown: tuple[RouteFilter, ...] | None
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class RecordReader:
             verdicts.filter_where(pc.is_null(value), but=bad)
         key, readable = self._key(batch, value, verdicts)
         op = self._operation(value, verdicts)
-        self._refuse_unordered_deletes(value, op, verdicts)
+        self._refuse_unordered_deletes(batch.column("topic"), readable, value, op, verdicts)
         named = dict[str, int]()
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), readable, value, op)
@@ -282,7 +287,9 @@ class RecordReader:
         verdicts.refuse_where(unknown, DecodeError("UnknownOperation", text, _BAD_VALUE))
         return pc.if_else(tombstone, pa.scalar("delete"), op)
 
-    def _refuse_unordered_deletes(self, value: pa.Array, op: pa.Array, verdicts: Verdicts) -> None:
+    def _refuse_unordered_deletes(
+        self, topics: pa.Array, key: pa.Array | None, value: pa.Array, op: pa.Array, verdicts: Verdicts
+    ) -> None:
         """Refuses deletes that bring nothing but their key: no change of it would lose to them, and no table show them.
 
         Not those whose row had no order, nor tombstones: these follow the record that says the delete.
@@ -294,6 +301,8 @@ class RecordReader:
             if not pc.any(bare).as_py():  # few batches have any
                 return
             bare = pc.and_(bare, pc.is_null(pc.struct_field(value, column)))
+        if self.delete_order.shown is not None:
+            bare = pc.and_not(bare, matched_by_none(self.delete_order.shown, topics, key, value, op))
         text = f"the delete brings no {self.delete_order.by}"
         verdicts.refuse_where(bare, DecodeError("missing", text, _BAD_VALUE))
 

@@ -23,8 +23,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.envelope_shape import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
-from jobs.landing.records import RecordReader
+from jobs.landing.records import Operations, RecordReader
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spark_tasks import in_tasks
@@ -44,6 +45,7 @@ _MOST = 10
 _OF_VALUES = (
     "ARITHMETIC_OVERFLOW",
     "BINARY_ARITHMETIC_OVERFLOW",
+    "CANNOT_DECODE_URL",
     "CANNOT_PARSE_",
     "CAST_INVALID_INPUT",
     "CAST_OVERFLOW",
@@ -58,13 +60,16 @@ _OF_VALUES = (
     "INVALID_ARRAY_INDEX",
     "INVALID_BITMAP_POSITION",
     "INVALID_DATETIME_PATTERN",
+    "INVALID_FORMAT",
     "INVALID_FRACTION_OF_SECOND",
     "INVALID_INDEX_OF_ZERO",
     "INVALID_PARAMETER_VALUE",
     "INVALID_REGEXP_REPLACE",
+    "INVALID_TIMEZONE",
     "INVALID_URL",
     "INVALID_UTF8_STRING",
     "INVALID_VARIANT_",
+    "MALFORMED_CHARACTER_CODING",
     "MALFORMED_RECORD_IN_PARSING",
     "MALFORMED_VARIANT",
     "NULL_MAP_KEY",
@@ -72,7 +77,10 @@ _OF_VALUES = (
     "NUMERIC_VALUE_OUT_OF_RANGE",
     "REMAINDER_BY_ZERO",
     "USER_RAISED_EXCEPTION",
+    "VARIANT_SIZE_LIMIT",
 )
+# What Java raises without a class of Spark's: of `timestamp_seconds`, for example.
+_JAVAS = ("ArithmeticException", "DateTimeException")
 
 
 @dataclass(frozen=True)
@@ -139,10 +147,16 @@ def transformed(
     headers, carried = "headers" in records.columns, carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
     decoded = records.mapInArrow(in_tasks(step), from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
-    return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried))
+    return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried), reader.operations)
 
 
-def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tuple[str, ...] = ()) -> DataFrame:
+def evaluated(
+    decoded: DataFrame,
+    resolved: Resolved,
+    has_key: bool,
+    carried: tuple[str, ...] = (),
+    operations: Operations | None = None,
+) -> DataFrame:
     """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones."""
     own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
@@ -151,10 +165,9 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
     usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("filtered")
     state = [*(F.col(name).alias(f"__{name}") for name in COLUMNS.names), usable.alias("__usable")]
     records = decoded.select(*own, *places, *raw, *state).alias(RECORDS)
-    passes = F.coalesce(F.expr(resolved.condition), F.lit(False)) if resolved.condition else F.lit(True)
     kinds = {f.name: from_arrow_type(f.type, prefer_timestamp_ntz=True) for f in parse_columns(resolved.columns)}
     made = F.struct(*(F.expr(resolved.expressions[n]).cast(kind).alias(n) for n, kind in kinds.items()))
-    checked = records.withColumn("__passes", F.when(F.col("__usable"), passes)).alias(RECORDS)
+    checked = records.withColumn("__passes", F.when(F.col("__usable"), _passes(resolved, operations))).alias(RECORDS)
     good: Column = F.col("__usable") & F.col("__passes")
     judged = checked.withColumn("__refused", F.when(good, _refusal(resolved))).alias(RECORDS)
     return judged.select(
@@ -165,6 +178,17 @@ def evaluated(decoded: DataFrame, resolved: Resolved, has_key: bool, carried: tu
         (F.col("__filtered") | F.coalesce(~F.col("__passes"), F.lit(False))).alias("filtered"),
         F.col("__unknown").alias("unknown"),
     )
+
+
+def _passes(resolved: Resolved, operations: Operations | None) -> Column:
+    """Whether `where` keeps a record: also a delete or a truncation that brings too little for the condition."""
+    if resolved.condition is None:
+        return F.lit(True)
+    unjudged = []
+    if operations and operations.field in resolved.expressions:
+        said = F.expr(resolved.expressions[operations.field]).cast("string")
+        unjudged = [said.isin(*operations.delete, TRUNCATE)]
+    return F.coalesce(F.expr(resolved.condition), *unjudged, F.lit(False))
 
 
 def _refusal(resolved: Resolved) -> Column:
@@ -210,8 +234,8 @@ def analyse(spark: SparkSession, source: Source) -> None:
 
 def error_class(problem: PySparkException) -> str | None:
     """Spark's class of an error that one record's values cause; None for any other error."""
-    name = problem.getCondition() or ""
-    return name if name.startswith(_OF_VALUES) else None
+    name, text = problem.getCondition() or "", f"{type(problem).__name__}: {problem}"
+    return name if name.startswith(_OF_VALUES) else next((java for java in _JAVAS if java in text), None)
 
 
 def failing_records(

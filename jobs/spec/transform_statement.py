@@ -45,12 +45,15 @@ _FORBIDDEN: list[tuple[type[exp.Expr], str]] = [
     (exp.Localtimestamp, "the time of the run"),
     (exp.CurrentUser, "the user of the run"),
 ]
+_ALWAYS = "each record is transformed on its own, at any time alike"
 _PARTS = {"expressions", "from_", "from", "where"}
 _UNSTABLE = {"now", "curdate", "current_timezone", "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle",
              "monotonically_increasing_id", "current_catalog", "current_database", "current_schema", "session_user",
              "user", "spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length",
              "reflect", "java_method", "try_reflect", "explode", "explode_outer", "posexplode", "posexplode_outer",
              "inline", "inline_outer", "stack", "json_tuple"}  # fmt: skip
+# Texts that Spark takes for a moment of the run, as in `timestamp 'now'`.
+_MOMENTS = ("now", "today", "tomorrow", "yesterday")
 
 
 def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, str] | None) -> Resolved:
@@ -130,13 +133,24 @@ def _check(select: exp.Select, tokens: list[Token]) -> None:
         raise _wrong("it must select from `records` alone")
     for kind, name in _FORBIDDEN:
         if select.find(kind):
-            raise _wrong(f"{name} is not allowed: each record is transformed on its own, at any time alike")
-    for token, after in pairwise(tokens):
-        name = token.text.lower()
-        if after.token_type == TokenType.L_PAREN and name in _UNSTABLE:
-            raise _wrong(f"{name}() is not allowed: each record is transformed on its own, at any time alike")
+            raise _wrong(f"{name} is not allowed: {_ALWAYS}")
+    _refuse_unstable(select, tokens)
     if further := sorted(part for part, given in select.args.items() if given and part not in _PARTS):
         raise _wrong(f"`{further[0]}` is not allowed: only result columns, `from` and `where`")
+
+
+def _refuse_unstable(select: exp.Select, tokens: list[Token]) -> None:
+    """Refuses what gives a record another result at another time, besides whole kinds of expressions."""
+    for token, after in pairwise(tokens):
+        if after.token_type == TokenType.L_PAREN and token.text.lower() in _UNSTABLE:
+            raise _wrong(f"{token.text.lower()}() is not allowed: {_ALWAYS}")
+    for cast in select.find_all(exp.Cast):
+        if isinstance(cast.this, exp.Literal) and cast.this.name.strip().lower() in _MOMENTS:
+            raise _wrong(f"'{cast.this.name}' is not allowed: {_ALWAYS}")
+    for call in select.find_all(exp.Anonymous):
+        mode = [argument.name.upper() for argument in call.expressions[2:3]]
+        if call.name.lower() == "aes_encrypt" and len(call.expressions) < 5 and mode != ["ECB"]:
+            raise _wrong(f"aes_encrypt() needs an initialization vector: {_ALWAYS}")
 
 
 def _pieces(tokens: list[Token]) -> tuple[list[list[Token]], list[Token]]:

@@ -121,6 +121,62 @@ def test_rows_filters_refusals_and_failures(
     )
 
 
+@pytest.mark.parametrize("condition", ["name = 'keep'", "not name <> 'keep'"])
+def test_a_delete_that_brings_its_key_alone_passes_the_condition(
+    condition: str, connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name, columns = topic(), {"id": "long", "name": "string"}
+    rows = [("keep", "c"), ("keep", "c"), ("other", "c"), ("keep", "c")]
+    values: list[Any] = [
+        {"before": None, "after": {"id": n, "name": text}, "op": op} for n, (text, op) in enumerate(rows)
+    ]
+    values += [
+        {"before": {"id": n, "name": text}, "after": None, "op": "d"}
+        for n, text in [(0, None), (1, "keep"), (2, "other")]
+    ]
+    produce(connections, name, values)
+    engine = made(
+        connections,
+        spark,
+        name,
+        f"select * from records where {condition}",
+        {"format": "json", "envelope": "debezium", "columns": columns},
+        changes={"key": {"columns": ["id"], "source": "value"}},
+    )
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.filtered, landed.counts.quarantined) == (5, 2, 0)
+    assert table(engine) == [{"id": 3, "name": "keep"}]
+
+
+@pytest.mark.parametrize(
+    ("expression", "bad", "error"),
+    [
+        ("url_decode(name)", {"name": "%zz"}, "CANNOT_DECODE_URL"),
+        ("decode(unhex(name), 'utf-8')", {"name": "ff"}, "MALFORMED_CHARACTER_CODING"),
+        ("to_number(amount, '999.99')", {"amount": "x"}, "INVALID_FORMAT"),
+        ("from_utc_timestamp(_timestamp, secret)", {"secret": "Nowhere"}, "INVALID_TIMEZONE"),
+        ("timestamp_seconds(id)", {"id": 10**15}, "ArithmeticException"),
+    ],
+)
+def test_a_record_on_which_a_function_fails_is_a_dead_letter(
+    expression: str,
+    bad: dict[str, Any],
+    error: str,
+    connections: Connections,
+    spark: SparkSession,
+    topic: Callable[..., str],
+) -> None:
+    name, right = topic(), {**value(1, "1"), "name": "61", "secret": "Asia/Tokyo"}
+    produce(connections, name, [right, {**right, **bad}, {**right, "id": 2}])
+    statement = {"sql": f"select id, _op, cast({expression} as string) as found from records"}
+    engine = made(connections, spark, name, statement)
+    engine.advance()
+    assert [row["id"] for row in table(engine)] == [1, 2]
+    ((offset, _, kind, message),) = dead_letters(engine)
+    assert (offset, kind) == (1, "transform")
+    assert error in message
+
+
 def test_any_number_of_records_may_fail_in_a_conversion(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:

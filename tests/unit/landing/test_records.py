@@ -361,6 +361,44 @@ def test_delete_of_a_key_alone_is_bad_where_tables_show_deletes(
     assert landed.column("key").null_count == 0, "so the key counts as stale"
 
 
+@pytest.mark.parametrize(
+    ("route_by", "routes", "bad"),
+    [
+        (None, [{"field": "name", "matches": "x"}, {"field": "name", "matches": "y"}], [0]),
+        (None, [{"topics": ["t"]}, {"topics": ["other"]}], [0]),
+        (None, [{"topics": ["other"]}, {"field": "name", "matches": "x"}], []),
+        ("name", [None, None], [0]),
+    ],
+)
+def test_deletes_of_a_key_alone_are_bad_where_a_table_that_shows_deletes_takes_them(
+    route_by: str | None, routes: list[Any], bad: list[int]
+) -> None:
+    """Here the first of two tables shows deletes."""
+    columns = {"id": "long", "name": "string", "version": "long", "op": "string"}
+    tables = [
+        specs.table(mode=mode, name=f"n.{name}", **({"route": route} if route else {}))
+        for name, mode, route in zip("ab", ("upsert_delete", "append"), routes, strict=True)
+    ]
+    changes = {"order_by": "version", "op": {"field": "op"}}
+    parts: dict[str, Any] = {"source": {"topics": ["t", "other"]}, **({"route_by": route_by} if route_by else {})}
+    made = specs.spec(*tables, columns=columns, key={"id": "long"}, changes=changes, **parts)
+    reader = record_reader(made, batch(1, ranges={T0: OffsetRange(0, 4)}), landing_schema(made))
+    landed = reader.read(kafka_records(*(({"id": 1}, record) for record in [{"op": "d"}, {"op": "d", "version": 1}])))
+    assert [n for n, found in enumerate(problems(landed)) if found == ("value", "missing")] == bad
+
+
+def test_what_a_statement_makes_is_nothing_that_a_delete_brings() -> None:
+    made = specs.spec(
+        specs.table(mode="upsert_delete"),
+        columns={"id": "long", "name": "string", "version": "long", "op": "string"},
+        key={"id": "long"},
+        changes={"order_by": "version", "op": {"field": "op"}},
+        source={"transform": "select *, 'prod' as env from records"},
+    )
+    reader = record_reader(made, batch(1, ranges={T0: OffsetRange(0, 4)}), landing_schema(made))
+    assert reader.delete_order == ("version", ("name",), None)
+
+
 def test_implausible_record_times_are_ignored() -> None:
     """Of one partition a record comes from a device that is two days ahead; the other producer counts in another unit.
     What is credible beside them counts."""

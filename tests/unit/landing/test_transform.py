@@ -61,6 +61,9 @@ def test_other_errors_are_not_the_records_fault() -> None:
     assert error_class(PySparkException("a server's trouble")) is None
     assert error_class(Failed("INVALID_HANDLE.SESSION_CLOSED")) is None
     assert error_class(Failed("CAST_INVALID_INPUT")) == "CAST_INVALID_INPUT"
+    assert (
+        error_class(PySparkException("task 3: java.lang.ArithmeticException: long overflow")) == "ArithmeticException"
+    )
     with pytest.raises(PySparkException):
         failing_records({A: OffsetRange(0, 100)}, probe({(A, 0)}, other))
 
