@@ -78,10 +78,10 @@ def with_places(changes: pa.Table, keys: Keys, found: pa.Table, null_safe: bool)
     hits = pa.array(np.concatenate([hit, np.zeros(len(others), np.int64)]))
     own = {
         "__hit": hits,
-        "__file": _with_nulls(found[FILE], len(others)),
-        "__pos": _with_nulls(found[POSITION], len(others)),
-        "__writes": pc.and_(pc.not_equal(rows["__op"], "delete"), pc.less_equal(hits, 1)),
-        "__removes": pc.greater(hits, 0),
+        "__bm_file": _with_nulls(found[FILE], len(others)),
+        "__bm_pos": _with_nulls(found[POSITION], len(others)),
+        "__bm_writes": pc.and_(pc.not_equal(rows["__op"], "delete"), pc.less_equal(hits, 1)),
+        "__bm_removes": pc.greater(hits, 0),
     }
     return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **own})
 

@@ -43,7 +43,7 @@ class Reduction:
         touched: only keys with a change in these batches (first, last); in mode append only records of these batches.
         revised: use each record's newest reading (`revision`) up to the last batch. False: first readings only.
         since: use no readings of earlier batches, whose key or order was another; None: there are none.
-        with_time: also return the record's time, as ``__time``.
+        with_time: also return the record's time, as ``__bm_time``.
         truncated_below: changes with a smaller `order_by` value are left out (`jobs.watermark`); None: none are.
     """
 

@@ -37,7 +37,7 @@ from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
 
 # Columns of the rows to check, besides the table's own.
-TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__topic", "__partition", "__offset", "__batch", "__deleted"
+TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__bm_topic", "__bm_partition", "__bm_offset", "__batch", "__deleted"
 # The paths of the first four in a landed row (`LandedSlice.at`).
 LANDED_AT: Mapping[str, tuple[str, ...]] = {
     TOPIC: ("kafka", "topic"),

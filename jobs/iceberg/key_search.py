@@ -23,7 +23,7 @@ from jobs.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
 Bounds = tuple[Any, Any] | None
-SHARE = "__share"
+SHARE = "__bm_share"
 
 
 @dataclass(frozen=True)

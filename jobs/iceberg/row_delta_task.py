@@ -92,17 +92,17 @@ class RowDeltaTask:
             ]
 
     def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
-        new = rows.filter(rows["__writes"])
+        new = rows.filter(rows["__bm_writes"])
         if new.num_rows:
             columns = {name: new[name] for name in new.schema.names if name not in _OWN}
             writer.write(conformed(columns, self.files.arrow_schema))
 
 
-_OWN = ("__op", "__hit", "__file", "__pos", "__writes", "__removes")
+_OWN = ("__op", "__hit", "__bm_file", "__bm_pos", "__bm_writes", "__bm_removes")
 
 
 def _effect(rows: pa.RecordBatch) -> Effect:
-    hit, writes, removes = rows["__hit"], rows["__writes"], rows["__removes"]
+    hit, writes, removes = rows["__hit"], rows["__bm_writes"], rows["__bm_removes"]
     known, is_delete = pc.greater(hit, 0), pc.equal(rows["__op"], "delete")
     masks = {
         "changes": pc.less_equal(hit, 1),
@@ -115,10 +115,10 @@ def _effect(rows: pa.RecordBatch) -> Effect:
 
 
 def _note_gone(rows: pa.RecordBatch, gone: Gone) -> None:
-    found = rows.filter(rows["__removes"])
+    found = rows.filter(rows["__bm_removes"])
     if not found.num_rows:
         return
-    paths = pc.dictionary_encode(found["__file"])
-    numbers, positions = paths.indices.to_numpy(), found["__pos"].to_numpy()
+    paths = pc.dictionary_encode(found["__bm_file"])
+    numbers, positions = paths.indices.to_numpy(), found["__bm_pos"].to_numpy()
     for number, path in enumerate(paths.dictionary.to_pylist()):
         gone[path].append(positions[numbers == number])

@@ -16,7 +16,8 @@ from resources.config_files.mistakes import Mistake, Path, closest, one_of
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
-# Columns of the merge's own SQL (sql/spark).
+# Columns that merges add to rows; newer ones have a prefix.
+PREFIX = "__bm_"
 RESERVED = {"__op", "__order", "__batch", "__i", "__kafka", "__rank", "__deleted", "__key_deleted", "__hit",
             "__unchanged", "__brought"}  # fmt: skip
 KEY, OP, ORDER = ("changes", "key"), ("changes", "op"), ("changes", "order_by")
@@ -134,7 +135,7 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
             f"{one_of(twice, 'and')} differ in upper and lower case only, and to Spark they are one name",
             f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}",
         )
-    for name in sorted(RESERVED.intersection(lower)):
+    for name in sorted(name for name in lower if name in RESERVED or name.startswith(PREFIX)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
     for number, table in enumerate(spec.tables):
         kind, metadata = kind_of(table), metadata_of(table.metadata_columns)

@@ -126,7 +126,7 @@ class _Comparison:
             self._expect(known, merged[0].number)
             if complete:
                 expected = self._spark.table(self._views.expected)
-                should, may = expected.where("__expected").count(), expected.where("__may").count()
+                should, may = expected.where("__bm_expected").count(), expected.where("__bm_may").count()
                 missed = (rows < should and not may_lack) or (rows > should + may and whole)
                 wrong += [f"{rows} rows, landed changes make {_between(should, should + may)}"] if missed else []
                 beside = max(0, rows - should) if may or not whole else 0

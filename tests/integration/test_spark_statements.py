@@ -50,7 +50,9 @@ def test_two_keys_of_one_record_replace_a_row_each(spark: SparkSession, view: Vi
         unchanged=["name"],
         **arguments,
     )
-    found = spark.sql(text).orderBy("id").select("id", "name", "__hit", "__pos", "__writes", "__removes").collect()
+    found = (
+        spark.sql(text).orderBy("id").select("id", "name", "__hit", "__bm_pos", "__bm_writes", "__bm_removes").collect()
+    )
     assert [tuple(row) for row in found] == [(1, "gone", 1, 0, False, True), (2, "two", 1, 1, True, True)]
 
 

@@ -78,7 +78,7 @@ class RowShape:
             F.col("__op").alias("op"),
             *([F.col("__order").alias("orderBy")] if self.order_by else []),
             *([names.alias(UNCHANGED.name)] if self.names_unchanged else []),
-            F.col("__time").alias("partitionTime"),
+            F.col("__bm_time").alias("partitionTime"),
             F.when(F.col("__op") == "stays", -1 - place).otherwise(place).alias("i"),
             F.lit(batch).cast("bigint").alias("batchNumber"),
             *(_origin() if self.judged else []),

@@ -66,7 +66,7 @@ class Inserted(Added):
 
 
 # Columns that the insert needs besides the row itself and those of `Refusal`.
-CHUNK, POSITION, ORDER = "__chunk", "__i", "__order"
+CHUNK, POSITION, ORDER = "__bm_chunk", "__i", "__order"
 
 # The server's error codes for a value that the column's type cannot hold (395: from our own check).
 _DOES_NOT_FIT = frozenset(

@@ -21,7 +21,7 @@ from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from sql import CLICKHOUSE, quote, render
 
-_ROW = "__row"
+_ROW = "__bm_row"
 # The most rows that ClickHouse counts (by keys and versions) in a fraction of a second.
 _MOST_COUNTED = 5_000_000
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from resources.clickhouse import ClickHouseServer, retried
 
 # The number of a row in its chunk, in the order of reading.
-NUMBER = "__number"
+NUMBER = "__bm_number"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
 
 # The batch in a row's version; for records that were read again not the batch that landed them first.
-VERSION = "__version"
+VERSION = "__bm_version"
 
 
 @dataclass(frozen=True)

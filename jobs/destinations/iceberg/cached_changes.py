@@ -90,7 +90,7 @@ class CachedChanges:
         # All rows of a data file to one task, which writes its one file of deletes; new rows to any.
         keys = (F.col(quote("spark", key)) for key in self.reduced.keys)
         some = F.pmod(F.xxhash64(*keys), F.lit(writers(parallelism(self.spark))))
-        place = F.coalesce("__file", some.cast("string"))
+        place = F.coalesce("__bm_file", some.cast("string"))
         report = sum(task_reports(rows.repartition(place), writing_task(delta)), RowDeltaReport())
         if report.effect.changes != changes:
             raise InvariantBroken(

@@ -71,10 +71,12 @@ def test_each_change_meets_the_rows_of_its_key(seed: int, null_safe: bool) -> No
     for key, op in zip(different, ops, strict=True):
         own = [row for row in given if (row["a"], row["b"]) == key]
         met = [row for row in rows if (row["a"], row["b"]) == key and (null_safe or None not in key)]
-        assert {(row["__file"], row["__pos"]) for row in own if row["__hit"]} == {(r[FILE], r[POSITION]) for r in met}
+        assert {(row["__bm_file"], row["__bm_pos"]) for row in own if row["__hit"]} == {
+            (r[FILE], r[POSITION]) for r in met
+        }
         assert [row["__hit"] for row in own] == (list(range(1, len(met) + 1)) or [0])
-        assert [row["__writes"] for row in own] == [op != "delete", *[False] * (len(own) - 1)]
-        assert all(row["__removes"] == (row["__hit"] > 0) for row in own)
+        assert [row["__bm_writes"] for row in own] == [op != "delete", *[False] * (len(own) - 1)]
+        assert all(row["__bm_removes"] == (row["__hit"] > 0) for row in own)
 
 
 def test_numbers_of_wide_keys_stay_exact() -> None:

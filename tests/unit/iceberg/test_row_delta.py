@@ -76,10 +76,10 @@ CHANGES = pa.schema(
         *SCHEMA,
         ("__op", pa.string()),
         ("__hit", pa.int32()),
-        ("__file", pa.string()),
-        ("__pos", pa.int64()),
-        ("__writes", pa.bool_()),
-        ("__removes", pa.bool_()),
+        ("__bm_file", pa.string()),
+        ("__bm_pos", pa.int64()),
+        ("__bm_writes", pa.bool_()),
+        ("__bm_removes", pa.bool_()),
     ]
 )
 
