@@ -141,7 +141,7 @@ def test_a_delete_that_brings_its_key_alone_passes_the_condition(
         name,
         f"select * from records where {condition}",
         {"format": "json", "envelope": "debezium", "columns": columns},
-        changes={"key": {"columns": ["id"], "source": "value"}},
+        changes={"key": {"columns": ["id"], "source": "value"}, "order_by": "arrival"},
     )
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.filtered, landed.counts.quarantined) == (5, 2, 0)
