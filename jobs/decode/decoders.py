@@ -9,6 +9,7 @@ import pyarrow as pa
 from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import Decoder
 from jobs.decode.connect_json import ConnectJson
+from jobs.decode.foreign import foreign_decoder
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import StrictJson
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
@@ -16,7 +17,6 @@ from jobs.decode.registered import RegisteredSchema
 from jobs.decode.registered_json import RegisteredJson
 from jobs.decode.text import Bytes, Text
 from jobs.decode.unknown import Watch
-from resources.errors import ConfigurationError
 
 Schemas = Mapping[int, RegisteredSchema]
 
@@ -33,7 +33,6 @@ _REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes, Watch | None], Dec
     ),
     "protobuf": lambda kind, schemas, _, watch: RegisteredProtobuf(kind, schemas, watch),
 }
-FORMATS = sorted({*_PLAIN, *_REGISTERED})
 
 
 def decoder_for(
@@ -44,6 +43,7 @@ def decoder_for(
     registered: Schemas | None = None,
     ignore_case: bool = False,
     watch: Watch | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Decoder:
     """The decoder of a format for a declared type: a struct of the columns, or a scalar for a key of one value.
 
@@ -53,9 +53,10 @@ def decoder_for(
         registered: the schemas of the ids in records, which have Confluent's wire format; None: they do not.
         ignore_case: field names are compared without case; only in plain JSON.
         watch: what to do about fields without a column; None: ignore them.
+        options: of a format that another package brings.
 
     Raises:
-        ConfigurationError: unknown format, or a type that the format or the schema cannot carry.
+        ConfigurationError: a type that the format or the schema cannot carry, or a package that does not fit.
     """
     if ignore_case:
         return StrictJson(type, ignore_case=True, watch=watch)
@@ -65,6 +66,4 @@ def decoder_for(
         return Avro(type, schema.decode(), watch)
     if format == "protobuf":
         return Protobuf(type, schema, message, watch)
-    if format not in _PLAIN:
-        raise ConfigurationError(f"unknown format {format!r}", remedy=f"use one of {', '.join(FORMATS)}")
-    return _PLAIN[format](type, watch)
+    return _PLAIN[format](type, watch) if format in _PLAIN else foreign_decoder(format, type, options or {}, watch)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 from jobs.destinations.kind import Kind
+from jobs.entry_points import Brought, brought
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -56,16 +56,7 @@ def warnings_of(spec: PipelineSpec, table: Table) -> Iterator[str]:
 @cache
 def _installed() -> dict[str, tuple[Kind[Any], str]]:
     """Kinds by name, each with the package that provides it."""
-    found: dict[str, tuple[Kind[Any], str]] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        package = point.dist.name if point.dist else "an unnamed package"
-        if point.name in found and found[point.name][1] != package:
-            raise ConfigurationError(
-                f"{found[point.name][1]} and {package} both bring a destination kind {point.name!r}",
-                where=f"entry points {GROUP}",
-                remedy="uninstall one of them",
-            )
-        found[point.name] = (_load(point, package), package)
+    found = {name: (_load(one), one.package) for name, one in brought(GROUP, "destination kind").items()}
     if not any(package == _OWN for _, package in found.values()):
         raise ConfigurationError(
             "Batchmerge's own kinds of destination are not registered: its installation is older than its code",
@@ -75,21 +66,11 @@ def _installed() -> dict[str, tuple[Kind[Any], str]]:
     return found
 
 
-def _load(point: EntryPoint, package: str) -> Kind[Any]:
-    where = f"destination kind {point.name!r} of {package}"
-    try:
-        kind = point.load()
-    except Exception as problem:
-        # A foreign module may raise anything when it is imported: name it.
-        raise ConfigurationError(
-            f"{point.value} cannot be loaded: {type(problem).__name__}: {problem}",
-            where=where,
-            remedy="update or uninstall that package",
-        ) from problem
-    if problems := _problems(point.name, kind):
-        raise ConfigurationError("; ".join(problems), where=where, remedy="update or uninstall that package")
-    loaded: Kind[Any] = kind
-    return loaded
+def _load(one: Brought) -> Kind[Any]:
+    kind: Kind[Any] = one.load()
+    if problems := _problems(one.point.name, kind):
+        raise ConfigurationError("; ".join(problems), where=one.where, remedy="update or uninstall that package")
+    return kind
 
 
 def _problems(name: str, kind: object) -> list[str]:

@@ -225,7 +225,7 @@ def _of_types(
 
     def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
         read = dialect.of_row(kind) if dialect else kind
-        return decoder_for(encoding.format, read, schema, message, registered, any_case, watch)
+        return decoder_for(encoding.format, read, schema, message, registered, any_case, watch, encoding.options)
 
     return of_type
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, model_validator
 
+from jobs.decode.foreign import foreign_formats
 from jobs.spec.base import Spec
 from resources.config_files.mistakes import Mistake, one_of, refuse
+from resources.config_files.words import choice
 from resources.errors import ConfigurationError
 from resources.project import project_folder
 
 # Paths of schema files are relative to this folder.
 PROJECT = project_folder() or Path.cwd()
+_OWN = ("json", "connect_json", "avro", "protobuf", "string", "bytes")
 _REGISTERED = ("avro", "json", "protobuf")
 _WITH_FILE = ("avro", "protobuf")
 ONE_COLUMN = ("string", "bytes")
@@ -22,10 +24,12 @@ ONE_COLUMN = ("string", "bytes")
 class Encoding(Spec):
     """How bytes are encoded, whatever the columns are."""
 
-    format: Literal["json", "connect_json", "avro", "protobuf", "string", "bytes"] = Field(
+    format: str = Field(
         "json",
-        description="how the bytes are encoded; connect_json: Kafka Connect's JSON with a schema in each record",
+        description="how the bytes are encoded: json, connect_json (Kafka Connect's JSON with a schema in each "
+        "record), avro, protobuf, string, bytes, or the format of an installed package",
     )
+    options: dict[str, str] = Field(default_factory=dict, description="of the format of an installed package")
     registry: str | None = Field(
         None,
         description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
@@ -45,7 +49,13 @@ class Encoding(Spec):
 
     def _schema_rules(self) -> list[tuple[bool, Mistake]]:
         described = self.format == "protobuf" and bool(self.schema_file)
+        known = [*_OWN, *(foreign_formats() if self.format not in _OWN or self.options else ())]
         return [
+            (self.format not in known, Mistake(("format",), *choice(self.format, self.format, known))),
+            (
+                bool(self.options) and self.format in _OWN,
+                Mistake(("options",), f"the format {self.format} has none", "leave it out"),
+            ),
             (
                 bool(self.registry) and self.format not in _REGISTERED,
                 Mistake(("registry",), f"it goes with {one_of(_REGISTERED, 'and')}, not with {self.format}",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import jobs.entry_points
 from jobs.destinations import registry
 from jobs.destinations.registry import kind_of, kinds, own_kinds
 from jobs.spec.pipeline import PipelineSpec
@@ -120,6 +121,6 @@ OURS = [_point(n, f"jobs.destinations.{n}.kind:KIND", "batchmerge") for n in ("b
 def test_a_kind_that_does_not_fit_is_an_error_that_names_its_package(
     points: list[EntryPoint], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "entry_points", lambda **_: EntryPoints(points))
+    monkeypatch.setattr(jobs.entry_points, "entry_points", lambda **_: EntryPoints(points))
     with pytest.raises(ConfigurationError, match=message):
         registry._installed.__wrapped__()

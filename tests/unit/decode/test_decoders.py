@@ -51,7 +51,6 @@ def test_nothing_and_tombstones_only(format: str, raw: pa.Array) -> None:
 @pytest.mark.parametrize(
     ("format", "kind", "what"),
     [
-        ("xml", pa.string(), "unknown format 'xml'"),
         ("string", pa.int64(), "cannot be long"),
         ("string", pa.struct([("a", pa.string()), ("b", pa.string())]), "cannot be struct<a: string, b: string>"),
         ("bytes", pa.string(), "cannot be string"),

@@ -6,7 +6,7 @@ Here: shell and YAML, whatever language a block has, against the programs and mo
 `tests/tutorial`                       runs the tutorial's blocks in their order
 `tests/integration/test_recipes.py`    runs each transform's recipe on Spark, with the record beside it
 `tests/integration/test_events.py`     runs the consumer of events.md against a real control topic
-`tests/unit/docs/test_format.py`       runs the decoder of write-a-format.md
+`tests/unit/docs/test_format.py`       runs the decoder of write-a-format.md, by the pipeline file there
 `tests/production`                     runs workspace.yaml, and shows the unit to systemd
 =====================================  ==========================================================================
 """
@@ -25,7 +25,8 @@ import sqlglot
 import yaml
 from jinja2 import Environment
 
-from jobs.destinations.registry import GROUP
+from jobs.decode import foreign
+from jobs.destinations import registry
 from jobs.spec import encoding
 from tests.kit import shell_blocks, yaml_blocks
 from tests.kit.guides import Block, all_blocks, pages
@@ -35,6 +36,7 @@ BLOCKS = [block for page in pages() for block in all_blocks(page)]
 ELSEWHERE = {
     ("production.md", "Dagster's instance"): "one entry of dagster.yaml; tests/production runs it on PostgreSQL",
     ("production.md", "Several code locations"): "workspace.yaml; tests/production runs it",
+    ("write-a-format.md", "A package of your own"): "test_format.py reads a record by it",
     ("pipeline-file.md", "Mistakes"): "a wrong file; test_mistakes.py shows what is reported about it",
 }
 _INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN"}
@@ -62,8 +64,8 @@ def _nothing(text: str) -> None:
 
 
 def _registered(document: dict[str, Any]) -> None:
-    """The entry points of a destination kind."""
-    assert set(document["project"]["entry-points"]) <= {GROUP, "batchmerge.destination_tests"}
+    """The entry points of a destination kind, or of a format."""
+    assert set(document["project"]["entry-points"]) <= {registry.GROUP, "batchmerge.destination_tests", foreign.GROUP}
 
 
 CHECKS: dict[str, Callable[[str], object]] = {
