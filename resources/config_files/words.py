@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from resources.config_files.mistakes import closest, one_of, shown_value
 
 Said = tuple[str, str]
+Words = Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]
 _SCALAR = (str, int, float, bool)
 
 
@@ -37,14 +38,6 @@ def _int(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | N
     )
 
 
-def _number(value: str, _given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    return f"{value} is not a number", f"write one{_meaning(field)}"
-
-
-def _truth(value: str, _given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    return f"{value} is neither true nor false", f"write one of these{_meaning(field)}"
-
-
 def _text(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
     if isinstance(given, _SCALAR):
         return f"{value} is not text", "put it in quotes"
@@ -55,10 +48,6 @@ def _list(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | 
     return f"{value} is not a list", "write it in [brackets]" if isinstance(
         given, _SCALAR
     ) else f"write one{_meaning(field)}"
-
-
-def _map(value: str, _given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    return f"{value} is not a map (lines of `name: value`)", f"write one{_meaning(field)}"
 
 
 def _choice(value: str, given: Any, facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
@@ -73,7 +62,12 @@ def choice(value: str, given: Any, known: list[str], meaning: str = "") -> Said:
     return f"{value} is not one of {one_of(known)}", remedy
 
 
-def _bound(relation: str) -> Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]:
+def _plain(what: str, remedy: str) -> Words:
+    """`{}` is the value in `what`, the option's meaning in `remedy`."""
+    return lambda value, _given, _facts, field: (what.format(value), remedy.format(_meaning(field)))
+
+
+def _bound(relation: str) -> Words:
     def words(value: str, _given: Any, facts: Mapping[str, Any], _field: FieldInfo | None) -> Said:
         limit = next(facts[name] for name in ("gt", "ge", "lt", "le") if name in facts)
         shown = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
@@ -101,23 +95,17 @@ def _form(value: str, _given: Any, facts: Mapping[str, Any], field: FieldInfo | 
     return f"{value} does not have the right form", f"it has to match {facts['pattern']}{_meaning(field)}"
 
 
-def _time(value: str, _given: Any, _facts: Mapping[str, Any], _field: FieldInfo | None) -> Said:
-    return f"{value} is not a time", "write it like `2026-01-31T12:00:00Z`"
-
-
-def _missing(_value: str, _given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    return "it is missing", f"add it{_meaning(field)}"
-
-
-_FAMILIES: dict[str, Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]] = {
-    "missing": _missing,
+_FAMILIES: dict[str, Words] = {
+    "missing": _plain("it is missing", "add it{}"),
     "literal_error enum": _choice,
     "int_type int_parsing int_from_float int_parsing_size": _int,
-    "float_type float_parsing finite_number": _number,
-    "bool_type bool_parsing": _truth,
+    "float_type float_parsing finite_number": _plain("{} is not a number", "write one{}"),
+    "bool_type bool_parsing": _plain("{} is neither true nor false", "write one of these{}"),
     "string_type string_unicode secret_type": _text,
     "list_type set_type tuple_type": _list,
-    "dict_type mapping_type model_type model_attributes_type dataclass_type": _map,
+    "dict_type mapping_type model_type model_attributes_type dataclass_type": _plain(
+        "{} is not a map (lines of `name: value`)", "write one{}"
+    ),
     "greater_than": _bound("more than"),
     "greater_than_equal": _bound("at least"),
     "less_than": _bound("less than"),
@@ -125,7 +113,9 @@ _FAMILIES: dict[str, Callable[[str, Any, Mapping[str, Any], FieldInfo | None], S
     "too_short string_too_short": _empty,
     "too_long string_too_long": _too_many,
     "string_pattern_mismatch": _form,
-    "datetime_type datetime_parsing datetime_from_date_parsing datetime_object_invalid": _time,
+    "datetime_type datetime_parsing datetime_from_date_parsing datetime_object_invalid": _plain(
+        "{} is not a time", "write it like `2026-01-31T12:00:00Z`"
+    ),
 }
 
 
