@@ -7,12 +7,12 @@ the few entries of one manifest.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from cachetools import LRUCache
 from pyiceberg import manifest
 from pyiceberg.avro import file
 from pyiceberg.schema import Schema
@@ -28,20 +28,17 @@ _SCHEMA = "avro.schema"
 
 def _by_identity(work: Callable[..., Any]) -> Callable[..., Any]:
     """Remembers the function's results, by the identity of its arguments: schemas and types never change."""
-    known, lock = OrderedDict[tuple[object, ...], tuple[object, Any]](), Lock()
+    known, lock = LRUCache[tuple[object, ...], tuple[object, Any]](_KEPT), Lock()
 
     def found(*values: object, **named: object) -> Any:
         key = (*_identities(values), *named, *_identities(named.values()))
         with lock:
             if key in known:
-                known.move_to_end(key)
                 return known[key][1]
         result = work(*values, **named)
         with lock:
             # Keep the arguments too, so that no other object gets their identity.
             known[key] = ((values, named), result)
-            if len(known) > _KEPT:
-                known.popitem(last=False)
         return result
 
     return found

@@ -7,17 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from cachetools import LRUCache
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
-from jobs.iceberg import manifest_entries
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import added_files
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.history import landed_batches, read_history, state_properties
+from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.staging import live_files
 from jobs.offsets import OffsetRange
 from jobs.watermark import Watermark
@@ -96,11 +97,9 @@ def test_a_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert found == [1] * number
         assert [file.record_count for file in added_files(table, snapshot)] == [1]
     assert len(read) == len(set(read)), "none twice"
-    monkeypatch.setattr(manifest_entries, "_MOST", 10)
-    assert len(list(live_files(table, snapshot, ManifestContent.DATA))) == 40
-    append(catalog, 41)
-    list(live_files(table := catalog.require(NAME), table.metadata.current_snapshot_id or 0, ManifestContent.DATA))
-    assert sum(map(len, manifest_entries._KNOWN.values())) < 10, "no more are kept"
+    kept = live_entries.cache
+    assert isinstance(kept, LRUCache)
+    assert kept.currsize == sum(1 + len(entries) for entries in kept.values()), "each entry counts"
 
 
 def test_a_metadata_file_is_read_once_and_by_its_writer_never(tmp_path: Path) -> None:
