@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError as ProtobufError
 
-from jobs.schema.known_protos import TEXTS, folders
 from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
@@ -57,6 +57,24 @@ _LOGICAL = {
     "google.type.TimeOfDay": "time-parts",
     "confluent.type.Decimal": "variable-decimal",
 }
+# Files that schemas import without a reference in the registry, since its clients contain them. Source: Confluent's
+# documentation, "Protobuf Schema Serializer", and the descriptors in confluent-kafka.
+_META = """syntax = "proto3";
+package confluent;
+import "google/protobuf/descriptor.proto";
+message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; repeated Rule rules = 4; }
+message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }
+extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+"""
+_DECIMAL = """syntax = "proto3";
+package confluent.type;
+message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+"""
+_KNOWN = {"confluent/meta.proto": _META, "confluent/type/decimal.proto": _DECIMAL}
 
 
 class Messages:
@@ -170,19 +188,24 @@ def compiled(texts: tuple[str, ...], names: tuple[str, ...]) -> bytes:
         own = f"_{own}"
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for path, text in {**TEXTS, **dict(zip((name or own for name in names), texts, strict=True))}.items():
+        for path, text in {**_KNOWN, **dict(zip((name or own for name in names), texts, strict=True))}.items():
             file = (root / path).resolve()
             if not file.is_relative_to(root.resolve()):
                 raise ConfigurationError(f"a Protobuf import leaves its folder: {path}", remedy="correct the import")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         output = root / "descriptors"
-        included = [f"-I{path}" for path in (root, *folders())]
+        included = [f"-I{path}" for path in (root, *_folders())]
         arguments = [*included, "--include_imports", f"--descriptor_set_out={output}", str(root / own)]
         if protoc.main(["protoc", *arguments]) != 0:
             what = f"the Protobuf compiler does not accept the schema: {_reason(arguments).replace(f'{root}/', '')}"
             raise ConfigurationError(what, remedy="correct the schema, and register what it imports as its references")
         return output.read_bytes()
+
+
+def _folders() -> list[Path]:
+    """The folders with Google's files by their import paths: the well-known types, and the common ones."""
+    return [Path(str(files("grpc_tools") / "_proto")), Path(str(files("google.type") / "date.proto")).parents[2]]
 
 
 def _reason(arguments: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from resources.errors import ConfigurationError
 from resources.local.bigquery_jobs import settle_jobs
 from resources.local.fake_gcs import FakeGcs
-from resources.local.object_stores import store_of
+from resources.local.lake import store_of
 from resources.local.service import HOST, Command, Say, Service, Site, answers
 
 PROJECT = "batchmerge-local"

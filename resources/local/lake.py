@@ -7,8 +7,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from resources.local.object_stores import store_of
-from resources.local.service import Site
+from resources.local.fake_gcs import FakeGcs
+from resources.local.object_store import ObjectStore
+from resources.local.seaweed import Seaweed
+from resources.local.service import Lake, Site
+
+# The object stores that can run here.
+STORES: tuple[ObjectStore, ...] = (Seaweed(), FakeGcs())
+
+
+def store_of(lake: Lake) -> ObjectStore | None:
+    """The store of this lake; None: its files are in a folder."""
+    return next((store for store in STORES if store.name == lake), None)
 
 
 def create_lake(home: Path) -> None:

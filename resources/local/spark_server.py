@@ -18,8 +18,7 @@ from resources.errors import ConfigurationError
 from resources.local.jars import Bundle, classpath, fetch, pyspark_folder
 from resources.local.java import find_java
 from resources.local.jvm import jvm
-from resources.local.lake import create_lake, lake_connection
-from resources.local.object_stores import store_of
+from resources.local.lake import create_lake, lake_connection, store_of
 from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
 

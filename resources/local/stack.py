@@ -21,8 +21,8 @@ from resources.local import processes
 from resources.local.bigquery_emulator import BigQueryEmulator
 from resources.local.clickhouse import ClickHouse
 from resources.local.kafka_broker import KafkaBroker
+from resources.local.lake import STORES, store_of
 from resources.local.locks import exclusive
-from resources.local.object_stores import STORES, store_of
 from resources.local.ports import free_port, is_free
 from resources.local.processes import Running
 from resources.local.service import Lake, Say, Service, Site

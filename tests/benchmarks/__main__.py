@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resources.local import stack
-from resources.local.object_stores import STORES
+from resources.local.lake import STORES
 from tests.benchmarks._report import line, read
 from tests.benchmarks._workload import services
 

@@ -22,7 +22,7 @@ import psutil
 from resources.connections import Connections, SparkConnection
 from resources.local.jars import classpath, fetch, pyspark_folder
 from resources.local.java import find_java
-from resources.local.object_stores import STORES
+from resources.local.lake import STORES
 from resources.local.ports import accepts, free_port
 from resources.local.processes import inherited
 from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS, answers
