@@ -17,14 +17,17 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from jobs.decode.base import Decoded
+from jobs.decode.columns.arrays import arrow
+from jobs.decode.columns.cursors import value_bounds
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import found_fields, records_with, unexpected
 from jobs.decode.json_wire import declared_columns, numbers_alone, wire_fields
@@ -56,7 +59,7 @@ class ArrowJson:
     def parts(self, raw: pa.Array) -> list[Part]:
         """Those of these records (binary) that Arrow can read, with their fields that have no column."""
         text, objects = _candidates(raw)
-        rows = _numbers(len(raw)).filter(objects)
+        rows = arrow(np.arange(len(raw))).filter(objects)
         if not len(rows):
             return []
         found: list[Part] = []
@@ -132,8 +135,8 @@ class Json:
     def decode(self, raw: pa.Array) -> Decoded:
         if self._arrow is None:
             return self._strict.decode(raw)
-        arrow = self._arrow
-        return joined(judged(piece, arrow.parts(piece), self._strict.decode) for piece in pieces(raw))
+        fast = self._arrow
+        return joined(judged(piece, fast.parts(piece), self._strict.decode) for piece in pieces(raw))
 
 
 def _candidates(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -162,7 +165,8 @@ def _objects(text: pa.Array) -> pa.Array:
     if (pc.max(pc.binary_length(text)).as_py() or 0) > 2 * MAX_DEPTH:
         brackets = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
         good = pc.and_(good, pc.less_equal(brackets, MAX_DEPTH))
-    if _may_be_lenient(_data(text).to_pybytes()):
+    bounds, data = value_bounds(text)
+    if data is not None and _may_be_lenient(data.slice(int(bounds[0]), int(bounds[-1] - bounds[0])).to_pybytes()):
         good = pc.and_(good, pc.invert(pc.match_substring_regex(text, _LENIENT)))
     return pc.fill_null(good, False)
 
@@ -172,28 +176,9 @@ def _may_be_lenient(data: bytes) -> bool:
     return (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data) or b"\x00" in data
 
 
-def _data(array: pa.Array) -> pa.Buffer:
-    """The bytes of a string or binary array's values, one after the other."""
-    _, offsets, data = array.buffers()
-    if data is None:
-        return pa.py_buffer(b"")
-    ends = pa.Array.from_buffers(pa.int32(), array.offset + len(array) + 1, [None, offsets])
-    first, last = ends[array.offset].as_py(), ends[-1].as_py()
-    return data.slice(first, last - first)
-
-
 def _text_of(name: str) -> str:
     """A regular expression for a field of this name with text; letters of the name may be escaped."""
     return rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:\s*\"|\\[u/]"
-
-
-def _numbers(count: int) -> pa.Array:
-    return _all_numbers(1 << count.bit_length())[:count]
-
-
-@lru_cache(4)
-def _all_numbers(count: int) -> pa.Array:
-    return pa.array(range(count), pa.int64())
 
 
 def _samples(text: pa.Array, rows: pa.Array) -> list[Any]:

@@ -108,10 +108,6 @@ def _declared_list(values: pa.Array, field: pa.Field) -> pa.Array:
     return pa.ListArray.from_arrays(values.offsets, declared, type=kind, mask=values.is_null())
 
 
-def _declared_time(values: pa.Array, field: pa.Field) -> pa.Array:
-    return declared_time(values, field.type, unit_of(field))
-
-
 def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.Array:
     ticks_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
     low, high = (FIRST_DAY, LAST_DAY) if pa.types.is_date(kind) else (FIRST_MICROSECOND, LAST_MICROSECOND)
@@ -149,10 +145,6 @@ def microseconds(values: pa.Array, unit: str) -> pa.Array:
     return pc.subtract(cut, below.cast(pa.int64()))
 
 
-def _declared_binary(values: pa.Array, _field: pa.Field) -> pa.Array:
-    return declared_binary(values)
-
-
 def declared_binary(values: pa.Array) -> pa.Array:
     try:
         return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
@@ -170,10 +162,6 @@ def _declared_decimal(values: pa.Array, field: pa.Field) -> pa.Array:
     return values
 
 
-def _declared_float(values: pa.Array, field: pa.Field) -> pa.Array:
-    return _finite(pc.cast(_finite(values), field.type, safe=False))
-
-
 def _finite(values: pa.Array) -> pa.Array:
     if pc.any(pc.invert(pc.is_finite(values))).as_py():
         raise pa.ArrowInvalid("a number that does not fit")
@@ -183,9 +171,9 @@ def _finite(values: pa.Array) -> pa.Array:
 _CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, pa.Field], pa.Array]]] = [
     (pa.types.is_struct, _declared_struct),
     (pa.types.is_list, _declared_list),
-    (pa.types.is_temporal, _declared_time),
-    (pa.types.is_binary, _declared_binary),
+    (pa.types.is_temporal, lambda values, field: declared_time(values, field.type, unit_of(field))),
+    (pa.types.is_binary, lambda values, _: declared_binary(values)),
     (pa.types.is_string, lambda values, _: values.cast(pa.string())),
     (pa.types.is_decimal128, _declared_decimal),
-    (pa.types.is_floating, _declared_float),
+    (pa.types.is_floating, lambda values, field: _finite(pc.cast(_finite(values), field.type, safe=False))),
 ]
