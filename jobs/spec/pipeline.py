@@ -158,20 +158,10 @@ class PipelineSpec(Spec):
     )
     _written: dict[str, Any] = PrivateAttr(default_factory=dict)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _change_data_has_operations(cls, document: object) -> object:
-        return with_operation(document)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _often_leaves_much_behind(cls, document: object) -> object:
-        return with_upkeep(document)
-
     @model_validator(mode="wrap")
     @classmethod
-    def _keeps_what_is_written(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
-        spec = judge(document)
+    def _from_what_is_written(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
+        spec = judge(with_operation(with_upkeep(document)))
         if spec.source.for_each and isinstance(document, dict):
             spec._written = document
         return spec
