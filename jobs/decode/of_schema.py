@@ -112,6 +112,7 @@ class SchemaOfEach(SchemaDecoder):
     def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
         super().__init__(kind, watch)
         self._schemas = dict(schemas)
+        self._readings: dict[tuple[int, tuple[int, ...]], Reading | Refused] = {}
 
     @abstractmethod
     def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
@@ -128,10 +129,6 @@ class SchemaOfEach(SchemaDecoder):
         if isinstance(reading, Refused):
             raise reading
         return self._one(record, start, reading)
-
-    @cached_property
-    def _readings(self) -> dict[tuple[int, tuple[int, ...]], Reading | Refused]:
-        return {}
 
     def known_reading(self, schema_id: int, message: tuple[int, ...]) -> Reading | Refused:
         if (schema_id, message) not in self._readings:

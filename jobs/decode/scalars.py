@@ -39,9 +39,6 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
-_AS_IT_IS: Convert = as_it_is
-
-
 def scalar_converter(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     """A function for values that are not null, which raises Refused; `as_it_is` if no conversion is needed.
 
@@ -57,7 +54,7 @@ def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.kind not in ("int", "long", "ulong"):
         return None
     if wire.kind == "int" or (wire.kind == "long" and kind == pa.int64()):
-        return _AS_IT_IS
+        return as_it_is
     low, high = _LIMITS[kind]
 
     def convert(value: int) -> int:
@@ -78,7 +75,7 @@ def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
         assert unquoted is not None
         return lambda value: non_finite(value, expected, where) if type(value) is str else unquoted(value)
     if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
-        return _AS_IT_IS
+        return as_it_is
     return float if kind == pa.float64() else _single(kind, where)
 
 
@@ -157,7 +154,7 @@ def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
         return lambda value: f"{number(value):f}"
     if wire.logical == "uuid" and wire.kind == "bytes":
         return lambda value: str(UUID(bytes=value))
-    return _AS_IT_IS if wire.kind == "string" and not wire.bytes_as else None
+    return as_it_is if wire.kind == "string" and not wire.bytes_as else None
 
 
 def _time_of_day(wire: Wire, where: str) -> Convert:
@@ -184,7 +181,7 @@ def _nanoseconds(parts: Mapping[str, int]) -> int:
 
 def _binary(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
     if not wire.bytes_as:
-        return _AS_IT_IS if wire.kind == "bytes" else None
+        return as_it_is if wire.kind == "bytes" else None
 
     def convert(value: Any) -> bytes:
         try:
@@ -241,7 +238,7 @@ def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 
 
 def _boolean(wire: Wire, _kind: pa.DataType, _where: str) -> Convert | None:
-    return _AS_IT_IS if wire.kind == "boolean" else None
+    return as_it_is if wire.kind == "boolean" else None
 
 
 def _unfit(where: str, kind: pa.DataType) -> Refused:

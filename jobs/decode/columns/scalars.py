@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
 from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, LONGEST_TIME
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds
+from jobs.decode.scalars import as_it_is
 from jobs.schema.wire import Wire
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -39,12 +40,8 @@ def scalar_cast(wire: Wire, kind: pa.DataType) -> Cast | None:
     return None
 
 
-def _as_it_is(values: pa.Array) -> pa.Array:
-    return values
-
-
 def _boolean(wire: Wire, _kind: pa.DataType) -> Cast | None:
-    return _as_it_is if wire.kind == "boolean" else None
+    return as_it_is if wire.kind == "boolean" else None
 
 
 def _integer(wire: Wire, kind: pa.DataType) -> Cast | None:
@@ -55,7 +52,7 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
     if wire.kind not in ("float", "double", *_WHOLE) or wire.logical:
         return None
     if wire.kind == "float" and kind == pa.float32() and not wire.quoted:
-        return _as_it_is
+        return as_it_is
 
     def cast(values: pa.Array) -> pa.Array:
         doubles = values.cast(pa.float64(), safe=False)
@@ -101,7 +98,7 @@ def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
         return _uuid
     if wire.kind == "boolean":  # for a column of type `text`, the only one that accepts it
         return lambda values: values.cast(pa.string())
-    return _as_it_is if wire.kind == "string" and not wire.bytes_as else None
+    return as_it_is if wire.kind == "string" and not wire.bytes_as else None
 
 
 def _time_of_day(wire: Wire) -> Cast:
@@ -135,7 +132,7 @@ def _uuid(values: pa.Array) -> pa.Array:
 def _binary(wire: Wire, _kind: pa.DataType) -> Cast | None:
     if wire.kind != "bytes":
         return None
-    return declared_binary if wire.bytes_as else _as_it_is
+    return declared_binary if wire.bytes_as else as_it_is
 
 
 def _date(wire: Wire, kind: pa.DataType) -> Cast | None:
