@@ -248,17 +248,12 @@ def _around_excluded(spec: PipelineSpec) -> set[Path]:
 
 def _texts(columns: Sequence[Column]) -> set[Path]:
     """The paths of these columns' parts that accept any value, as text."""
-    found: set[Path] = set()
-    for path, column in columns:
-        strings = [inner for inner in field_paths([column]) if pa.types.is_string(_type_at(column.type, inner[1:]))]
-        found |= {(*path, *inner[1:]) for inner in strings}
-    return found
-
-
-def _type_at(kind: pa.DataType, path: Path) -> pa.DataType:
-    for step in path:
-        kind = next(f.type for f in inside(kind) if f.name == step)
-    return kind
+    return {
+        (*path, *inner[1:])
+        for path, column in columns
+        for inner in field_paths([column])
+        if (part := _at([column], inner)) and pa.types.is_string(part.type)
+    }
 
 
 def required_columns(spec: PipelineSpec) -> list[str]:
@@ -299,12 +294,9 @@ def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa
 def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(declared) and pa.types.is_struct(landed):
         return pa.struct(_merged(list(declared), list(landed)))
-    if pa.types.is_list(declared) and pa.types.is_list(landed):
-        inner = declared.value_field
-        return pa.list_(inner.with_type(_merged_type(inner.type, landed.value_type)))
-    if pa.types.is_map(declared) and pa.types.is_map(landed):
-        item = declared.item_field
-        return pa.map_(declared.key_type, item.with_type(_merged_type(item.type, landed.item_type)))
+    if declared.id == landed.id and inside(declared):
+        (own,), (other,) = inside(declared), inside(landed)
+        return with_inside(declared, [own.with_type(_merged_type(own.type, other.type))])
     return declared
 
 
