@@ -30,21 +30,13 @@ _WITHOUT_DELETES = {"upsert_delete": "upsert", "delete": "append"}
 
 
 @dataclass(frozen=True)
-class OptionReport:
-    """An option of the connector, and its translation."""
-
-    name: str
-    option: Option
-
-
-@dataclass(frozen=True)
 class Imported:
     """An imported pipeline.
 
     Attributes:
         document: the pipeline file's `attributes`.
         connections: entries for the connections file, with secrets as references to the environment.
-        reports: every option of the connector.
+        reports: the translation of every option of the connector.
         steps: the translation of each transform.
         todo: what a person has to check before the pipeline runs.
     """
@@ -52,7 +44,7 @@ class Imported:
     name: str
     document: dict[str, Any]
     connections: dict[str, dict[str, Any]]
-    reports: list[OptionReport]
+    reports: dict[str, Option]
     steps: list[str]
     todo: list[str]
 
@@ -90,7 +82,7 @@ def build(
     )
     chain, whole = followed.chain, sink.key_column(configuration)
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
-    reports = [OptionReport(name, _status_of(name, sink.options)) for name in sorted(configuration.options)]
+    reports = {name: _status_of(name, sink.options) for name in sorted(configuration.options)}
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(chain), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     changes, key = sink.changes(configuration, key_columns, chain, placed)
@@ -134,12 +126,12 @@ def _status_of(name: str, options: Options) -> Option:
     return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
-def _references(configuration: Configuration, reports: Sequence[OptionReport]) -> list[str]:
+def _references(configuration: Configuration, reports: Mapping[str, Option]) -> list[str]:
     """What a person has to say, since only Connect's worker knows it: values like `${file:/path:name}`."""
-    found = [one for one in reports if re.search(r"\$\{\w+:", configuration.text(one.name))]
-    meant = [one for one in found if one.option.status is OptionStatus.EQUIVALENT and not connect.is_secret(one.name)]
-    return [f"{one.name}: only Connect knows what it refers to; say it here ({one.option.text}), or in the connector's "
-            "file, and import again" for one in meant]  # fmt: skip
+    equivalent = {name: option for name, option in reports.items() if option.status is OptionStatus.EQUIVALENT}
+    return [f"{name}: only Connect knows what it refers to; say it here ({option.text}), or in the connector's file, "
+            "and import again" for name, option in equivalent.items()
+            if re.search(r"\$\{\w+:", configuration.text(name)) and not connect.is_secret(name)]  # fmt: skip
 
 
 def _fill_columns(

@@ -38,11 +38,11 @@ def connections_file(imported: Imported) -> str:
 def report(imported: Imported) -> Iterator[str]:
     """The report about every option, line by line."""
     for status, title in _TITLES.items():
-        reports = [t for t in imported.reports if t.option.status is status]
+        reports = {name: option for name, option in imported.reports.items() if option.status is status}
         if reports:
             yield title
-            width = max(len(t.name) for t in reports)
-            yield from (f"  {t.name:<{width}}  {t.option.text}" for t in reports)
+            width = max(map(len, reports))
+            yield from (f"  {name:<{width}}  {option.text}" for name, option in reports.items())
     if imported.steps:
         yield "Transforms:"
         yield from (f"  {line}" for line in imported.steps)

@@ -122,7 +122,7 @@ def made(options: dict[str, str], **more: Any) -> tuple[Imported, PipelineSpec]:
     assert document["type"] == "batchmerge.KafkaPipeline"
     every = pipeline_file(imported) + connections_file(imported) + "\n".join(report(imported))
     assert SECRET not in every
-    assert {t.name for t in imported.reports} == set(options)
+    assert set(imported.reports) == set(options)
     return imported, PipelineSpec.model_validate(document["attributes"])
 
 
@@ -316,7 +316,7 @@ def test_clickhouse_tables_with_versions_of_the_sink_are_refused() -> None:
 def test_options_that_the_apache_sink_passes_over_are_called_so() -> None:
     cdc = {"iceberg.tables.cdc-field": "op", "iceberg.tables.upsert-mode-enabled": "true"}
     imported, spec = made({**APACHE, **cdc})
-    texts = {line.name: line.option.text for line in imported.reports}
+    texts = {name: option.text for name, option in imported.reports.items()}
     for name in (*cdc, "iceberg.tables.default-id-columns"):
         assert "only appends" in texts[name]
     assert spec.tables[0].mode == "append"
