@@ -121,7 +121,7 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
     if old == new:
         return
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        yield from _fields(path, _children(old), _children(new), ignore_case)
+        yield from _fields(path, list(old), list(new), ignore_case)
     elif pa.types.is_list(old) and pa.types.is_list(new):
         if new.value_field.nullable and not old.value_field.nullable:
             yield RelaxRequired((*path, "element"))
@@ -160,10 +160,6 @@ def _evolved(old: pa.Field, new: pa.Field) -> pa.Field:
     return pa.field(old.name, evolved(old.type, new.type), old.nullable or new.nullable)
 
 
-def _children(kind: pa.StructType) -> list[pa.Field]:
-    return [kind.field(n) for n in range(kind.num_fields)]
-
-
 def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
     return f"column {'.'.join(path)} is {_shown(plain(old))} in the table and {type_name(plain(new))} in the file"
 
@@ -187,5 +183,5 @@ def plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_type), pa.field("value", plain(kind.item_type), kind.item_field.nullable))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in _children(kind)])
+        return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in kind])
     return kind

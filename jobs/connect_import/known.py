@@ -75,7 +75,7 @@ def all_of(tables: Sequence[KnownTable]) -> dict[str, str]:
 def struct_columns(kind: str) -> dict[str, str]:
     """The fields of a struct with their types; none if it is not a struct."""
     found = parse_columns({"column": kind}).field(0).type
-    inner = [found.field(n) for n in range(found.num_fields)] if pa.types.is_struct(found) else []
+    inner = list(found) if pa.types.is_struct(found) else []
     return {f.name: type_name(f.type) + ("" if f.nullable else NOT_NULL) for f in inner}
 
 

@@ -247,15 +247,14 @@ def _fields(expression: str, kind: str) -> dict[str, str]:
     found = _parsed(kind)
     if not pa.types.is_struct(found):
         return {}
-    return {found.field(n).name: f"{expression}.{name(found.field(n).name)}" for n in range(found.num_fields)}
+    return {inner.name: f"{expression}.{name(inner.name)}" for inner in found}
 
 
 def _flat(column: str, expression: str, kind: pa.DataType, mark: str) -> dict[str, str]:
     if not pa.types.is_struct(kind):
         return {column: expression}
     found: dict[str, str] = {}
-    for n in range(kind.num_fields):
-        inner = kind.field(n)
+    for inner in kind:
         found |= _flat(f"{column}{mark}{inner.name}", f"{expression}.{name(inner.name)}", inner.type, mark)
     return found
 

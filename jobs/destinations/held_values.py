@@ -125,7 +125,7 @@ def _in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullab
     if bounds := held.range_of(kind):
         return _clamped(array, bounds) if how == "clamp" else _nulled(array, bounds) if nullable else array
     if pa.types.is_struct(kind):
-        fields = [kind.field(n) for n in range(kind.num_fields)]
+        fields = list(kind)
         parts = [_in_range(array.field(n), held, how, f.nullable) for n, f in enumerate(fields)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null()) if fields else array
     if pa.types.is_map(kind):

@@ -184,5 +184,5 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_plain(kind.key_field, nullable=False), _plain(kind.item_field))
     if pa.types.is_struct(kind):
-        return pa.struct([_plain(kind.field(n)) for n in range(kind.num_fields)])
+        return pa.struct([_plain(f) for f in kind])
     return kind

@@ -193,12 +193,10 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
         ConfigurationError: BigQuery has no such type (arrays of arrays), or a nested name is not allowed.
     """
     if pa.types.is_struct(kind):
-        names = column_names([kind.field(n).name for n in range(kind.num_fields)], sanitize, f"{where}, column {name}")
-        children = [kind.field(n) for n in range(kind.num_fields)]
-        modes = ["REQUIRED" if required and not c.nullable else "NULLABLE" for c in children]
+        names = column_names([c.name for c in kind], sanitize, f"{where}, column {name}")
+        modes = ["REQUIRED" if required and not c.nullable else "NULLABLE" for c in kind]
         fields = [
-            schema_field(names[c.name], c.type, m, sanitize, where, required)
-            for c, m in zip(children, modes, strict=True)
+            schema_field(names[c.name], c.type, m, sanitize, where, required) for c, m in zip(kind, modes, strict=True)
         ]
         return Field(name, "RECORD", mode=mode, fields=tuple(fields))
     if pa.types.is_map(kind):

@@ -89,8 +89,7 @@ def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
         value = clickhouse_type(kind.item_type, kind.item_field.nullable)
         return f"Map({clickhouse_type(kind.key_type, False)}, {value})"
     if pa.types.is_struct(kind):
-        fields = [kind.field(n) for n in range(kind.num_fields)]
-        return f"Tuple({', '.join(f'{_name(f.name)} {clickhouse_type(f.type, f.nullable)}' for f in fields)})"
+        return f"Tuple({', '.join(f'{_name(f.name)} {clickhouse_type(f.type, f.nullable)}' for f in kind)})"
     name = f"Decimal({kind.precision}, {kind.scale})" if pa.types.is_decimal(kind) else SCALARS[kind]
     return f"Nullable({name})" if nullable else name
 
