@@ -82,8 +82,6 @@ def bigquery_errors(where: str, denied: str = _GRANT) -> Iterator[None]:
     """
     try:
         yield
-    except BatchmergeError:
-        raise
     except google_errors.GoogleAPICallError as problem:
         raise _translated(problem, where, denied) from None  # its text may hold a record's value
     except auth_errors.TransportError as problem:

@@ -219,8 +219,6 @@ def clickhouse_errors(where: str) -> Iterator[None]:
     began = time.monotonic()
     try:
         yield
-    except BatchmergeError:
-        raise
     except Error as problem:
         found = translated(problem.code, str(problem), where)
         if problem.code is None:

@@ -190,8 +190,6 @@ def spark_errors(where: str) -> Iterator[None]:
     """Turns Spark's exceptions into our error tree: what is transient, what is terminal, and the first line of why."""
     try:
         yield
-    except BatchmergeError:
-        raise
     except (PySparkException, grpc.RpcError) as problem:
         said = str(problem)
         raise carried_by(said) or _classified(said, where) or _unclassified(problem, where) from problem
