@@ -2,8 +2,8 @@
 
 Templates that dialects share are in `common`; they import what differs from the dialect's own folder.
 
-Templates get identifiers as Python strings or paths (tuples) and quote them by the `ident` filter; values are
-parameters, never text.
+Templates get identifiers as Python strings or paths (tuples) and quote them by the `ident` filter (`idents`: several,
+with commas); values are parameters, never text.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def _environment(dialect: Dialect) -> Environment:
         autoescape=False,
     )
     environment.filters["ident"] = lambda name: quote(dialect, name)
+    environment.filters["idents"] = lambda names: ", ".join(quote(dialect, name) for name in names)
     environment.filters["text"] = literal
     return environment
 
