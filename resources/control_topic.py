@@ -93,12 +93,6 @@ class ControlWriter:
             producer.init_transactions(self._timeout)
             self._producer = producer
 
-    def send(
-        self, key: str, values: Sequence[bytes], progress: Sequence[GroupProgress], before_commit: Callable[[], None]
-    ) -> None:
-        """Sends these values under one key, as `send_messages` does."""
-        self.send_messages([Message(value, key.encode()) for value in values], progress, before_commit)
-
     def send_messages(
         self, messages: Iterable[Message], progress: Sequence[GroupProgress], before_commit: Callable[[], None]
     ) -> None:

@@ -9,7 +9,7 @@ from jobs.events.messages import Payload, encode, make_event
 from jobs.events.pending import Due, PublishedThrough, published_through
 from jobs.failpoints import failpoint
 from jobs.spec.control import Control
-from resources.control_topic import ControlWriter, GroupProgress
+from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_metadata
 
@@ -42,8 +42,9 @@ class Role:
     def publish(self, point: str, payloads: Sequence[Payload], progress: Sequence[GroupProgress] = ()) -> None:
         """Sends these events and moves these groups in one transaction."""
         self.open()
-        values = [encode(make_event(self._pipeline, self._run_id, payload)) for payload in payloads]
-        self._writer.send(self._pipeline, values, progress, lambda: failpoint(f"events.{point}.written"))
+        key = self._pipeline.encode()
+        messages = [Message(encode(make_event(self._pipeline, self._run_id, payload)), key) for payload in payloads]
+        self._writer.send_messages(messages, progress, lambda: failpoint(f"events.{point}.written"))
         failpoint(f"events.{point}.sent")
 
     def publish_due(self, all_due: Iterable[Due]) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 
@@ -60,6 +60,15 @@ def _writer(kafka: KafkaCluster, topic: str, name: str | None = None) -> Control
     return writer
 
 
+def _send(
+    writer: ControlWriter,
+    *values: bytes,
+    progress: Sequence[GroupProgress] = (),
+    before_commit: Callable[[], None] = lambda: None,
+) -> None:
+    writer.send_messages([Message(value, b"p") for value in values], progress, before_commit)
+
+
 def _all(kafka: KafkaCluster, topic: str, cursor: str | None = None, least: int = 0) -> list[bytes]:
     """The messages, once there are so many: those of a transaction can be read a moment after its end."""
     found = list[bytes]()
@@ -80,7 +89,7 @@ class TestWriter:
             GroupProgress(group, {TopicPartition(name, 0): 5}, "as far as five"),
             GroupProgress(group + "/x", {TopicPartition(name, 0): 7}, ""),
         ]
-        _writer(kafka, name).send("p", [b"one", b"two"], progress, lambda: None)
+        _send(_writer(kafka, name), b"one", b"two", progress=progress)
         assert _all(kafka, name, least=2) == [b"one", b"two"]
         partition = [TopicPartition(name, 0)]
         assert settled_offsets(kafka, group, partition) == {(name, 0): 5}
@@ -95,7 +104,7 @@ class TestWriter:
         name, kafka = topic(partitions=1), _Talking("kafka", connections.get("kafka", KafkaConnection))
         with caplog.at_level(logging.DEBUG, "batchmerge.kafka"):
             for _ in range(12):
-                _writer(kafka, name).send("p", [b"x"], [], lambda: None)
+                _send(_writer(kafka, name), b"x")
         assert "Transaction coordinator is now up" in caplog.text
         assert "Unable to query for transaction coordinator" not in caplog.text
 
@@ -108,24 +117,25 @@ class TestWriter:
         def fail() -> None:
             raise RuntimeError("on purpose")
 
+        progress = [GroupProgress(group, {TopicPartition(name, 0): 5}, "lost")]
         with pytest.raises(RuntimeError, match="on purpose"):
-            writer.send("p", [b"lost"], [GroupProgress(group, {TopicPartition(name, 0): 5}, "lost")], fail)
+            _send(writer, b"lost", progress=progress, before_commit=fail)
         assert _all(kafka, name) == []
         assert group_offsets(kafka, group, [TopicPartition(name, 0)]) == {}
         assert not writer.is_open
         writer.open(create=False)
-        writer.send("p", [b"kept"], [], lambda: None)
+        _send(writer, b"kept")
         assert _all(kafka, name, least=1) == [b"kept"]
 
     def test_a_newer_writer_fences_the_older_one(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
         older, other = _writer(kafka, name, role), _writer(kafka, name, role + "/other")
-        older.send("p", [b"older"], [], lambda: None)
+        _send(older, b"older")
         newer = _writer(kafka, name, role)
         with pytest.raises(Interrupted, match="newer run"):
-            older.send("p", [b"late"], [], lambda: None)
-        newer.send("p", [b"newer"], [], lambda: None)
-        other.send("p", [b"other"], [], lambda: None)
+            _send(older, b"late")
+        _send(newer, b"newer")
+        _send(other, b"other")
         assert _all(kafka, name, least=3) == [b"older", b"newer", b"other"]
 
     def test_a_newer_writer_ends_what_a_dead_one_left_open(
@@ -135,7 +145,7 @@ class TestWriter:
         name, role = topic(partitions=1), f"role-{uuid.uuid4()}"
         older = _writer(kafka, name, role)
         with pytest.raises(Interrupted):
-            older.send("p", [b"dead"], [], lambda: _writer(kafka, name, role).send("p", [b"new"], [], lambda: None))
+            _send(older, b"dead", before_commit=lambda: _send(_writer(kafka, name, role), b"new"))
         assert _all(kafka, name, least=1) == [b"new"]
 
     def test_a_refused_message_is_what_the_error_names(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
@@ -144,11 +154,11 @@ class TestWriter:
         with pytest.raises(Unavailable, match=r"MSG_SIZE_TOO_LARGE.*raise the topic's .max\.message\.bytes"):
             writer.send_messages(repeat(Message(b"x" * 1000)), [], lambda: None)
         writer.open(create=False)
-        writer.send("p", [b"fits"], [], lambda: None)
+        _send(writer, b"fits")
 
     def test_only_the_topic_limits_a_message(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name, value = topic(partitions=1, config={"max.message.bytes": "5000000"}), os.urandom(3_000_000)
-        _writer(kafka, name).send("p", [value], [], lambda: None)
+        _send(_writer(kafka, name), value)
         assert _all(kafka, name, least=1) == [value]
 
     def test_a_writer_fenced_while_it_writes_reports_that(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
@@ -171,7 +181,7 @@ class TestWriter:
             refused.open(create=False)
         allowed = ControlWriter(kafka, name, f"test-{name}", 30.0)
         allowed.open(create=True)
-        allowed.send("p", [b"first"], [], lambda: None)
+        _send(allowed, b"first")
         assert _all(kafka, name, least=1) == [b"first"]
         admin.delete_topics([name])[name].result(30)
 
@@ -183,7 +193,7 @@ class TestReader:
         """An aborted transaction is passed over, an open one holds back itself and what comes after it."""
         name = topic(partitions=1)
         servers = bootstrap(connections)
-        _writer(kafka, name).send("p", [b"1"], [], lambda: None)
+        _send(_writer(kafka, name), b"1")
         until_decided(servers, name)
         opened = Producer({"bootstrap.servers": servers, "transactional.id": f"open-{name}"})
         opened.init_transactions(30)
@@ -194,7 +204,7 @@ class TestReader:
         opened.begin_transaction()
         opened.produce(name, b"open")
         assert opened.flush(PATIENCE) == 0
-        _writer(kafka, name).send("p", [b"2"], [], lambda: None)
+        _send(_writer(kafka, name), b"2")
         first = read_messages(kafka, name, None, 100, 30)
         assert first.messages == [b"1"]
         opened.commit_transaction(30)
@@ -211,7 +221,7 @@ class TestReader:
         writer = _writer(kafka, name)
         sent = [f"{n}".encode() for n in range(25)]
         for n, value in enumerate(sent):
-            writer.send(f"pipeline {n}", [value], [], lambda: None)
+            writer.send_messages([Message(value, f"pipeline {n}".encode())], [], lambda: None)
         until_decided(bootstrap(connections), name)
         cursor, seen = None, list[bytes]()
         # Which partition answers first differs from read to read: messages and cursor must be of the same one.
@@ -223,7 +233,7 @@ class TestReader:
 
     def test_no_time_left_moves_nothing(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         name = topic(partitions=1)
-        _writer(kafka, name).send("p", [b"1"], [], lambda: None)
+        _send(_writer(kafka, name), b"1")
         found = read_messages(kafka, name, None, 100, 0)
         assert found.messages == []
         assert _all(kafka, name, found.cursor, least=1) == [b"1"]
@@ -231,8 +241,8 @@ class TestReader:
     def test_a_recreated_topic_is_read_from_its_start(self, kafka: KafkaCluster, topic: Callable[..., str]) -> None:
         first, second = topic(partitions=1), topic(partitions=1)
         for _ in range(3):
-            _writer(kafka, first).send("p", [b"old"], [], lambda: None)
-        _writer(kafka, second).send("p", [b"new"], [], lambda: None)
+            _send(_writer(kafka, first), b"old")
+        _send(_writer(kafka, second), b"new")
         cursor = read_messages(kafka, first, None, 100, 30).cursor
         assert _all(kafka, second, cursor, least=1) == [b"new"]
 
@@ -248,7 +258,7 @@ class TestReader:
     ) -> None:
         name = topic(partitions=1)
         event = make_event("p", "r", CommitComplete("id", 1))
-        _writer(kafka, name).send("p", [b"what is this", encode(event), b""], [], lambda: None)
+        _send(_writer(kafka, name), b"what is this", encode(event), b"")
         until_decided(bootstrap(connections), name)
         found, cursor = read_events(kafka, name, None)
         assert found == [event]
