@@ -36,7 +36,7 @@ class Attempt(TableCommit):
 
     @cached_property
     def _branch(self) -> str:
-        return attempt_branch(self._pipeline, self.target, self.id, datetime.now(UTC))
+        return attempt_branch(self.pipeline, self.target, self.id, datetime.now(UTC))
 
     @property
     def path(self) -> tuple[str, ...]:

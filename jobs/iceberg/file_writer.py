@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
 
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.partitioning import Values, at, by_partition
@@ -43,7 +42,6 @@ class FileWriter:
 
     def __init__(self, files: NewFiles) -> None:
         self._files = files
-        self._storage = files.storage
         self._open: dict[Values, _OpenFile] = {}
         self.written: list[NewFile] = []
 
@@ -65,7 +63,7 @@ class FileWriter:
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
             if not len(part):
                 continue
-            file = self._open.pop(partition, None) or _OpenFile(self._files, self._storage, partition)
+            file = self._open.pop(partition, None) or _OpenFile(self._files, partition)
             file.add(part)
             if file.is_full:
                 self.written.append(file.close())
@@ -78,8 +76,8 @@ class FileWriter:
 class _OpenFile:
     """One Parquet file that rows are added to; created with its first row group."""
 
-    def __init__(self, files: NewFiles, storage: FileIO, partition: Values) -> None:
-        self._files, self._storage, self._partition = files, storage, partition
+    def __init__(self, files: NewFiles, partition: Values) -> None:
+        self._files, self._partition = files, partition
         self._path = files.new_path(partition)
         self._columns = leaves(files.schema)
         self._most = files.target_bytes
@@ -128,7 +126,7 @@ class _OpenFile:
         if self._files.sort:
             rows = _sorted(rows, self._files.sort)
         if self._writer is None:
-            self._stream = self._storage.new_output(self._path).create()
+            self._stream = self._files.storage.new_output(self._path).create()
             self._writer = pq.ParquetWriter(
                 self._stream, self._files.arrow_schema, **_options(self._files, rows, self._columns)
             )

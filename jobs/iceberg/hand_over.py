@@ -21,12 +21,12 @@ class HandOver(Append):
         Raises:
             CommitFailed: a run has committed meanwhile.
         """
-        summary, mirrored, _ = given_away(self._table, self._pipeline, pipeline, self.target)
+        summary, mirrored, _ = given_away(self._table, self.pipeline, pipeline, self.target)
         return self.publish_append(summary, mirrored, rebase=False)
 
     def _found(self) -> Found:
         found = super()._found()
-        _, _, gone = given_away(self._table, self._pipeline, "", self.target)
-        tag = RemoveSnapshotRefUpdate(ref_name=tag_name(self._pipeline, self.target))
+        _, _, gone = given_away(self._table, self.pipeline, "", self.target)
+        tag = RemoveSnapshotRefUpdate(ref_name=tag_name(self.pipeline, self.target))
         removed: list[TableUpdate] = [RemovePropertiesUpdate(removals=gone)] if gone else []
         return Found(found.files, updates=[tag, *removed])

@@ -73,14 +73,14 @@ class NewDeletes:
         return found
 
 
-def write_deletes(files: NewFiles, storage: FileIO, file: BaseFile, positions: Positions) -> NewDeletes:
+def write_deletes(files: NewFiles, file: BaseFile, positions: Positions) -> NewDeletes:
     """Writes these positions together with those of the file's existing delete files; no file if no row is left."""
-    gone = _united([positions, *(read_positions(storage, path) for path in file.deletes)])
+    gone = _united([positions, *(read_positions(files.storage, path) for path in file.deletes)])
     if len(gone) == file.rows:
         return NewDeletes(file.path, None, len(gone), 0, file.deletes)
     path = files.new_path((), "-deletes")
     names = pa.DictionaryArray.from_arrays(np.zeros(len(gone), np.int32), [file.path])
-    with storage.new_output(path).create() as stream:
+    with files.storage.new_output(path).create() as stream:
         rows = pa.Table.from_arrays([names, pa.array(gone)], schema=_SCHEMA)
         pq.write_table(rows, stream, compression="zstd", use_dictionary=["file_path"], store_schema=False)
         size = stream.tell()

@@ -87,7 +87,7 @@ class RowDeltaTask:
         """Writes the deletes of some data files; `gone` has all of each."""
         with catalog_errors(self.where):
             return [
-                write_deletes(self.files, self.files.storage, self.base[path], np.concatenate(positions))
+                write_deletes(self.files, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()
             ]
 

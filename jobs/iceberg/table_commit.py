@@ -90,7 +90,7 @@ class TableCommit(ABC):
     ) -> None:
         self._catalog = catalog
         self.identifier = identifier
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._expected = expected.commit_id if expected else None
         self.target = target
         self._skip_undone = skip_undone
@@ -110,10 +110,6 @@ class TableCommit(ABC):
     def table_path(self) -> tuple[str, ...]:
         """The table in Spark SQL."""
         return self._catalog.spark_path(self.identifier)
-
-    @property
-    def pipeline(self) -> str:
-        return self._pipeline
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -180,9 +176,9 @@ class TableCommit(ABC):
     def _check_lineage(self) -> None:
         """Requires that the committed state is still the one that the caller planned from, and that no other pipeline
         writes the table."""
-        others = other_writers(self.properties, self._pipeline, self.target)
-        require_only_writer(self._pipeline, others, self.identifier)
-        history = read_history(self._table, self._pipeline, self.target)
+        others = other_writers(self.properties, self.pipeline, self.target)
+        require_only_writer(self.pipeline, others, self.identifier)
+        history = read_history(self._table, self.pipeline, self.target)
         found = history.committed.commit_id if history.committed else None
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
@@ -190,7 +186,7 @@ class TableCommit(ABC):
             commits = f"{found or 'none'} instead of {self._expected or 'none'}"
             what = f"the table's committed state has changed: commit {commits}"
             raise CommitFailed(what, where=self.identifier)
-        known = landed_batches(self._table, self._pipeline).batches if self._oldest is not None else []
+        known = landed_batches(self._table, self.pipeline).batches if self._oldest is not None else []
         if known and known[0].number != self._oldest:
             raise CommitFailed("retention has removed landed batches meanwhile", where=self.identifier)
 
@@ -224,7 +220,7 @@ class TableCommit(ABC):
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
             point(self.target, published, like=metadata.refs.get(self.target)),
-            *([point(tag_name(self._pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
+            *([point(tag_name(self.pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
             *found.updates,
             # They begin again: the target has moved. (Some appends could be rebased, where the state has not.)
             *(RemoveSnapshotRefUpdate(ref_name=name) for name in self._attempts()),
@@ -239,7 +235,7 @@ class TableCommit(ABC):
 
     def _attempts(self) -> list[str]:
         """The branches of attempts on the target, this one's too."""
-        prefix = attempt_prefix(self._pipeline, self.target)
+        prefix = attempt_prefix(self.pipeline, self.target)
         return [name for name in self._table.metadata.refs if name.startswith(prefix)]
 
     def _is_published(self, snapshot_id: int) -> bool:

@@ -68,7 +68,7 @@ def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file
     entries = [task.file.file_path for task in lake.require(NAME).scan().plan_files()]
     path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
     gone = np.array(positions, np.int64)
-    delta.remove([write_deletes(files, files.storage, delta.base_files[path], gone)])
+    delta.remove([write_deletes(files, delta.base_files[path], gone)])
 
 
 CHANGES = pa.schema(
