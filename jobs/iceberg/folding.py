@@ -92,7 +92,7 @@ class FoldTask:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with catalog_errors(self.where):
             for number in numbers(batches):
-                yield report_row(RowDeltaReport(files=self._fold(self.groups[number])))
+                yield report_row(RowDeltaReport(files=tuple(self._fold(self.groups[number]))))
 
     def _fold(self, group: Group) -> list[NewFile]:
         scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())

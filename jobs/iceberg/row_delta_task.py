@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -42,16 +42,12 @@ class Effect(Added):
 
 
 @dataclass(frozen=True)
-class RowDeltaReport:
+class RowDeltaReport(Added):
     """What one task or all tasks wrote."""
 
     effect: Effect = field(default_factory=Effect)
-    files: Sequence[NewFile] = ()
-    deletes: Sequence[NewDeletes] = ()
-
-    def __add__(self, other: RowDeltaReport) -> RowDeltaReport:
-        files, deletes = [*self.files, *other.files], [*self.deletes, *other.deletes]
-        return RowDeltaReport(self.effect + other.effect, files, deletes)
+    files: tuple[NewFile, ...] = ()
+    deletes: tuple[NewDeletes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,15 @@ class RowDeltaTask:
                 effect += _effect(rows)
                 self._write(rows, writer)
                 _note_gone(rows, gone)
-        return RowDeltaReport(effect, writer.written), gone
+        return RowDeltaReport(effect, tuple(writer.written)), gone
 
-    def write_deletes(self, gone: Gone) -> list[NewDeletes]:
+    def write_deletes(self, gone: Gone) -> tuple[NewDeletes, ...]:
         """Writes the deletes of some data files; `gone` has all of each."""
         with catalog_errors(self.where):
-            return [
+            return tuple(
                 write_deletes(self.files, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()
-            ]
+            )
 
     def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
         new = rows.filter(rows["__bm_writes"])
