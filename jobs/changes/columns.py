@@ -43,6 +43,9 @@ CHANGES = (*ROWS, "delete")
 # Operation of a record that is filtered out when it is read again; on a first reading such a record is not landed.
 FILTERED = "filtered"
 READINGS = (*CHANGES, FILTERED)
+# More than a batch has positions (`batch.max_records`): batch times this plus position is one number of 63 bits, in
+# their order, for two billion batches. Also in sql/spark/missing_rows.sql.j2.
+POSITIONS = 2**32
 
 
 def row_operations(table: Table) -> tuple[str, ...]:

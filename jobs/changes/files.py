@@ -22,7 +22,7 @@ from pyiceberg.table import DataScan, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
 from jobs.batch import LandedBatch
-from jobs.changes.columns import CHANGES, REVISION
+from jobs.changes.columns import CHANGES, POSITIONS, REVISION
 from jobs.changes.landed_rows import LandedRows
 from jobs.changes.routing import RouteFilter
 from jobs.groups import filled, groups
@@ -36,9 +36,6 @@ _FROM: Any = GreaterThanOrEqual
 _BELOW: Any = LessThan
 _ONE_OF: Any = In
 _ABSENT: Any = IsNull
-
-# More positions than any batch has.
-_POSITIONS = 2**40
 
 FIELDS = ("key", "value", "op", "partitionTime", "i", "batchNumber", "kafka", "kept")
 
@@ -183,7 +180,7 @@ class LandedSlice:
     def _places(self) -> np.ndarray:
         """Batch and position as one number."""
         batches, places = (self.columns[name].to_numpy().astype(np.int64) for name in ("batchNumber", "i"))
-        found: np.ndarray = batches * _POSITIONS + places
+        found: np.ndarray = batches * POSITIONS + places
         return found
 
     def _all(self, function: Callable[[pa.Array], pa.Array]) -> LandedSlice:

@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.changes.columns import UNCHANGED
+from jobs.changes.columns import POSITIONS, UNCHANGED
 from jobs.changes.files import LandedSlice
 from jobs.changes.reduction import Reduction
 from jobs.destinations.bigquery.columns import Column
@@ -20,8 +20,6 @@ from jobs.spec.columns import RowColumn
 from sql import quote
 
 _LANDED = ("partitionTime", "i", "batchNumber")
-# More than a batch has positions, so that batch and position together are one number in the same order.
-_POSITIONS = 2**40
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class RowShape:
             wanted = wanted.with_unchanged(spark)
         kept = [F.when(F.col(f"__unchanged.c{n}"), F.lit(c.path[-1])) for n, c in enumerate(wanted.unchanged)]
         names = F.filter(F.array(*kept), lambda name: name.isNotNull()) if kept else F.lit(None).cast("array<string>")
-        place = F.col("__batch") * _POSITIONS + F.col("__i")
+        place = F.col("__batch") * POSITIONS + F.col("__i")
         return wanted.rows(spark).select(
             *(_payload(c).alias(f"c{n}") for n, c in enumerate(wanted.columns)),
             F.col("__op").alias("op"),

@@ -379,3 +379,9 @@ def test_files_that_are_gone_are_named_and_no_traceback(files: LandedFiles) -> N
     Path(newest.manifest_list.removeprefix("file://")).unlink()
     with pytest.raises(StorageError, match=r"landing\.flow"):
         files.read(of_batches(1, 2))
+
+
+def test_late_batches_have_places_of_their_own() -> None:
+    late, early = (LandedSlice.of(pa.Table.from_pylist([row(batch, 1)])) for batch in (2**24 + 1, 1))
+    assert len(late.without([early])) == 1
+    assert len(late.without([late])) == 0

@@ -17,7 +17,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from jobs.changes.columns import CHANGES
+from jobs.changes.columns import CHANGES, POSITIONS
 from jobs.changes.columns import ROWS as ROW_OPERATIONS
 from jobs.changes.routing import RouteFilter
 from jobs.spec.columns import RowColumn
@@ -215,6 +215,10 @@ def test_every_template_has_a_case() -> None:
     included = {"incarnation", "match", "open_dead_letters", "readings", "selected", "taken"}
     rendered = {template for template, _ in [*CASES, *ON_FILE.values()]} | included
     assert {path.name.removesuffix(".sql.j2") for path in TEMPLATES.glob("*.sql.j2")} <= rendered
+
+
+def test_changes_that_a_delete_brings_have_places_of_their_own_in_late_batches_too() -> None:
+    assert f"-1 - (s.`__batch` * {POSITIONS} + s.`__i`)" in render("spark", "missing_rows", **AGAIN)
 
 
 @pytest.mark.parametrize("limited", [True, False])
