@@ -6,9 +6,10 @@ the whole statement. So it is found before anything is sent, also inside nested 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ UNREADABLE = "a text that is none of the column's type"
 
 DAY = 86_400_000_000
 Mask = np.ndarray  # of bool, one per row
+Judge = Callable[[pa.Array], "Mask | None"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Held:
         elements: elements of arrays may be null.
         remedy: how to let the column hold such nulls.
         outside: the problem of a value outside its range, for messages.
-        unreadable: finds values of the column itself that its type cannot parse; None: it can parse all.
+        checks: more problems of values, each with what finds the rows that have it.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Held:
     elements: bool = True
     remedy: str = ""
     outside: str = "the value is out of the type's range"
-    unreadable: Callable[[pa.Array], Mask] | None = None
+    checks: tuple[tuple[str, Judge], ...] = ()
 
     def range_of(self, kind: pa.DataType) -> Range | None:
         return self.ranges.get(family(kind) or "")
@@ -73,11 +75,11 @@ def null_collections(array: pa.Array, held: Held) -> Mask | None:
     kind = array.type
     if not pa.types.is_nested(kind):
         return None
-    found = _mask(pc.is_null(array)) if not held.collections and array.null_count else None
+    found = mask(pc.is_null(array)) if not held.collections and array.null_count else None
     for rows, child in _children(array):
         inner = null_collections(child, held)
         if not held.elements and pa.types.is_list(kind) and child.null_count:
-            inner = _or(inner, _mask(pc.is_null(child)))
+            inner = _or(inner, mask(pc.is_null(child)))
         found = _or(found, _raised(inner, rows, len(array)))
     return found
 
@@ -104,10 +106,16 @@ def out_of_range(array: pa.Array, held: Held) -> Mask | None:
     """Rows with a value outside its range; None if there are none."""
     if bounds := held.range_of(array.type):
         return _outside(array, bounds)
+    if not pa.types.is_nested(array.type):
+        return None
+    return flawed_parts(array, [partial(out_of_range, held=held)] * len(inner_fields(array.type)))
+
+
+def flawed_parts(array: pa.Array, judges: Sequence[Judge]) -> Mask | None:
+    """Rows with a flaw in one of the `inner_fields`, each of which has a judge; None if there are none."""
     found: Mask | None = None
-    if pa.types.is_nested(array.type):
-        for rows, child in _children(array):
-            found = _or(found, _raised(out_of_range(child, held), rows, len(array)))
+    for (rows, child), judge in zip(_children(array), judges, strict=True):
+        found = _or(found, _raised(judge(child), rows, len(array)))
     return found
 
 
@@ -159,7 +167,7 @@ def _outside(array: pa.Array, bounds: Range) -> Mask | None:
     for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
         scalar = _scalar(bound, array.type)
         if scalar is not None:
-            found = _or(found, _mask(is_beyond(values, scalar)))
+            found = _or(found, mask(is_beyond(values, scalar)))
     return found if found is not None and found.any() else None
 
 
@@ -204,7 +212,8 @@ def _raised(mask: Mask | None, rows: Mask | None, count: int) -> Mask | None:
     return raised
 
 
-def _mask(values: pa.Array) -> Mask:
+def mask(values: pa.Array) -> Mask:
+    """Booleans of Arrow; null is False."""
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 

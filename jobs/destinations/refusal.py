@@ -22,7 +22,6 @@ import pyarrow as pa
 from jobs.destinations.held_values import (
     NULL_COLLECTION,
     NULL_ELEMENT,
-    UNREADABLE,
     Held,
     Mask,
     brought_in_range,
@@ -85,7 +84,7 @@ class HeldColumn:
     @property
     def may_refuse(self) -> bool:
         """Whether the declared type has values that the column cannot hold, as far as the pipeline file shows."""
-        return self.held.unreadable is not None or _has_limits(self.declared, self.held)
+        return bool(self.held.checks) or _has_limits(self.declared, self.held)
 
     @property
     def may_be_adjusted(self) -> bool:
@@ -189,9 +188,11 @@ class Refusal:
         nulls = judged(rows, column, null_collections(values, column.held)) & ~beyond
         yield column.held.outside, beyond
         yield NULL_ELEMENT if column.held.collections else NULL_COLLECTION, nulls[~beyond]
-        if column.held.unreadable:
-            flawed = judged(rows, column, column.held.unreadable(values))
-            yield UNREADABLE, flawed[~(beyond | nulls)]
+        left = ~(beyond | nulls)
+        for problem, judge in column.held.checks:
+            flawed = judged(rows, column, judge(values)) & left
+            yield problem, flawed[left]
+            left &= ~flawed
 
     def _dead_letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
         own = [c for c in self.columns if c.name in rows.column_names]

@@ -19,6 +19,7 @@ from google.cloud.bigquery import ArrayQueryParameter
 from jobs.destinations.bigquery import asked_texts
 from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.held_values import UNREADABLE
 from resources.bigquery import BigQuery
 from resources.errors import SchemaRefused
 from tests.kit.bigquery import alone
@@ -174,8 +175,8 @@ def test_texts_of_another_type_are_found_before_they_are_sent(
         "table": {"mode": "append", "column_types": {"place": kind}},
     }
     table = Table(emulator, name, document)
-    held = held_columns(table.spec, table.spec_table, table.columns, partial(AskedTexts, emulator, name))
-    assert [(c.label, c.held.unreadable) for c in held if c.may_refuse] == [("place", judge)]
+    held = held_columns(table.spec, table.spec_table, table.columns, (), partial(AskedTexts, emulator, name))
+    assert [(c.label, c.held.checks) for c in held if c.may_refuse] == [("place", ((UNREADABLE, judge),))]
     assert not table.says_op, "files would not be judged"
 
 

@@ -7,7 +7,6 @@ about texts whose form leaves that open.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.certain_texts import without_certain
+from jobs.destinations.bigquery.limits import scale_of
 from jobs.destinations.held_values import Mask
 from jobs.groups import groups
 from resources.bigquery import BigQuery
@@ -45,21 +45,9 @@ class AskedTexts:
     def _refused(self, texts: list[str]) -> list[str]:
         asked = ArrayQueryParameter("texts", "STRING", texts)
         found = self.bigquery.arrow(render("bigquery", "unreadable_texts", type=self.type), self.where, [asked])
-        rounded = [text for text in texts if _scale(text) > _SCALES[self.type]] if self.type in _SCALES else []
+        rounded = [text for text in texts if scale_of(text) > _SCALES[self.type]] if self.type in _SCALES else []
         return [*found["text"].to_pylist(), *rounded]
 
 
 def _size(text: str) -> int:
     return len(text.encode()) + _AROUND
-
-
-def _scale(text: str) -> int:
-    """How many digits after the point the number needs; 0 if the text is not a number."""
-    try:
-        _, digits, exponent = Decimal(text).as_tuple()
-    except InvalidOperation:
-        return 0
-    if not any(digits) or not isinstance(exponent, int):
-        return 0
-    zeros = next(n for n, digit in enumerate(reversed(digits)) if digit)
-    return -exponent - zeros

@@ -182,7 +182,8 @@ def table_column(declared: RowColumn, name: str, table: BigQueryTable, where: st
             where=where,
             remedy="declare it as string, or leave the type to the declaration",
         )
-    field = Field(name, wanted, mode=mode)
+    digits = (declared.type.precision, declared.type.scale) if kind == "decimal" else (None, None)
+    field = Field(name, wanted, mode, (), *digits)
     return Column(declared.path, declared.is_key, staged, field, f"{kind}_to_{wanted}")
 
 
@@ -213,12 +214,12 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
         return _repeated(element)
     if pa.types.is_decimal(kind):
         fits = kind.scale <= 9 and kind.precision - kind.scale <= 29
-        return Field(name, "NUMERIC" if fits else "BIGNUMERIC", mode=mode)
+        return Field(name, "NUMERIC" if fits else "BIGNUMERIC", mode, (), kind.precision, kind.scale)
     return Field(name, _SCALARS[kind], mode=mode)
 
 
 def _repeated(field: Field) -> Field:
-    return Field(field.name, field.field_type, mode="REPEATED", fields=field.fields)
+    return replace(field, mode="REPEATED")
 
 
 def staging_fields(

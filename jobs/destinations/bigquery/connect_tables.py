@@ -9,7 +9,9 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.bigquery.columns import schema_field
+from jobs.destinations.bigquery.limits import declared_digits
 from jobs.destinations.bigquery.spec import BigQueryType
+from jobs.schema.types import type_name
 from resources.bigquery import BigQuery
 
 _SCALARS = {
@@ -66,6 +68,10 @@ def declared_type(field: SchemaField, nested: bool = False) -> str | None:
         return None
     else:
         kind = _SCALARS[field.field_type]
+        if (digits := declared_digits(field)) is not None:
+            kind = type_name(digits)
+            if (nested or field.mode == "REPEATED") and usual(pa.field("", digits)) != field.field_type:
+                return None
     if field.mode == "REPEATED":
         return f"array<{kind}>"
     return kind + (NOT_NULL if field.mode == "REQUIRED" else "")

@@ -147,7 +147,8 @@ class BigQueryDestination(Destination):
 
     def read(self, session: Callable[[], SparkSession]) -> BigQueryReader:
         del session
-        held = held_columns(self.spec, self.table, self.columns)
+        found = self.bigquery.find_table(self.table.table)
+        held = held_columns(self.spec, self.table, self.columns, found.schema if found else ())
         options = self.table.column_types, held, self.table.out_of_range
         values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
         return BigQueryReader(values, self.pipeline)

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.held import may_refuse
+from jobs.destinations.bigquery.limits import is_limited
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import order_column
 from jobs.spec.pipeline import PipelineSpec
@@ -26,8 +27,14 @@ _READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMES
 MOST_FILES = 10_000
 
 
-def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column]) -> bool:
-    """Whether a landed row is a row of the staging table, without a change to it."""
+def takes_landed_rows(
+    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], present: Sequence[AnyField] = ()
+) -> bool:
+    """Whether a landed row is a row of the staging table, without a change to it.
+
+    Args:
+        present: the fields of the destination table, if it exists.
+    """
     return (
         route_filter(spec, table) is None
         and not table.deletes_are_rows
@@ -36,8 +43,8 @@ def takes_landed_rows(spec: PipelineSpec, table: BigQueryTable, columns: Sequenc
         and any(not c.is_key for c in columns)
         and all(c.source == c.path and _is_read_alike(c.staged) for c in columns)
         and not table.sanitize_names
-        # A conversion may fail, so each row has to be checked.
-        and not any(may_refuse(c.conversion) for c in columns)
+        # A conversion may fail, and a column may have no room, so each row has to be checked.
+        and not any(may_refuse(c.conversion) or is_limited(c, present) for c in columns)
     )
 
 

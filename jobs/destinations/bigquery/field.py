@@ -14,12 +14,19 @@ AnyField: TypeAlias = "Field | SchemaField"
 
 @dataclass(frozen=True)
 class Field:
-    """A wanted field, with the attributes of `SchemaField`, so that wanted and present fields are read alike."""
+    """A wanted field, with the attributes of `SchemaField`, so that wanted and present fields are read alike.
+
+    Attributes:
+        precision, scale: of a declared decimal. A column that we make has all digits of its type, and any length.
+    """
 
     name: str
     field_type: str
     mode: str = "NULLABLE"
     fields: tuple[Field, ...] = ()
+    precision: int | None = None
+    scale: int | None = None
+    max_length: int | None = None
 
     def to_api_repr(self) -> dict[str, Any]:
         """The field in the form of BigQuery's API, which the client takes wherever it takes a schema."""
@@ -29,4 +36,5 @@ class Field:
     @classmethod
     def of(cls, field: AnyField) -> Field:
         """A field that is present, as it travels to Spark's workers."""
-        return cls(field.name, field.field_type, field.mode, tuple(map(cls.of, field.fields)))
+        limits = field.precision, field.scale, field.max_length
+        return cls(field.name, field.field_type, field.mode, tuple(map(cls.of, field.fields)), *limits)

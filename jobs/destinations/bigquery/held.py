@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from jobs.destinations.bigquery.columns import Column
+from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.json_texts import not_json
+from jobs.destinations.bigquery.limits import limited, shown
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.held_values import DAY, Held, Mask, Range
+from jobs.destinations.held_values import DAY, UNREADABLE, Held, Judge, Range
 from jobs.destinations.refusal import HeldColumn
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -28,8 +28,6 @@ _NUMBERS = {
 }
 _OF_TEXT = "string_to_"
 
-Judge = Callable[[pa.Array], Mask]
-
 
 def may_refuse(conversion: str | None) -> bool:
     """Whether there are values that this conversion cannot take."""
@@ -40,24 +38,26 @@ def held_columns(
     spec: PipelineSpec,
     table: BigQueryTable,
     columns: Sequence[Column],
+    present: Sequence[AnyField] = (),
     asks: Callable[[str], Judge] | None = None,
 ) -> tuple[HeldColumn, ...]:
     """The columns of rows before they are loaded: ``c0``, ``c1``, … in the order of the table's columns.
 
     Args:
+        present: the fields of the table, if it exists: its types may have parameters.
         asks: gives for a type what finds texts that BigQuery cannot convert to it; None: BigQuery is not asked.
     """
-    declared = {c.path: c for c in row_columns(spec, table)}
+    declared, there = {c.path: c for c in row_columns(spec, table)}, {f.name.lower(): f for f in present}
     held = Held(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
     return tuple(
         HeldColumn(
             name=f"c{number}",
             label=column.name,
             declared=declared[column.source].type,
-            type=f"{'REPEATED ' if column.field.mode == 'REPEATED' else ''}{column.field.field_type}",
+            type=_type(column, there.get(column.name.lower())),
             nullable=declared[column.source].nullable,
             is_key=column.is_key,
-            held=_converted(held, column.conversion, asks),
+            held=limited(_converted(held, column.conversion, asks), column, present),
             fixed=column.source == ("value", spec.changes.ordered_by),
         )
         for number, column in enumerate(columns)
@@ -72,4 +72,10 @@ def _converted(held: Held, conversion: str | None, asks: Callable[[str], Judge] 
     if conversion is None or not conversion.startswith(_OF_TEXT):
         return held
     wanted = conversion.removeprefix(_OF_TEXT)
-    return replace(held, unreadable=not_json if wanted == "JSON" else asks(wanted) if asks else None)
+    judge = not_json if wanted == "JSON" else asks(wanted) if asks else None
+    return replace(held, checks=((UNREADABLE, judge),)) if judge else held
+
+
+def _type(column: Column, there: AnyField | None) -> str:
+    named = shown(there) if there and there.field_type == column.field.field_type else column.field.field_type
+    return f"REPEATED {named}" if column.field.mode == "REPEATED" else named

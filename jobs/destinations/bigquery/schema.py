@@ -10,6 +10,7 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import ARROW_TYPES
 from jobs.destinations.bigquery.field import AnyField, Field
+from jobs.destinations.bigquery.limits import declared_digits, digits, has_digits, shown
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.takes import Takes
@@ -53,9 +54,11 @@ def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict
         field = known.get((column_name(name, table.sanitize_names) or "").lower())
         if field is None or name in table.column_types or not {*_kinds(field)} <= {*_COMPARED, "RECORD"}:
             continue
-        (compared,) = _arrow_fields([field], present)
+        (compared,) = _arrow_fields([field], present, limited=True)
         kind = _kind(field) if field.mode != "REPEATED" else ""
-        found[name] = Takes(_DECIMALS.get(kind, compared.type), compared.nullable, _ALSO.get(kind, _is_map(field)))
+        own = compared.type if digits(field) else _DECIMALS.get(kind, compared.type)
+        also = _also(kind, field) if kind in _DECIMALS else _is_map(field)
+        found[name] = Takes(own, compared.nullable, also)
     return found
 
 
@@ -69,11 +72,17 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(kind) and kind.scale <= 9 and kind.precision - kind.scale <= 29)
 
 
-_DECIMALS = {"BIGNUMERIC": pa.decimal128(38, 18)}
-_ALSO: dict[str, Callable[[pa.DataType], bool]] = {
-    "NUMERIC": _is_numeric,
-    "BIGNUMERIC": lambda kind: bool(pa.types.is_decimal(kind)) and not _is_numeric(kind),
-}
+_DECIMALS = {"NUMERIC": pa.decimal128(38, 9), "BIGNUMERIC": pa.decimal128(38, 18)}
+
+
+def _also(column: str, field: AnyField) -> Callable[[pa.DataType], bool]:
+    """Whether a type becomes NUMERIC or BIGNUMERIC, as the column is, and the column has its digits."""
+
+    def takes(kind: pa.DataType) -> bool:
+        is_decimal = bool(pa.types.is_decimal(kind)) and has_digits(field, (kind.precision, kind.scale))
+        return is_decimal and _is_numeric(kind) == (column == "NUMERIC")
+
+    return takes
 
 
 def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
@@ -83,7 +92,7 @@ def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
 
 
 def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator[str]:
-    """Columns of types that the rules do not know (JSON, GEOGRAPHY, TIME, …) and that differ."""
+    """Columns of types that the rules do not know (JSON, GEOGRAPHY, NUMERIC(10, 2), …) and that differ."""
     by_name = {f.name.lower(): f for f in present}
     for field in wanted:
         old = by_name.get(field.name.lower())
@@ -93,6 +102,9 @@ def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator
         kinds = _kind(old), _kind(field)
         if kinds == ("RECORD", "RECORD"):
             yield from _foreign(here, old.fields, field.fields)
+        elif kinds[0] == kinds[1] and (declared := digits(field)) and not has_digits(old, declared):
+            said = "decimal({},{})".format(*declared)
+            yield f"column {'.'.join(here)} is {shown(old)} in the table and {said} in the file"
         elif kinds[0] != kinds[1] and not {*kinds} <= {*_COMPARED, "RECORD"}:
             yield f"column {'.'.join(here)} is {kinds[0]} in the table and {kinds[1]} in the file"
 
@@ -105,14 +117,19 @@ def _compared(fields: Fields, spelled_as: Fields) -> pa.Schema:
     return pa.schema(_arrow_fields(fields, spelled_as))
 
 
-def _arrow_fields(fields: Fields, spelled_as: Fields) -> list[pa.Field]:
-    """The fields in Arrow's types, spelled as in the table: BigQuery does not tell upper from lower case."""
+def _arrow_fields(fields: Fields, spelled_as: Fields, limited: bool = False) -> list[pa.Field]:
+    """The fields in Arrow's types, spelled as in the table: BigQuery does not tell upper from lower case.
+
+    Args:
+        limited: decimals have the digits of their fields; else all digits of their type.
+    """
     present = {f.name.lower(): f for f in spelled_as}
     found = []
     for field in fields:
         like = present.get(field.name.lower())
-        nested = _arrow_fields(field.fields, like.fields if like else ())
-        kind = pa.struct(nested) if _kind(field) == "RECORD" else _COMPARED.get(_kind(field), pa.string())
+        nested = _arrow_fields(field.fields, like.fields if like else (), limited)
+        own = declared_digits(field) if limited else None
+        kind = pa.struct(nested) if _kind(field) == "RECORD" else own or _COMPARED.get(_kind(field), pa.string())
         if field.mode == "REPEATED":
             kind = pa.list_(pa.field("element", kind))
         found.append(pa.field(like.name if like else field.name, kind, field.mode != "REQUIRED"))

@@ -17,7 +17,7 @@ from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parame
 from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
-from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
@@ -70,17 +70,13 @@ class Work:
         return order_column(self.spec, self.columns)
 
     @property
-    def _takes_landed_rows(self) -> bool:
-        return takes_landed_rows(self.spec, self.table, self.columns)
-
-    @property
     def staged(self) -> list[Field]:
         """The staging table's schema."""
         return staging_fields(
             self.columns,
             self._order,
             names_unchanged=can_leave_unchanged(self.table) and names_unchanged_columns(self.spec),
-            says_op=self._takes_landed_rows,
+            says_op=takes_landed_rows(self.spec, self.table, self.columns),
         )
 
     @property
@@ -123,7 +119,9 @@ class Work:
 
     def loader(self, context: MergeContext, staging_table: str, replayed: Reduction | None = None) -> Loader:
         schema, order = list(self.present_staging_table(staging_table).schema), self._order
-        refusal = self._refusal(context.intermediate.landed().batches)
+        found = self.bigquery.find_table(self.table.table)
+        present = found.schema if found else ()
+        refusal = self._refusal(context.intermediate.landed().batches, present)
         rows = SentRows(
             bigquery=self.bigquery,
             context=context,
@@ -145,13 +143,15 @@ class Work:
             replayed=replayed,
         )
         # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
-        as_landed = replayed is None and self._takes_landed_rows and says_op(schema)
+        takes_landed = takes_landed_rows(self.spec, self.table, self.columns, present)
+        as_landed = replayed is None and takes_landed and says_op(schema)
         return Loader(rows, as_landed)
 
-    def _refusal(self, batches: Sequence[LandedBatch]) -> Refusal:
+    def _refusal(self, batches: Sequence[LandedBatch], present: Sequence[AnyField]) -> Refusal:
+        asks = partial(AskedTexts, self.bigquery, self.where)
         return Refusal(
             where=self.where,
-            columns=held_columns(self.spec, self.table, self.columns, partial(AskedTexts, self.bigquery, self.where)),
+            columns=held_columns(self.spec, self.table, self.columns, present, asks),
             on_bad_record=self.spec.on_bad_record,
             out_of_range=self.table.out_of_range,
             attempt=uuid.uuid4().hex,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pytest
+from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.held_values import DAY, out_of_range
+from jobs.destinations.held_values import DAY, Mask, out_of_range
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
+from jobs.schema.types import parse_columns
 from tests.kit import specs
+from tests.kit.arrow import copied
 
 LAST_DAY = 2932896
 
@@ -37,3 +44,100 @@ def test_numbers_that_become_no_date_or_time(declared: str, wanted: str, first: 
         found = out_of_range(pa.array([first, last, first - 1, last + 1], held.declared), held.held)
         assert found is not None
         assert found.tolist() == [False, False, True, True]
+
+
+def _all_are_read(texts: pa.Array) -> Mask:
+    return np.zeros(len(texts), bool)
+
+
+def judged(declared: str, field: SchemaField, wanted: str | None = None) -> tuple[HeldColumn, bool]:
+    """The column `n` of a table that has this field, and whether landed files are loaded without a look at rows."""
+    types = {"column_types": {"n": wanted}} if wanted else {}
+    spec = specs.spec(specs.table("bigquery", "append", "d.dest", **types), columns={"id": "long", "n": declared})
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    columns, present = destination_columns(spec, table, "test"), [SchemaField("id", "INTEGER"), field]
+    (held,) = (c for c in held_columns(spec, table, columns, present, lambda _type: _all_are_read) if c.label == "n")
+    return held, takes_landed_rows(spec, table, columns, present)
+
+
+INSIDE = SchemaField(
+    "N",
+    "RECORD",
+    fields=[
+        SchemaField("B", "STRING", "REPEATED", max_length=3),
+        SchemaField("a", "RECORD", fields=[SchemaField("x", "BYTES", max_length=2), SchemaField("y", "STRING")]),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("declared", "field", "wanted", "values", "refused"),
+    [
+        ("string", SchemaField("n", "STRING", max_length=3), None, ["äöü", "äöüß", None, ""], [1]),
+        ("binary", SchemaField("n", "BYTES", max_length=3), None, [b"abc", "äö".encode(), None], [1]),
+        ("array<string>", SchemaField("n", "STRING", "REPEATED", max_length=1), None, [["a"], ["a", "bc"], None], [1]),
+        (
+            "struct<a: struct<x: binary, y: string>, b: array<string>>",
+            INSIDE,
+            None,
+            [
+                {"a": {"x": b"ab", "y": "abcd"}, "b": ["abc"]},
+                None,
+                {"a": None, "b": ["abcd"]},
+                {"a": {"x": b"abc", "y": None}, "b": None},
+            ],
+            [2, 3],
+        ),
+        (
+            "map<string,string>",
+            SchemaField(
+                "n",
+                "RECORD",
+                "REPEATED",
+                fields=[SchemaField("key", "STRING", max_length=1), SchemaField("value", "STRING")],
+            ),
+            None,
+            [[("a", "long")], [("a", "b"), ("long", "b")], None],
+            [1],
+        ),
+        ("long", SchemaField("n", "NUMERIC", precision=4, scale=1), "NUMERIC", [999, -1000, None, 1000], [1, 3]),
+        ("int", SchemaField("n", "BIGNUMERIC", precision=2), "BIGNUMERIC", [99, 100, -100, None], [1, 2]),
+        (
+            "string",
+            SchemaField("n", "NUMERIC", precision=4, scale=1),
+            "NUMERIC",
+            ["999.9", "1e3", "1.25", "1.50", "-1000", None, "none", "0.00001", "NaN"],
+            [1, 2, 4, 7],
+        ),
+    ],
+)
+def test_what_a_table_that_exists_has_no_room_for_is_refused(
+    declared: str, field: SchemaField, wanted: str | None, values: list[Any], refused: list[int]
+) -> None:
+    held, as_landed = judged(declared, field, wanted)
+    assert held.may_refuse
+    assert not as_landed, "files would not be judged"
+    refusal = copied(Refusal("t", (held,), "quarantine", "refuse", "x", {}))
+    kind, places = parse_columns({"n": declared}).field("n").type, list(range(len(values)))
+    rows = {held.name: pa.array(values, kind), TOPIC: ["t"] * len(values), PARTITION: [0] * len(values)}
+    fit = refusal.fit(pa.table({**rows, OFFSET: places, BATCH: places}))
+    assert fit.dead_letters["offset"].to_pylist() == refused
+    assert fit.rows[OFFSET].to_pylist() == [n for n in places if n not in refused]
+    assert "(" in held.type or "RECORD" in held.type, held.type
+
+
+@pytest.mark.parametrize(
+    ("declared", "field", "wanted"),
+    [
+        ("string", SchemaField("n", "STRING"), None),
+        ("decimal(8,2)", SchemaField("n", "NUMERIC", precision=10, scale=2), None),
+        ("long", SchemaField("n", "NUMERIC"), "NUMERIC"),
+        ("string", SchemaField("other", "STRING", max_length=3), None),
+    ],
+)
+def test_files_are_loaded_as_they_are_where_every_value_has_room(
+    declared: str, field: SchemaField, wanted: str | None
+) -> None:
+    held, as_landed = judged(declared, field, wanted)
+    assert (held.may_refuse, as_landed) == (False, True)

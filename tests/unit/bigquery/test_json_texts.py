@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from jobs.destinations.bigquery.json_texts import not_json
-from jobs.destinations.held_values import Held
+from jobs.destinations.held_values import UNREADABLE, Held
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
 from tests.kit.arrow import copied
 
@@ -21,7 +21,9 @@ def test_texts_that_are_json() -> None:
 
 
 def test_row_with_such_a_text_becomes_a_dead_letter() -> None:
-    column = HeldColumn("c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, held=Held(unreadable=not_json))
+    column = HeldColumn(
+        "c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, held=Held(checks=((UNREADABLE, not_json),))
+    )
     rows = {"c0": ["{}", "x", None], TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
     found = Refusal("bigquery a.b", (column,), "quarantine", "clamp", "me", {}).fit(pa.table(rows))
     assert found.rows[OFFSET].to_pylist() == [0, 2]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from google.cloud.bigquery import SchemaField as F
 
+from jobs.destinations.bigquery.columns import schema_field
 from jobs.destinations.bigquery.field import AnyField, Field
-from jobs.destinations.bigquery.schema import can_follow, changed_fields, lacking, placed, plan_changes
+from jobs.destinations.bigquery.schema import can_follow, changed_fields, lacking, placed, plan_changes, taken
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.schema.types import parse_columns
 from jobs.spec.tables import Evolution
 from resources.errors import SchemaRefused
+from tests.kit import specs
 
 PRESENT = [
     F("id", "INTEGER", mode="REQUIRED"),
@@ -69,6 +74,73 @@ def test_refused_changes(fields: list[F], says: str) -> None:
     with pytest.raises(SchemaRefused) as problem:
         plan_changes("t", PRESENT, fields, Evolution())
     assert says in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("present", "declared", "says"),
+    [
+        (F("a", "NUMERIC", precision=10, scale=2), "decimal(10,2)", None),
+        (F("a", "NUMERIC", precision=10, scale=2), "decimal(8,1)", None),
+        (F("a", "NUMERIC", precision=10, scale=2), "decimal(9,2)", None),
+        (
+            F("a", "NUMERIC", precision=10, scale=2),
+            "decimal(12,4)",
+            "a is NUMERIC(10, 2) in the table and decimal(12,4)",
+        ),
+        (
+            F("a", "NUMERIC", precision=10, scale=2),
+            "decimal(12,2)",
+            "a is NUMERIC(10, 2) in the table and decimal(12,2)",
+        ),
+        (F("a", "NUMERIC", precision=10, scale=2), "decimal(9,0)", "a is NUMERIC(10, 2) in the table and decimal(9,0)"),
+        (
+            F("a", "NUMERIC", precision=5),
+            "decimal(5,1)",
+            "a is NUMERIC(5, 0) in the table and decimal(5,1) in the file",
+        ),
+        (F("a", "NUMERIC", precision=5), "decimal(38,20)", "column a is decimal(38,9) in the table"),
+        (F("a", "BIGNUMERIC", precision=60, scale=30), "decimal(38,30)", None),
+        (F("a", "BIGNUMERIC", precision=40, scale=38), "decimal(38,20)", "column a is BIGNUMERIC(40, 38) in the table"),
+        (
+            F("a", "NUMERIC", "REPEATED", precision=10, scale=2),
+            "array<decimal(12,4)>",
+            "a is NUMERIC(10, 2) in the table",
+        ),
+        (
+            F("a", "RECORD", fields=[F("X", "NUMERIC", precision=10, scale=2)]),
+            "struct<x: decimal(12,4)>",
+            "a.x is NUMERIC(10, 2) in the table and decimal(12,4) in the file",
+        ),
+        (F("a", "STRING", max_length=50), "string", None),
+    ],
+)
+def test_digits_of_a_table_that_exists(present: F, declared: str, says: str | None) -> None:
+    kind = parse_columns({"a": declared}).field("a").type
+    fields = [schema_field("a", kind, "NULLABLE", False, "here", required=True)]
+    if says is None:
+        assert plan_changes("t", [present], fields, Evolution()) == []
+        return
+    with pytest.raises(SchemaRefused) as problem:
+        plan_changes("t", [present], fields, Evolution())
+    assert says in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("present", "takes", "also", "not_also"),
+    [
+        (F("a", "NUMERIC", precision=10, scale=2), "decimal(10,2)", "decimal(9,1)", "decimal(12,4)"),
+        (F("a", "NUMERIC"), "decimal(38,9)", "decimal(12,4)", "decimal(38,10)"),
+        (F("a", "BIGNUMERIC", precision=40, scale=38), "decimal(38,36)", "decimal(35,34)", "decimal(38,20)"),
+    ],
+)
+def test_columns_from_records_have_the_digits_of_the_table(present: F, takes: str, also: str, not_also: str) -> None:
+    def kind(text: str) -> pa.DataType:
+        return parse_columns({"a": text}).field("a").type
+
+    table = BigQueryTable.model_validate(specs.table("bigquery", "append", "d.dest"))
+    found = taken([present], ["a"], table)["a"]
+    assert found.type == kind(takes)
+    assert [found.as_well(kind(one)) for one in (takes, also, not_also)] == [True, True, False]
 
 
 def test_nested_addition_that_the_service_left_out_is_seen() -> None:
