@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +22,9 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
 from resources.errors import TableReplaced
 from sql import render
+
+# For the servers of a cluster to say that they have stopped older inserts.
+_CLUSTER_SECONDS = 15
 
 
 @dataclass(frozen=True)
@@ -92,15 +96,22 @@ class Shard:
         return f"batchmerge-{hashlib.sha256(self.store.name.encode()).hexdigest()[:16]}-"
 
     def stop_older(self, held: Lease) -> None:
-        """Stops inserts that passed the fence before the lease was taken over, but not those of a newer owner."""
-        sql = render(
-            "clickhouse",
-            "queries_kill",
-            cluster=self.layout.cluster,
-            prefix=self.query_prefix,
-            epoch=held.epoch,
-        )
-        retried(lambda: self.server.execute(sql))
+        """Stops inserts that passed the fence before the lease was taken over, but not those of a newer owner: on this
+        endpoint, and on the servers of its cluster that answer soon."""
+        self._stop_older(held, None, {})
+        if self.layout.cluster:
+            # Before the client gives up. A server that is down runs no insert, and would keep the table waiting.
+            seconds = min(_CLUSTER_SECONDS, max(1, self.server.connection.statement_timeout_seconds // 2))
+            patience = {
+                "distributed_ddl_output_mode": "null_status_on_timeout",
+                "distributed_ddl_task_timeout": seconds,
+            }
+            self._stop_older(held, self.layout.cluster, patience)
+
+    def _stop_older(self, held: Lease, cluster: str | None, settings: Mapping[str, object]) -> None:
+        named = {"prefix": self.query_prefix, "epoch": held.epoch}
+        sql = render("clickhouse", "queries_kill", cluster=cluster, **named)
+        retried(lambda: self.server.execute(sql, settings=settings))
 
     def check_only_writer(self) -> None:
         """Requires that no other pipeline writes the table: versions and coordinates are of one pipeline only."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 
 from resources.carried_errors import error_from_fields, error_to_fields
-from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, retried, translated
+from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, clickhouse_errors, retried, translated
 from resources.errors import (
     BadRecords,
     BatchmergeError,
@@ -141,6 +142,14 @@ def test_only_what_may_come_right_is_tried_again(outcomes: list[BatchmergeError 
     with pytest.raises(type(last)) if last else nullcontext():
         assert retried(work, tries=3, first_pause=0.001) == "done"
     assert len(coming) == left
+
+
+@pytest.mark.parametrize(("code", "waits"), [(None, True), (159, True), (999, False)])
+def test_a_server_that_says_after_long_that_it_took_too_long_was_silent(code: int | None, waits: bool) -> None:
+    """As for a statement ON CLUSTER one of whose hosts is down (159, TIMEOUT_EXCEEDED)."""
+    with pytest.raises(Unavailable) as caught, clickhouse_errors("here"):
+        raise DatabaseError("not all hosts", code=code)
+    assert ("waited" in caught.value.facts) is waits
 
 
 @pytest.mark.parametrize(("each", "tries"), [(0.1, 6), (30.0, 2), (300.0, 1)])
