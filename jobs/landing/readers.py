@@ -75,6 +75,7 @@ def record_reader(
         moves=_move_reader(spec, schemas) if MOVE.name in table.names else None,
         truncation=_truncation(spec),
         delete_order=_delete_order(spec),
+        float_order=_float_order(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",
@@ -105,6 +106,13 @@ def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
     others = tuple(field.name for field in value_fields(spec) if field.name not in apart)
     some = tuple(taken for taken in shown if taken is not None)
     return DeleteOrder(by, others, None if spec.new_tables or len(some) < len(shown) else some)
+
+
+def _float_order(spec: PipelineSpec) -> str | None:
+    """The column that orders the changes of a key, if it is a float and a table is merged by it."""
+    floats = (field.name for field in value_fields(spec) if pa.types.is_floating(field.type))
+    merged = any(table.mode != "append" for table in spec.tables)
+    return next((name for name in floats if merged and name == spec.changes.ordered_by), None)
 
 
 def _has_key_in_value(spec: PipelineSpec) -> bool:

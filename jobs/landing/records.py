@@ -87,6 +87,7 @@ class RecordReader:
         topic_decoders: by topic, then `key`, `value` or `value_key`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
+        float_order: the column that orders changes, if it can be NaN, which each system orders differently.
         truncation: how a record that truncates the table is known; None: there are none.
         delete_order: how deletes are known that could never win; None: there are none.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
@@ -116,6 +117,7 @@ class RecordReader:
     required: tuple[str, ...] = ()
     names_unchanged: bool = False
     moves: MoveReader | None = None
+    float_order: str | None = None
     truncation: Truncation | None = None
     delete_order: DeleteOrder | None = None
     filtered_error: DecodeError | None = None
@@ -146,6 +148,7 @@ class RecordReader:
         if self.skips_tombstones:
             verdicts.filter_where(pc.is_null(value), but=bad)
         key, readable = self._key(batch, value, verdicts)
+        self._refuse_nan(value, verdicts)
         op = self._operation(value, verdicts)
         self._refuse_unordered_deletes(batch.column("topic"), readable, value, op, verdicts)
         named = dict[str, int]()
@@ -262,6 +265,11 @@ class RecordReader:
         ]
         absent = pa.concat_arrays([pc.is_null(value), pc.is_null(found)]).take(pa.array(places))
         return pa.StructArray.from_arrays(parts, names=list(self.key_columns), mask=absent)
+
+    def _refuse_nan(self, value: pa.Array, verdicts: Verdicts) -> None:
+        if self.float_order:
+            not_a_number = DecodeError("range", f"column {self.float_order}: NaN has no place in an order", _BAD_VALUE)
+            verdicts.refuse_where(pc.is_nan(pc.struct_field(value, self.float_order)), not_a_number)
 
     @staticmethod
     def _filter_truncations(columns: Truncation, value: pa.Array, verdicts: Verdicts) -> None:

@@ -399,6 +399,22 @@ def test_what_a_statement_makes_is_nothing_that_a_delete_brings() -> None:
     assert reader.delete_order == ("version", ("name",), None)
 
 
+@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize(("modes", "bad"), [(["upsert", "append"], [1]), (["delete"], [1]), (["append"], [])])
+def test_nothing_is_newer_or_older_than_nan(modes: list[str], bad: list[int], kind: str) -> None:
+    """Iceberg takes it for the largest number; in BigQuery no change would ever replace its row."""
+    tables = [specs.table(mode=mode, table=f"d.{mode}") for mode in modes]
+    columns = {"id": "long", "version": kind, "ratio": "double", "op": "string"}
+    changes = {"order_by": "version", "op": {"field": "op"}}
+    made = specs.spec(*tables, columns=columns, key={"id": "long"}, changes=changes)
+    reader = record_reader(made, batch(1, ranges={T0: OffsetRange(0, 5)}), landing_schema(made))
+    orders = [1.5, "NaN", "Infinity", None]
+    records = [*({"op": "c", "version": order, "ratio": "NaN"} for order in orders), None]
+    landed = reader.read(kafka_records(*(({"id": 1}, record) for record in records)))
+    assert [n for n, found in enumerate(problems(landed)) if found] == bad
+    assert {found for found in problems(landed) if found} <= {("value", "range")}
+
+
 def test_implausible_record_times_are_ignored() -> None:
     """Of one partition a record comes from a device that is two days ahead; the other producer counts in another unit.
     What is credible beside them counts."""
