@@ -121,10 +121,14 @@ class BigQuery:
                 return None
 
     def create_table(self, table: bigquery.Table) -> bigquery.Table:
-        """Creates the table, or returns the one that somebody else just created."""
+        """Creates the table, or returns the one that somebody else just created.
+
+        Its texts are compared as they are, whatever collation the dataset gives to new tables.
+        """
         where = f"{table.dataset_id}.{table.table_id}"
+        wanted = bigquery.Table.from_api_repr({**table.to_api_repr(), "defaultCollation": ""})
         with bigquery_errors(where):
-            self.client.create_table(table, exists_ok=True, **self._options)
+            self.client.create_table(wanted, exists_ok=True, **self._options)
             return self.client.get_table(table.reference, **self._options)
 
     def create_lasting_table(self, table: bigquery.Table) -> bigquery.Table:

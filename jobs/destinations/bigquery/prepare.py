@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from google.cloud import bigquery
 
@@ -85,8 +86,9 @@ class Preparation(Work):
 
     def _destination(self, exists: bool, dry_run: bool) -> list[str]:
         wanted = [c.field for c in self.columns]
+        evolved = partial(evolve, self.bigquery, self.table.table, wanted, self.table.evolve, compared=self._compared)
         if exists:
-            changes = evolve(self.bigquery, self.table.table, wanted, self.table.evolve, dry_run)
+            changes = evolved(dry_run=dry_run)
             return [f"{self.where}: {change}" for change in changes]
         require_create(self.table, self.where)
         if not dry_run:
@@ -94,8 +96,15 @@ class Preparation(Work):
             table_id = self.bigquery.table_id(self.table.table)
             self.bigquery.create_table(destination_table(table_id, self.table, self.columns))
             # Somebody else may have created it at the same moment: it must fit.
-            evolve(self.bigquery, self.table.table, wanted, self.table.evolve)
+            evolved()
         return [f"create {self.where}{self._layout()}"]
+
+    @property
+    def _compared(self) -> list[str]:
+        """The columns by which merges compare rows."""
+        if self.table.mode == "append":
+            return []
+        return [c.name for c in self.columns if c.is_key or c == self._order]
 
     def _layout(self) -> str:
         table = self.table

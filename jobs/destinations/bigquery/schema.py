@@ -29,12 +29,25 @@ _COMPARED: dict[str, pa.DataType] = {
 _STANDARD = {"BOOL": "BOOLEAN", "INT64": "INTEGER", "FLOAT64": "FLOAT", "STRUCT": "RECORD", "DECIMAL": "NUMERIC"}
 
 
-def plan_changes(table: str, present: Fields, wanted: Fields, rules: Evolution) -> list[SchemaChange]:
+def plan_changes(
+    table: str, present: Fields, wanted: Fields, rules: Evolution, compared: Collection[str] = ()
+) -> list[SchemaChange]:
     """The changes that let rows of `wanted` into a table of `present`; columns that are not wanted stay.
 
+    Args:
+        compared: the names of the columns by which rows are compared.
+
     Raises:
-        SchemaRefused: a change that no rule allows.
+        SchemaRefused: a change that no rule allows, or a collation by which different texts are equal.
     """
+    names = {name.lower() for name in compared}
+    for column, collation in _collations((), [f for f in present if f.name.lower() in names]):
+        raise SchemaRefused(
+            f"column {column} has the collation {collation}, so rows whose texts differ would be one",
+            where=table,
+            remedy="copy the rows to a table in which the column has no collation, and write to that one",
+            table=table,
+        )
     foreign = list(_foreign((), present, wanted))
     if foreign:
         raise SchemaRefused(
@@ -107,6 +120,15 @@ def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator
             yield f"column {'.'.join(here)} is {shown(old)} in the table and {said} in the file"
         elif kinds[0] != kinds[1] and not {*kinds} <= {*_COMPARED, "RECORD"}:
             yield f"column {'.'.join(here)} is {kinds[0]} in the table and {kinds[1]} in the file"
+
+
+def _collations(path: tuple[str, ...], fields: Fields) -> Iterator[tuple[str, str]]:
+    """The columns, or parts of columns, with a collation."""
+    for field in fields:
+        here = (*path, field.name)
+        if collation := field.to_api_repr().get("collation"):
+            yield ".".join(here), collation
+        yield from _collations(here, field.fields)
 
 
 def _kind(field: AnyField) -> str:
@@ -201,7 +223,7 @@ def _optional(field: AnyField) -> Field:
 def can_follow(table: str, present: Fields, staged: Fields) -> bool:
     """Whether additions bring a staging table to this schema, with nested fields in their places."""
     try:
-        plan_changes(table, present, staged, Evolution())
+        plan_changes(table, present, staged, Evolution(), ("key", "orderBy"))
     except SchemaRefused:
         return False
     columns = {(row.name, f.name.lower()): f for row in staged for f in row.fields}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from google.cloud import bigquery
 from google.cloud.bigquery import SchemaField
@@ -85,18 +85,26 @@ def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
 
 
 def evolve(
-    bigquery_: BigQuery, table: str, wanted: Fields, rules: Evolution, dry_run: bool = False
+    bigquery_: BigQuery,
+    table: str,
+    wanted: Fields,
+    rules: Evolution,
+    dry_run: bool = False,
+    compared: Collection[str] = (),
 ) -> list[SchemaChange]:
     """Changes an existing table so that rows of `wanted` fit; returns the changes.
 
+    Args:
+        compared: the names of the columns by which rows are compared.
+
     Raises:
-        SchemaRefused: a change that no rule allows; nothing was changed.
+        SchemaRefused: a change that no rule allows, or a collation (`plan_changes`); nothing was changed.
         CommitFailed: other writers changed the schema during every attempt.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         found = bigquery_.find_table(table)
         assert found is not None, "the caller has just seen it"
-        changes = plan_changes(table, found.schema, wanted, rules)
+        changes = plan_changes(table, found.schema, wanted, rules, compared)
         if dry_run or not changes:
             return changes
         fields = changed_fields(found.schema, wanted, changes)

@@ -187,3 +187,31 @@ def test_staging_table_follows_by_additions_only() -> None:
     other_places = [record("value", Field("name", "STRING"), Field("gone", "DATE"), Field("id", "INTEGER")), staged[1]]
     assert can_follow("t", other_places, staged), "columns go by their names"
     assert not can_follow("t", [staged[0], Field("orderBy", "TIMESTAMP")], staged)
+
+
+COLLATED = F.from_api_repr({"name": "Id", "type": "STRING", "mode": "NULLABLE", "collation": "und:ci"})
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "named"),
+    [
+        (COLLATED, Field("id", "STRING"), "Id"),
+        (F("k", "RECORD", fields=[F("n", "INTEGER"), COLLATED]), record("k", Field("id", "STRING")), "k.Id"),
+    ],
+)
+def test_texts_that_are_compared_have_no_collation(present: F, wanted: Field, named: str) -> None:
+    """Else keys that differ by case would be one row."""
+    assert plan_changes("t", [present], [wanted], Evolution(), {"other"}) == []
+    with pytest.raises(SchemaRefused) as problem:
+        plan_changes("t", [present], [wanted], Evolution(), {wanted.name})
+    assert f"t: column {named} has the collation und:ci" in str(problem.value)
+    assert "no collation" in problem.value.remedy
+
+
+def test_staging_table_with_a_collation_is_replaced() -> None:
+    value = record("value", Field("n", "INTEGER"))
+    staged = [record("key", Field("id", "STRING")), value]
+    plain = [F.from_api_repr(f.to_api_repr()) for f in staged]
+    assert can_follow("t", plain, staged)
+    assert not can_follow("t", [F("key", "RECORD", fields=[COLLATED]), plain[1]], staged)
+    assert can_follow("t", [plain[0], F("value", "RECORD", fields=[F("n", "INTEGER"), COLLATED])], staged)

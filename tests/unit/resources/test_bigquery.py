@@ -66,6 +66,15 @@ def test_dataset_that_exists_is_not_created(service: BigQuery) -> None:
     asked.create_dataset.assert_called_once()
 
 
+def test_texts_of_a_new_table_are_compared_as_they_are(service: BigQuery) -> None:
+    """Whatever collation the dataset gives to new tables."""
+    asked: Any = service.client
+    service.create_table(client.Table("p.d.t", schema=[client.SchemaField("id", "STRING")]))
+    (made,) = asked.create_table.call_args.args
+    assert made.to_api_repr()["defaultCollation"] == ""
+    assert (str(made.reference), [f.name for f in made.schema]) == ("p.d.t", ["id"])
+
+
 def test_job_that_cannot_be_read_may_be_of_another_account(service: BigQuery) -> None:
     asked: Any = service.client
     asked.get_job.side_effect = google.Forbidden("no", errors=[{"reason": "accessDenied"}])
