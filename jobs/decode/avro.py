@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import fastavro
 import pyarrow as pa
 
+from jobs.decode.avro_resolution import Change, Resolution, Resolved
 from jobs.decode.base import Refused
 from jobs.decode.columns.avro import avro_read
 from jobs.decode.columns.convert import column_converter
@@ -26,6 +27,7 @@ from jobs.decode.convert import converter
 from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
+from jobs.decode.scalars import as_it_is
 from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire, plain
 from jobs.schema.wire import Wire
@@ -53,8 +55,7 @@ class Avro(OneSchema):
 class RegisteredAvro(SchemaOfEach):
     """Records in Confluent's wire format, each written with the schema of its id.
 
-    Values are matched to the columns by name; with `reader`, first resolved to that schema by Avro's rules (aliases,
-    defaults, promotion).
+    Values are matched to the columns by name; with `reader`, first resolved to that schema (`avro_resolution`).
     """
 
     format: ClassVar[str] = "Avro of its schema id"
@@ -94,31 +95,37 @@ class RegisteredAvro(SchemaOfEach):
 def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Reading:
     """Made once per worker process; raises Unrepresentable."""
     kind = marked.kind
-    wire = avro_wire((reader,) if reader else texts)
+    written, named = avro_wire(texts), dict[str, Any]()
+    writer = parsed(texts, named)
+    wire, change = (written, None) if reader is None else _resolved(written, named, reader)
     wrapped = None
     one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1
     if one_value and not (wire.kind == "union" and wire.field(kind.field(0).name)):
         # A key that is a single value becomes the only column; not the column of one branch of a union.
         wrapped = kind.field(0).name
-        wire = Wire("record", fields=((wrapped, wire),))
+        wire, written = (Wire("record", fields=((wrapped, one),)) for one in (wire, written))
     convert = converter(wire, kind)
-    named: dict[str, Any] = {}
-    writer = parsed(texts, named)
-    resolved = parsed((reader,), {}) if reader else None
-    columns = None if reader else _in_step(writer, named, wire, kind, wrapped)
-    return Reading(wire, _parse(writer, resolved, wrapped), convert, columns)
+    columns = None if change else _in_step(writer, named, written, kind, wrapped)
+    return Reading(wire, _parse(writer, change or as_it_is, wrapped), convert, columns)
 
 
-def _parse(writer: Any, reader: Any, wrapped: str | None) -> Callable[[bytes, int], Any]:
+def _resolved(written: Wire, named: Mapping[str, Any], reader: str) -> Resolved:
+    read, definitions = avro_wire((reader,)), dict[str, Any]()
+    parsed((reader,), definitions)
+    return Resolution(named, definitions).of(written, read)
+
+
+def _parse(writer: Any, change: Change, wrapped: str | None) -> Callable[[bytes, int], Any]:
     def parse(record: bytes, start: int) -> Any:
         stream = io.BytesIO(record)
         stream.seek(start)
         # Values of a union with several named types come with the type's name, which alone distinguishes them.
         value = fastavro.schemaless_reader(
-            stream, writer, reader, return_named_type=True, return_named_type_override=True
+            stream, writer, None, return_named_type=True, return_named_type_override=True
         )
         if stream.tell() != len(record):
             raise Refused("undecodable", "bytes are left over after the Avro record")
+        value = None if value is None else change(value)
         return value if wrapped is None else {wrapped: value}
 
     return parse

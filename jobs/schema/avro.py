@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jobs.schema.connect_names import with_name
@@ -86,9 +87,9 @@ class _Reader:
     def _definition(self, schema: Mapping[str, Any], full: str) -> Wire:
         """The wire type of a named type."""
         if schema["type"] == "enum":
-            return Wire("string", "enum")
+            return Wire("string", "enum", name=full)
         if schema["type"] == "fixed":
-            return _fixed(schema)
+            return replace(_fixed(schema), name=full)
         space = full.rpartition(".")[0]
         fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
         return Wire("record", fields=fields, name=full)

@@ -54,7 +54,7 @@ class Wire:
         local: a timestamp without a zone.
         bytes_as: how bytes are written in a format without bytes (``base64``); empty: as bytes.
         quoted: NaN and the infinities are strings of these names, since the format has no such numbers.
-        name: of a record that may contain itself.
+        name: of a named type of Avro, or of a record that may contain itself.
     """
 
     kind: str

@@ -364,6 +364,111 @@ def test_reader_schema_resolves_aliases_and_defaults() -> None:
     assert decoded.values.to_pylist() == [{"id": 1, "name": "x", "country": "NZ"}]
 
 
+def evolved(written: Any, read: Any, value: Any, column: str) -> Any:
+    """The field `c` of a record that was written with the first type and is read with the second."""
+    schema = record(("c", written))
+    decoder = registered(
+        RegisteredSchema(1, "AVRO", (text(schema),)), reader=text(record(("c", read))), columns=f"c: {column}"
+    )
+    raw = encoded(schema, {"c": value}, 1)
+    assert_same(decoder, [raw])
+    decoded = decoder.decode(pa.array([raw]))
+    return decoded.errors.get(0) or decoded.values.to_pylist()[0]["c"]
+
+
+MILLIS, MICROS = logical("long", "timestamp-millis"), logical("long", "timestamp-micros")
+IN_2023 = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+A, B = record(("x", "int"), name="n.A"), record(("y", "string"), name="n.B")
+A_OR_B = "struct<A: struct<x: int>, B: struct<y: string>>"
+OLD_ENUM = {**ENUM, "symbols": ["A"], "default": "A"}
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "value", "column", "wanted"),
+    [
+        # What a value means is what its producer's schema says.
+        (decimal(10, 2), decimal(12, 4), Decimal("2.56"), "decimal(12,4)", Decimal("2.5600")),
+        (MILLIS, MICROS, IN_2023, "timestamp", IN_2023),
+        (MICROS, MILLIS, IN_2023, "timestamp", IN_2023),
+        ("long", MICROS, 1_700_000_000_000, "timestamp", IN_2023),
+        ("int", MICROS, 1000, "timestamp", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        (["null", decimal(10, 2)], decimal(12, 4), Decimal("2.56"), "decimal(12,4)", Decimal("2.5600")),
+        (decimal(10, 2), ["null", decimal(12, 4)], Decimal("2.56"), "decimal(12,4)", Decimal("2.5600")),
+        ({"type": "array", "items": MILLIS}, {"type": "array", "items": MICROS}, [IN_2023], "array<timestamp>",
+         [IN_2023]),
+        ("bytes", decimal(4, 2), b"\x01", "decimal(4,2)",
+         DecodeError("schema", "schema id 1: column c: expected decimal(4,2), the record's schema has bytes")),
+        # Unions
+        (["null", A], ["null", A, B], {"x": 1}, A_OR_B, {"A": {"x": 1}, "B": None}),
+        (A, ["null", A, B], {"x": 1}, A_OR_B, {"A": {"x": 1}, "B": None}),
+        (["null", A], ["null", A, B], None, A_OR_B, None),
+        (["null", A, B], ["null", A], ("n.A", {"x": 1}), "struct<x: int>", {"x": 1}),
+        (["null", A, B], A, ("n.A", {"x": 1}), "struct<x: int>", {"x": 1}),
+        (["null", A, B], ["null", A], ("n.B", {"y": "a"}), "struct<x: int>",
+         DecodeError("schema", "column c: the reader's schema has no B")),
+        (["null", A, B], ["null", B, A, "string"], ("n.B", {"y": "a"}), A_OR_B, {"A": None, "B": {"y": "a"}}),
+        (["int", "string"], ["null", "long", "string"], 5, "struct<long: long, string: string>",
+         {"long": 5, "string": None}),
+        ("int", ["double", "string"], 5, "struct<double: double, string: string>", {"double": 5.0, "string": None}),
+        (["null", A], ["null", {**B, "name": "n.C", "aliases": ["n.A"], "fields": A["fields"]}, B], {"x": 1},
+         "struct<C: struct<x: int>, B: struct<y: string>>", {"C": {"x": 1}, "B": None}),
+        (["string", A], ["string", record(("x", "long"), name="n.A")], {"x": 1},
+         "struct<string: string, A: struct<x: long>>", {"string": None, "A": {"x": 1}}),
+        # Promotion
+        ("int", "double", 2**24 + 1, "double", 16777217.0),
+        ("int", "long", 7, "long", 7),
+        ("string", "bytes", "ä", "binary", "ä".encode()),
+        ("bytes", "string", "ä".encode(), "string", "ä"),
+        ("null", ["null", "long"], None, "long", None),
+        # Named types
+        (ENUM, OLD_ENUM, "B", "string", "A"),
+        ({"type": "map", "values": A},
+         {"type": "map", "values": {**A, "fields": [{"name": "z", "type": "int", "aliases": ["x"]}]}},
+         {"k": {"x": 1}}, "map<string,struct<z: int>>", [("k", {"z": 1})]),
+        (A, {**A, "fields": [*A["fields"], {"name": "z", "type": "int", "aliases": ["x"], "default": 5}]}, {"x": 1},
+         "struct<x: int, z: int>", {"x": 1, "z": 5}),
+        (A, B, {"x": 1}, "struct<y: string>",
+         DecodeError("schema", "schema id 1: column c: the record's schema has n.A, the reader's n.B")),
+        (A, {**A, "fields": B["fields"]}, {"x": 1}, "struct<y: string>",
+         DecodeError("schema", "schema id 1: column c.y: not in the record's schema, and the reader's has no default")),
+    ],
+)  # fmt: skip
+def test_an_older_schema_is_read_as_the_reader_has_it_and_means_what_it_says(
+    written: Any, read: Any, value: Any, column: str, wanted: Any
+) -> None:
+    assert evolved(written, read, value, column) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "column", "wanted"),
+    [
+        ("bytes", "\u00ff", "binary", b"\xff"),
+        (decimal(4, 2), "\u0000", "decimal(4,2)", Decimal(0)),
+        (FIXED, "a\u00ff", "binary", b"a\xff"),
+        ("double", 1, "double", 1.0),
+        (["null", "long"], None, "long", None),
+        (["long", "null"], 7, "long", 7),
+        ([A, B], {"x": 1}, A_OR_B, {"A": {"x": 1}, "B": None}),
+        ([A, B], {"y": "a"}, A_OR_B, {"A": None, "B": {"y": "a"}}),
+        ({"type": "array", "items": "bytes"}, ["\u00ff"], "array<binary>", [b"\xff"]),
+        ({"type": "map", "values": "bytes"}, {"a": "\u00ff"}, "map<string,binary>", [("a", b"\xff")]),
+        ({**A, "fields": [{"name": "x", "type": "bytes", "default": "\u00ff"}]}, {}, "struct<x: binary>",
+         {"x": b"\xff"}),
+    ],
+)  # fmt: skip
+def test_defaults_of_the_reader(kind: Any, default: Any, column: str, wanted: Any) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "c", "type": kind, "default": default}]
+    reader = text({"type": "record", "name": "R", "fields": fields})
+    decoder = registered(RegisteredSchema(1, "AVRO", (text(V1),)), reader=reader, columns=f"id: long, c: {column}")
+    decoded = decoder.decode(pa.array([encoded(V1, {"id": 1, "old": "x"}, 1)] * 2))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"id": 1, "c": wanted}] * 2)
+
+
+def test_records_of_the_readers_own_schema_are_read_together() -> None:
+    decoder = registered(RegisteredSchema(1, "AVRO", (text(V2),)), reader=text(V2))
+    assert assert_same(decoder, [encoded(V2, {"id": 1, "name": "a"}, 1)], times=SMALL + 1) == 1
+
+
 @pytest.mark.parametrize(
     ("schema", "says"),
     [
