@@ -121,7 +121,7 @@ def _integer(low: int, high: int, expected: str, where: str) -> Callable[[Any], 
         if type(value) is Integer:
             number = int(value) if len(value) <= 20 else high + 1
         elif type(value) is Real:
-            number = _whole(value, where, expected)
+            number = whole(value, where, expected)
         else:
             raise mismatch(where, expected, value)
         if not low <= number <= high:
@@ -131,7 +131,8 @@ def _integer(low: int, high: int, expected: str, where: str) -> Callable[[Any], 
     return convert
 
 
-def _whole(text: str, where: str, expected: str) -> int:
+def whole(text: str, where: str, expected: str) -> int:
+    """The whole number of a JSON number with a fraction or an exponent; raises Refused."""
     try:
         number = Decimal(text)
     except InvalidOperation:  # an exponent of more than 18 digits

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from operator import index
 from typing import Any
 from uuid import UUID
 
@@ -23,10 +24,12 @@ from jobs.decode.json_values import (
     base64_bytes,
     days_of,
     exact_decimal,
+    mismatch,
     non_finite,
     text_to_date,
     text_to_microseconds,
     unscaled,
+    whole,
 )
 from jobs.schema.types import type_name
 from jobs.schema.wire import Wire
@@ -39,6 +42,10 @@ def as_it_is(value: Any) -> Any:
     return value
 
 
+# Columns for which a number of JSON may have a fraction, although its schema says that it is whole.
+_OF_ANY_DIGITS = {pa.float32().id, pa.float64().id, pa.decimal128(1).id}
+
+
 def scalar_converter(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     """A function for values that are not null, which raises Refused; `as_it_is` if no conversion is needed.
 
@@ -46,14 +53,29 @@ def scalar_converter(wire: Wire, kind: pa.DataType, where: str) -> Convert | Non
     """
     for fits, build in _SCALARS:
         if fits(kind):
-            return build(wire, kind, where)
+            found = build(wire, kind, where)
+            is_whole = wire.json_number and wire.kind in ("int", "long") and kind.id not in _OF_ANY_DIGITS
+            return _of_whole(found, type_name(kind), where) if found and is_whole else found
     return None
+
+
+def _of_whole(convert: Convert, expected: str, where: str) -> Convert:
+    """The conversion of a number of JSON, which has to be whole."""
+
+    def convert_whole(value: Any) -> Any:
+        if type(value) is Exact:
+            value = whole(value.text, where, expected)
+        elif type(value) is not int:
+            raise mismatch(where, expected, value)
+        return convert(value)
+
+    return convert_whole
 
 
 def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.kind not in ("int", "long", "ulong"):
         return None
-    if wire.kind == "int" or (wire.kind == "long" and kind == pa.int64()):
+    if not wire.json_number and (wire.kind == "int" or (wire.kind == "long" and kind == pa.int64())):
         return as_it_is
     low, high = _LIMITS[kind]
 
@@ -68,15 +90,30 @@ def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.kind not in ("float", "double", "int", "long", "ulong") or wire.logical:
         return None
-    if wire.quoted:
-        unquoted, expected = _float(replace(wire, quoted=False), kind, where), type_name(kind)
-        if wire.kind == "float" and kind == pa.float64():
-            unquoted = _single(kind, where)
-        assert unquoted is not None
-        return lambda value: non_finite(value, expected, where) if type(value) is str else unquoted(value)
+    if wire.json_number:
+        return _json_float(
+            kind, where, as_it_is if wire.kind != "float" and kind == pa.float64() else _single(kind, where)
+        )
     if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
         return as_it_is
     return float if kind == pa.float64() else _single(kind, where)
+
+
+def _json_float(kind: pa.DataType, where: str, nearest: Convert) -> Convert:
+    expected = type_name(kind)
+
+    def convert(value: Any) -> float:
+        if type(value) not in (int, Exact):
+            return non_finite(value, expected, where)
+        try:
+            number: float = nearest(float(value))
+        except OverflowError:  # a whole number of more than 308 digits
+            raise _unfit(where, kind) from None
+        if math.isinf(number):
+            raise _unfit(where, kind)
+        return number
+
+    return convert
 
 
 def _single(kind: pa.DataType, where: str) -> Convert:
@@ -116,14 +153,21 @@ def _number(wire: Wire) -> Callable[[Any], Decimal] | None:
     if wire.logical == "variable-decimal":
         inner = wire.field("value")
         base64 = inner is not None and bool(inner.bytes_as)
-        return lambda value: unscaled(base64_bytes(value["value"]) if base64 else value["value"], int(value["scale"]))
+        return lambda value: unscaled(base64_bytes(value["value"]) if base64 else value["value"], index(value["scale"]))
     if wire.kind in ("int", "long", "ulong") and not wire.logical:
-        return Decimal
+        return _digits if wire.json_number else Decimal
     if wire.kind == "string" and wire.logical in ("", "number"):
         return _text_number
     if wire.kind in ("float", "double"):
         return lambda value: Decimal(repr(value))
     return None
+
+
+def _digits(value: Any) -> Decimal:
+    """The number that JSON has; raises TypeError for anything else."""
+    if type(value) not in (int, Exact):
+        raise TypeError("no number")
+    return Decimal(value.text if type(value) is Exact else value)
 
 
 def _text_number(text: str) -> Decimal:
@@ -138,8 +182,7 @@ def _unscaled(wire: Wire) -> Callable[[Any], Decimal]:
 
     def number(value: Any) -> Decimal:
         if base64 and type(value) in (int, Exact):
-            # Connect's `decimal.format: NUMERIC`.
-            return Decimal(value.text if type(value) is Exact else value)
+            return _digits(value)  # Connect's `decimal.format: NUMERIC`
         return unscaled(base64_bytes(value) if base64 else value, wire.scale)
 
     return number

@@ -35,6 +35,6 @@ def connect_wire(schema: Mapping[str, Any]) -> Wire:
         case "bytes":
             found = Wire("bytes", bytes_as="base64")
         case _:
-            found = Wire(_KINDS[kind], quoted=_KINDS[kind] in ("float", "double"))
+            found = Wire(_KINDS[kind], json_number=_KINDS[kind] in ("int", "long", "float", "double"))
     named = with_name(found, schema.get("name"), schema.get("parameters"))
     return named.optional() if schema.get("optional") else named

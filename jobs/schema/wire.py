@@ -53,7 +53,8 @@ class Wire:
         nullable: the value may be null.
         local: a timestamp without a zone.
         bytes_as: how bytes are written in a format without bytes (``base64``); empty: as bytes.
-        quoted: NaN and the infinities are strings of these names, since the format has no such numbers.
+        json_number: a number as JSON has it: of any digits, also where the schema says that it is whole; NaN and the
+            infinities are strings of these names.
         name: of a named type of Avro, or of a record that may contain itself.
     """
 
@@ -66,7 +67,7 @@ class Wire:
     nullable: bool = False
     local: bool = False
     bytes_as: str = ""
-    quoted: bool = False
+    json_number: bool = False
     name: str = field(default="", compare=False)
 
     def optional(self) -> Wire:

@@ -51,12 +51,13 @@ def _integer(wire: Wire, kind: pa.DataType) -> Cast | None:
 def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
     if wire.kind not in ("float", "double", *_WHOLE) or wire.logical:
         return None
-    if wire.kind == "float" and kind == pa.float32() and not wire.quoted:
+    if wire.kind == "float" and kind == pa.float32() and not wire.json_number:
         return as_it_is
 
     def cast(values: pa.Array) -> pa.Array:
         doubles = values.cast(pa.float64(), safe=False)
-        if wire.quoted:
+        if wire.json_number:
+            _check(pc.is_finite(doubles), "a number that does not fit")
             # An integer that may not be representable, or -0, which is a negative zero only if written as -0.0.
             exact = pc.less(pc.abs(doubles), _EXACT[kind])
             _check(pc.or_(exact, pc.not_equal(pc.floor(doubles), doubles)), "a number that may be no float")

@@ -139,6 +139,59 @@ def test_numbers_that_json_writes_as_texts(schema: str, column: str) -> None:
     assert decoded.errors == {3: DecodeError("type", f"column c: expected {column}, found a string")}
 
 
+FRACTION, NO_FIT = "found a number with a fraction", "found a number that does not fit"
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "text", "wanted"),
+    [
+        (field("int64"), "long", "1.5", ("type", f"long, {FRACTION}")),
+        (field("int64"), "long", "-0.9", ("type", f"long, {FRACTION}")),
+        (field("int32"), "int", "1.9", ("type", f"int, {FRACTION}")),
+        (field("int64"), "long", "true", ("type", "long, found a boolean")),
+        (field("int64"), "long", '"1"', ("type", "long, found a string")),
+        (field("int64"), "long", "9223372036854775808", ("range", f"long, {NO_FIT}")),
+        (field("int64"), "long", "1e400", ("range", f"long, {NO_FIT}")),
+        (field("int32"), "int", "2147483648", ("range", f"int, {NO_FIT}")),
+        (field("int64"), "long", "9007199254740993.0", 9007199254740993),
+        (field("int64"), "long", "1.0", 1),
+        (field("int32"), "int", "1e3", 1000),
+        (field("int64"), "decimal(5,2)", "1.5", Decimal("1.5")),
+        (field("int64"), "decimal(5,2)", "true", ("type", "decimal(5,2), found long that is no number")),
+        (field("int64"), "double", "true", ("type", "double, found a boolean")),
+        (field("int64"), "double", "9007199254740993", 9007199254740992.0),
+        (field("double"), "double", "true", ("type", "double, found a boolean")),
+        (field("double"), "double", "1e400", ("range", f"double, {NO_FIT}")),
+        (field("double"), "double", f"1{'0' * 400}", ("range", f"double, {NO_FIT}")),
+        (field("float"), "float", "1e39", ("range", f"float, {NO_FIT}")),
+        (field("double"), "float", "-1e400", ("range", f"float, {NO_FIT}")),
+        (field("int32", f"{_CONNECT}Date"), "date", "19000.7", ("type", f"date, {FRACTION}")),
+        (field("int64", f"{_CONNECT}Timestamp"), "timestamp", "true", ("type", "timestamp, found a boolean")),
+        (field("int64", f"{_CONNECT}Timestamp"), "timestamp", "1.5", ("type", f"timestamp, {FRACTION}")),
+        (field("int32", f"{_CONNECT}Time"), "string", "1.5", ("type", f"string, {FRACTION}")),
+    ],
+)
+def test_json_beside_a_schema_that_does_not_keep_to_it(
+    kind: dict[str, Any], column: str, text: str, wanted: Any
+) -> None:
+    """As in JSON without a schema; alone, in arrays, and as a key that is one value."""
+    declared = parse_type(column)[0]
+    for schema, of_type, payload, place, shown in (
+        (struct(c=kind), declared, f'{{"c":{text}}}', "c", lambda value: {"c": value}),
+        (struct(c=field("array", items=kind)), pa.list_(declared), f'{{"c":[{text}]}}', "c.element",
+         lambda value: {"c": [value]}),
+        (kind, declared, text, "c", lambda value: {"c": value}),
+    ):  # fmt: skip
+        raw = f'{{"schema":{json.dumps(schema)},"payload":{payload}}}'.encode()
+        decoder = ConnectJson(pa.struct([("c", of_type)]))
+        assert_same(decoder, [raw])
+        decoded = decoder.decode(pa.array([raw]))
+        if isinstance(wanted, tuple):
+            assert decoded.errors == {0: DecodeError(wanted[0], f"column {place}: expected {wanted[1]}")}
+        else:
+            assert (decoded.errors, decoded.values.to_pylist()) == ({}, [shown(wanted)])
+
+
 DECIMAL = field("bytes", f"{_CONNECT}Decimal", parameters={"scale": "2"})
 
 
@@ -182,7 +235,7 @@ LONG = pa.struct([("id", pa.int64())])
         (compact(None, {"id": 1}), "schema"),
         (compact({"type": "complex"}, {"id": 1}), "schema"),
         (compact(struct(id=field("string")), {"id": "1"}), "schema"),
-        (compact(ID, {"id": 2**63}), "type"),
+        (compact(ID, {"id": 2**63}), "range"),
         (compact(ID, {"id": "x"}), "type"),
         (compact(ID, {"id": 1}) + b"}", "undecodable"),
         (compact(ID, {"id": 1})[:-1], "undecodable"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from jobs.decode.avro import Avro
 from jobs.decode.connect_json import ConnectJson
+from jobs.decode.json_strict import StrictJson
 from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf
 from jobs.decode.unknown import Watch
@@ -28,7 +29,7 @@ from jobs.schema.types import parse_type
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
 from tests.kit.avro import record, text
-from tests.kit.in_step import assert_same
+from tests.kit.in_step import assert_same, shown
 
 Typed = tuple[Any, st.SearchStrategy[Any]]
 """A schema, and values of it as they are written: without logical types."""
@@ -384,3 +385,26 @@ def test_each_type_of_connect_with_each_json_value(schema: dict[str, Any]) -> No
     assert_same(ConnectJson(kind), records, times=2)
     for one in records:
         assert_same(ConnectJson(kind), [one])
+
+
+@pytest.mark.parametrize("column", ["int", "long", "float", "double"])
+@pytest.mark.parametrize("schema", ["int32", "int64"])
+def test_numbers_beside_a_schema_are_refused_as_those_without(schema: str, column: str) -> None:
+    assert_as_without_schema(schema, column)
+
+
+@pytest.mark.parametrize("column", ["float", "double"])
+def test_doubles_beside_a_schema_are_refused_as_those_without(column: str) -> None:
+    assert_as_without_schema("double", column)
+
+
+def assert_as_without_schema(schema: str, column: str) -> None:
+    whole = json.dumps({"type": "struct", "fields": [{**connect_field(schema), "field": "c"}]}).encode()
+    kind = parse_type(f"struct<c: {column}>")[0]
+    values = [*NASTY, "-0.0", "7", "1.25", "1.0", "1e3", "16777217", "1e39", "1e400", "true", f"1{'0' * 400}"]
+    bare = [f'{{"c":{value}}}'.encode() for value in values if value != "-0"]  # a whole number has no sign then
+    broken = StrictJson(kind).decode(pa.array(bare)).errors
+    bare = [one for row, one in enumerate(bare) if row not in broken or broken[row].kind != "undecodable"]
+    beside = ConnectJson(kind).decode_each(pa.array([b'{"schema":%s,"payload":%s}' % (whole, one) for one in bare]))
+    without = StrictJson(kind).decode(pa.array(bare))
+    assert (beside.errors, shown(beside.values)) == (without.errors, shown(without.values))
