@@ -34,16 +34,19 @@ class MongoKey:
 def decode_documents(decoder: Decoder, texts: pa.Array, as_id: bool = False) -> Decoded:
     """Decodes documents; with `as_id` each text is only the document's `_id`."""
 
-    def plain_text(text: str) -> bytes:
-        try:
-            document = plain(parse_json(text.encode(), numbers=True))
-            return json.dumps({ID: document} if as_id else document).encode()
-        except (KeyError, TypeError, ValueError):
-            raise Refused("undecodable", "the document is no Extended JSON") from None
-
-    plain_texts, errors = decode_each(texts, plain_text)
+    plain_texts, errors = decode_each(texts, lambda text: plain_text(text, as_id))
     decoded = decoder.decode(pa.array(plain_texts, pa.binary()))
     return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=decoded.unknown)
+
+
+def plain_text(text: str, as_id: bool = False) -> bytes:
+    """A document in plain JSON; raises Refused."""
+    try:
+        # Debezium's connector writes NaN and Infinity as they are, which the text of a document may have.
+        document = plain(parse_json(text.encode(), constants=True))
+        return json.dumps({ID: document} if as_id else document).encode()
+    except (KeyError, TypeError, ValueError):
+        raise Refused("undecodable", "the document is no Extended JSON") from None
 
 
 def plain(value: Any) -> Any:

@@ -87,10 +87,16 @@ def _refuse_constant(_name: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(parse_int=Integer, parse_float=Real, parse_constant=_refuse_constant)
 _NUMBERS = json.JSONDecoder(parse_float=Exact, parse_constant=_refuse_constant)
+_WITH_CONSTANTS = json.JSONDecoder(parse_float=Exact, parse_constant=str)
 
 
-def parse_json(record: bytes, numbers: bool = False) -> Any:
-    """A JSON value, with numbers as text (`Integer`, `Real`) or as Python `numbers` (int, `Exact`). Raises Refused."""
+def parse_json(record: bytes, numbers: bool = False, constants: bool = False) -> Any:
+    """A JSON value; raises Refused.
+
+    Args:
+        numbers: numbers as Python's (int, `Exact`), not as text (`Integer`, `Real`).
+        constants: the same, and NaN and the infinities, which JSON has not, as the texts of `NON_FINITE`.
+    """
     if len(record) > 2 * MAX_DEPTH and record.count(b"[") + record.count(b"{") > MAX_DEPTH:
         _refuse_depth(record)
     try:
@@ -98,7 +104,7 @@ def parse_json(record: bytes, numbers: bool = False) -> Any:
     except UnicodeDecodeError as error:
         raise Refused("undecodable", f"no UTF-8 at byte {error.start}") from None
     try:
-        value = (_NUMBERS if numbers else _DECODER).decode(text)
+        value = (_WITH_CONSTANTS if constants else _NUMBERS if numbers else _DECODER).decode(text)
     except json.JSONDecodeError as error:
         # Some of json's messages contain the offending text, and some end in "at".
         what = error.msg.split(":")[0].lower().removesuffix(" at").removesuffix(" starting")

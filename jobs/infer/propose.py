@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,7 @@ import pyarrow as pa
 import yaml
 
 from jobs.decode.base import Refused
-from jobs.decode.extended_json import plain
+from jobs.decode.extended_json import plain_text
 from jobs.decode.json_strict import parse_json
 from jobs.decode.registered import PREFIX_BYTES, split
 from jobs.infer.schema_types import described_fields, string_instead, wire_of
@@ -116,9 +115,16 @@ def _rows(envelopes: Iterable[dict[str, Any]], kind: str) -> Iterable[Any]:
         for image in ("before", "data" if kind == "dms" else "after"):
             row = envelope.get(image)
             if isinstance(row, str) and kind == "mongo":
-                yield from _parsed([json.dumps(plain(one)).encode() for one in _parsed([row.encode()], True)], False)
+                yield from _documents(row)
             elif isinstance(row, dict):
                 yield row
+
+
+def _documents(text: str) -> Iterable[Any]:
+    try:
+        yield parse_json(plain_text(text))
+    except Refused:
+        return
 
 
 def _opaque(records: Sequence[bytes]) -> Proposal:

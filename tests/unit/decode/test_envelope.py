@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jobs.decode.base import Decoded
+from jobs.decode.base import Decoded, DecodeError
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import EnvelopeRules
@@ -293,6 +293,17 @@ def test_mongo() -> None:
     assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
     assert decoded.filtered == {5}
     assert decode(records, rules("mongo", skips_without_row=True), columns).filtered == {1, 5}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_documents_have_numbers_that_json_has_not(number: str) -> None:
+    """As MongoDB's driver writes them in the mode of Debezium's connector."""
+    texts = [f'{{"_id": 1, "ratio": {number}, "other": [{number}]}}', f'{{"_id": 2, "n": {number}}}']
+    records = [{"op": "c", "after": text} for text in texts]
+    columns = {"_id": "long", "ratio": "double", "n": "long", "_op": "string"}
+    decoded = decode(records, rules("mongo"), columns)
+    assert repr(decoded.values.to_pylist()[0]) == repr({"_id": 1, "ratio": float(number), "n": None, "_op": "c"})
+    assert decoded.errors == {1: DecodeError("type", "column n: expected long, found a string")}
 
 
 @pytest.mark.parametrize(

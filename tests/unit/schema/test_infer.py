@@ -156,6 +156,14 @@ def test_format_of_records(records: list[bytes], format: str, columns: dict[str,
             {"op": "c", "source": {}, "after": '{"_id":{"$oid":"6"},"n":5}'},
             {"envelope": "mongo", "columns": {"_id": "string", "n": "long"}},
         ),
+        (
+            {"op": "c", "source": {}, "after": '{"_id":{"$oid":"6"},"n":5,"at":{"$date":{}},"x":NaN}'},
+            {"envelope": "mongo", "columns": {"_id": "string"}},
+        ),
+        (
+            {"op": "c", "source": {}, "after": '{"_id":{"$oid":"6"},"n":[5,NaN]}'},
+            {"envelope": "mongo", "columns": {"_id": "string", "n": "array<double>"}},
+        ),
         ({"id": 1, "__deleted": "false"}, {"envelope": "debezium_flat", "columns": {"id": "long"}}),
         ({"data": {"id": 1}, "metadata": {"operation": "load"}}, {"envelope": "dms", "columns": {"id": "long"}}),
         (
