@@ -28,5 +28,5 @@ def _plain(value: Any) -> Any:
 
 def _number(value: float) -> float | int | str:
     if not math.isfinite(value):
-        return str(value)
+        return json.dumps(value)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value

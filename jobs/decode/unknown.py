@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from jobs.decode.base import Refused
-from jobs.decode.json_values import Exact, Integer, Real
+from jobs.decode.json_values import NON_FINITE, Exact, Integer, Real
 from jobs.schema.found_fields import FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
 
 Rest = Callable[[Any], Any]
@@ -272,7 +272,7 @@ def _map_rest(rest: Rest | None) -> Rest | None:
 
 
 def json_text(value: Any) -> str:
-    """A parsed value as JSON, each number with its own digits."""
+    """A parsed value as JSON, each number with its own digits; NaN and the infinities, which JSON lacks, as text."""
     if type(value) in (Integer, Real):
         return str(value)
     if isinstance(value, Exact):
@@ -284,9 +284,12 @@ def json_text(value: Any) -> str:
         return "[" + ",".join(map(json_text, value)) + "]"
     if isinstance(value, bytes):
         return json.dumps(base64.b64encode(value).decode())
-    return json.dumps(value, ensure_ascii=False, default=str)
+    found = json.dumps(value, ensure_ascii=False, default=str)
+    return f'"{found}"' if found in NON_FINITE else found
 
 
 def as_text(value: Any) -> str:
-    """A parsed value for a column of type `text`: text as it is, anything else as JSON."""
-    return str(value) if type(value) is str else json_text(value)
+    """A parsed value for a column of type `text`: text and NaN as they are, anything else as JSON."""
+    if type(value) is str:
+        return str(value)
+    return json.dumps(value) if type(value) is float else json_text(value)

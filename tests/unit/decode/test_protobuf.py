@@ -153,7 +153,7 @@ def test_json_has_no_infinity() -> None:
     message = message_class(Messages(descriptors).named("shop.Sale"))()
     message.more.fields["n"].number_value = float("nan")
     made = Protobuf(parse_type("struct<more: string>")[0], descriptors, "shop.Sale")
-    assert made.decode(pa.array([message.SerializeToString()])).values.to_pylist() == [{"more": '{"n":"nan"}'}]
+    assert made.decode(pa.array([message.SerializeToString()])).values.to_pylist() == [{"more": '{"n":"NaN"}'}]
 
 
 def test_natural_types_of_values_that_are_messages() -> None:

@@ -159,6 +159,19 @@ def test_avro_that_contains_itself_is_text() -> None:
     }
 
 
+def test_numbers_that_json_has_not_are_texts_in_json_and_stay_in_a_column_of_text() -> None:
+    schema = record(("x", "double"), ("y", "string"), ("v", {"type": "array", "items": "float"}))
+    infinite, nan = float("-inf"), float("nan")
+    raws = raw_values(*(encoded(schema, {"x": x, "y": "kept", "v": [1.0, nan]}) for x in (infinite, nan)))
+    rescuing = decoder_for("avro", row_type({"_rescued": "string"}), text(schema).encode(), watch=RESCUE)
+    columns = row_type({"x": "text", "v": "text"})
+    of_text = decoder_for("avro", columns, text(schema).encode())
+    assert [value["_rescued"] for value in rescuing.decode(raws).values.to_pylist()] == [
+        f'{{"x":"{x}","y":"kept","v":[1.0,"NaN"]}}' for x in ("-Infinity", "NaN")
+    ]
+    assert of_text.decode(raws).values.to_pylist() == [{"x": x, "v": '[1.0,"NaN"]'} for x in ("-Infinity", "NaN")]
+
+
 def test_unknown_fields_of_connect_json_have_the_types_of_their_schema() -> None:
     schema = {"type": "struct", "fields": [{"field": "id", "type": "int64"}, {"field": "new", "type": "int32"}]}
     records = raw_values(*({"schema": schema, "payload": {"id": n, "new": 5}} for n in range(3)))
