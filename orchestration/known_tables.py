@@ -30,11 +30,6 @@ class KnownTable:
     spec: PipelineSpec
     whose: str = ""
 
-    @property
-    def label(self) -> str:
-        """The table's name in `status` and in the metrics."""
-        return self.table.title
-
 
 def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
     """The known tables by topic, or by name, in the order of the entries."""

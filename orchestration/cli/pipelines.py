@@ -164,7 +164,8 @@ def _state(dagster: AsksDagster, keys: Mapping[str, Sequence[TableKey]]) -> Dags
 
 def _stale_keys(dagster: AsksDagster, specs: Mapping[str, PipelineSpec]) -> dict[tuple[str, str], int]:
     """The number of stale keys at each table's last merge, by pipeline and table."""
-    tables = {(name, t.label): t.table.full_path for name, spec in specs.items() for t in known_tables(name, spec)}
+    known = [(name, one.table) for name, spec in specs.items() for one in known_tables(name, spec)]
+    tables = {(name, table.title): table.full_path for name, table in known}
     return dict(zip(tables, dagster.stale_keys(list(tables.values())), strict=True))
 
 

@@ -54,7 +54,7 @@ def _labels_of(name: str, spec: PipelineSpec) -> Iterator[tuple[dg.AssetKey, str
     if not spec.source.for_each:
         yield landing_key(name), "", (name, landing_label())
     for one in known_tables(name, spec):
-        labels = (name, one.label)
+        labels = (name, one.table.title)
         yield table_key(one.table), "", labels
         if one.whose:
             yield table_key(one.entry), one.whose, labels
