@@ -43,7 +43,7 @@ class MskTokens:
     """The tokens of one connection."""
 
     def __init__(self, where: str, connection: KafkaConnection) -> None:
-        self._where, self._connection = where, connection
+        self._where = where
         self._identity = connection.aws_region, connection.aws_role_arn, connection.aws_profile
 
     def current(self, _config: str | None = None) -> tuple[str, float]:

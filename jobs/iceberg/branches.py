@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 _TIME = "%Y%m%dT%H%M%S"
-_NAME = re.compile(r"(?P<kind>attempt|maintenance)--.*--(?P<begun>\d{8}T\d{6})-[0-9a-f]{32}")
+_NAME = re.compile(r"(?:attempt|maintenance)--.*--(?P<begun>\d{8}T\d{6})-[0-9a-f]{32}")
 
 
 def attempt_prefix(pipeline: str, target: str) -> str:

@@ -60,7 +60,7 @@ def plain(schema: Any) -> Any:
 
 class _Reader:
     def __init__(self, named: dict[str, Any], where: str) -> None:
-        self._named, self._where, self._inside = named, where, [""]
+        self._named, self._where = named, where
 
     def read(self, schema: Any, namespace: str) -> Wire:
         if isinstance(schema, list):

@@ -73,7 +73,7 @@ def member_name(pipeline: str, topic: str) -> str:
 
 def is_read(spec: PipelineSpec, topic: str) -> bool:
     """Whether the file names or matches the topic, and does not exclude it."""
-    named = topic in spec.source.topics or bool(spec.source.pattern and re.fullmatch(spec.source.pattern, topic))
+    named = spec.source.may_have(topic)
     return named and topic not in spec.own_topics and not any(o.leave_out for o in applying(spec, topic).values())
 
 
