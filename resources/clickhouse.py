@@ -21,7 +21,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from clickhouse_connect.driver.external import ExternalData
 from clickhouse_connect.driver.summary import QuerySummary
 
-from resources.connections import ClickHouseConnection
+from resources.connections import ClickHouseConnection, secret_text
 from resources.errors import (
     BatchmergeError,
     CommitFailed,
@@ -91,7 +91,7 @@ class ClickHouseServer:
     @property
     def _client(self) -> Client:
         with clickhouse_errors(self.where):
-            return _open(self.connection.model_dump_json(), _password(self.connection), self.endpoint)
+            return _open(self.connection.model_dump_json(), secret_text(self.connection.password), self.endpoint)
 
     def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """The rows of a SELECT, by column name; times are in UTC."""
@@ -179,10 +179,6 @@ def _open(connection_json: str, password: str, endpoint: str) -> Client:
         form_encode_query_params=True,
         tz_mode="aware",
     )
-
-
-def _password(connection: ClickHouseConnection) -> str:
-    return connection.password.get_secret_value() if connection.password else ""
 
 
 def _split(endpoint: str, secure: bool) -> tuple[str, int]:

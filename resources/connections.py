@@ -25,6 +25,11 @@ class Connection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def secret_text(secret: SecretStr | None) -> str:
+    """The secret itself; empty where there is none."""
+    return secret.get_secret_value() if secret else ""
+
+
 C = TypeVar("C", bound=Connection)
 T = TypeVar("T")
 

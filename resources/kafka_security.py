@@ -19,9 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import SecretStr
-
-from resources.connections import KafkaConnection
+from resources.connections import KafkaConnection, secret_text
 from resources.errors import ConfigurationError
 
 
@@ -33,7 +31,7 @@ def carried_certificate(c: KafkaConnection) -> dict[str, str]:
     """
     if not (c.certificate_file and c.key_file):
         return {}
-    key = _plain_key(c.key_file, _text(c.key_password))
+    key = _plain_key(c.key_file, secret_text(c.key_password))
     return {"ssl.certificate.pem": _content(c.certificate_file).decode(), "ssl.key.pem": key}
 
 
@@ -44,7 +42,7 @@ def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = 
         carried: stands in for files that are not on this machine (`carried_certificate`). Files come first, since
             librdkafka may read only the first certificate of a text.
     """
-    user, password = c.username or "", _text(c.password)
+    user, password = c.username or "", secret_text(c.password)
     oauth = c.sasl_mechanism == "OAUTHBEARER"
     found = {
         "security.protocol": c.security_protocol,
@@ -59,15 +57,11 @@ def librdkafka_settings(c: KafkaConnection, carried: Mapping[str, str] | None = 
         "ssl.ca.location": c.ca_file,
         "ssl.certificate.location": c.certificate_file,
         "ssl.key.location": c.key_file,
-        "ssl.key.password": _text(c.key_password) or None,
+        "ssl.key.password": secret_text(c.key_password) or None,
     }
     if carried and not (c.certificate_file and Path(c.certificate_file).exists()):
         found |= {"ssl.certificate.location": None, "ssl.key.location": None, "ssl.key.password": None, **carried}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _text(secret: SecretStr | None) -> str:
-    return secret.get_secret_value() if secret else ""
 
 
 def _content(file: str) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from resources.connections import SchemaRegistryConnection
+from resources.connections import SchemaRegistryConnection, secret_text
 from resources.errors import ConfigurationError, TerminalError, Unavailable
 
 if TYPE_CHECKING:
@@ -148,13 +148,12 @@ class SchemaRegistry:
         import httpx
 
         connection = self._connection
-        password = connection.password.get_secret_value() if connection.password else ""
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if connection.token:
             headers["Authorization"] = f"Bearer {connection.token.get_secret_value()}"
         try:
             return httpx.Client(
-                auth=(connection.username, password) if connection.username else None,
+                auth=(connection.username, secret_text(connection.password)) if connection.username else None,
                 headers=headers,
                 timeout=connection.timeout_seconds,
                 verify=_tls(connection),
@@ -200,6 +199,5 @@ def _tls(connection: SchemaRegistryConnection) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=connection.ca_file)
     if connection.certificate_file:
         # Without a password OpenSSL would ask for one at the terminal.
-        password = connection.key_password.get_secret_value() if connection.key_password else ""
-        context.load_cert_chain(connection.certificate_file, connection.key_file, password)
+        context.load_cert_chain(connection.certificate_file, connection.key_file, secret_text(connection.key_password))
     return context
