@@ -178,8 +178,10 @@ class _Metadata:
         name, rest = path[0], path[1:]
         known = tree.get(name)
         if known is None and not rest:
-            of_row = at in self._rows and not name.startswith("__")
-            tree[name] = self._dialect.marked(wanted) if of_row else wanted
+            depth = len(self._rows[0])
+            column = (*at, name)[depth : depth + 1]
+            of_row = at[:depth] in self._rows and not column[0].startswith("__")
+            tree[name] = self._dialect.marked(wanted.with_name(column[0])) if of_row else wanted
         elif rest or pa.types.is_struct(wanted.type):
             inner = tree[name] = self._opened(known, name)
             for steps, one in [(rest, wanted)] if rest else [((f.name,), f) for f in wanted.type]:

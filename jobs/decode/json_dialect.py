@@ -8,12 +8,14 @@ text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from jobs.schema.types import inside, with_inside
 
+OTHERS = "*"
 _UNIT, _SCALE, _FIT = b"json.unit", b"json.scale", b"best_fit"
 
 
@@ -22,23 +24,26 @@ class JsonDialect:
     """How columns are written, nested fields too, if not in the decoder's default way.
 
     Attributes:
-        timestamps: the unit of timestamps that are numbers.
+        timestamps: the unit of timestamps that are numbers; or the units by column, `OTHERS` for all others.
         decimals: `base64` of their unscaled bytes, or `text`.
         best_fit: whether values of other types are read that say the same (`jobs.decode.best_fit`).
     """
 
-    timestamps: str = "ms"
+    timestamps: str | Mapping[str, str] = "ms"
     decimals: str = "text"
     best_fit: bool = False
 
     def marked(self, column: pa.Field) -> pa.Field:
         """The column with marks for decoders."""
-        if self == JsonDialect():
-            return column
+        units = self.timestamps
+        unit = units if isinstance(units, str) else units.get(column.name, units.get(OTHERS, "ms"))
+        return column if self == JsonDialect() else self._with_unit(column, unit)
+
+    def _with_unit(self, column: pa.Field, unit: str) -> pa.Field:
         kind = column.type
-        marked = column.with_type(with_inside(kind, [self.marked(f) for f in inside(kind)]))
-        if pa.types.is_timestamp(kind) and self.timestamps != "ms":
-            marked = _marked(marked, _UNIT, self.timestamps)
+        marked = column.with_type(with_inside(kind, [self._with_unit(f, unit) for f in inside(kind)]))
+        if pa.types.is_timestamp(kind) and unit != "ms":
+            marked = _marked(marked, _UNIT, unit)
         if pa.types.is_decimal(kind) and self.decimals == "base64":
             marked = in_base64(marked, kind.scale)
         return _marked(marked, _FIT, "") if self.best_fit else marked

@@ -176,6 +176,6 @@ def _scalar_remarks(values: Sequence[Any], kind: pa.DataType, path: str) -> list
     if kind == pa.int64() and numbers and _TIME_NAME.search(path):
         for unit, factor in _UNITS.items():
             if all(_FIRST <= number * factor < _LAST for number in numbers):
-                text = "`timestamp` reads milliseconds, or what `timestamps` of an envelope says"
+                text = "`timestamp` reads milliseconds, or what `time_unit` (of an envelope: `timestamps`) says"
                 found.append(f"{path}: maybe a time in {unit}; {text}")
     return found

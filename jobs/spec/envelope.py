@@ -11,6 +11,7 @@ from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
+from jobs.spec.units import BY_COLUMN, Units
 from resources.config_files.mistakes import Mistake, Mistakes, refuse
 
 OP_COLUMN = "_op"
@@ -55,8 +56,8 @@ class Envelope(Spec):
         DEFAULT,
         description="what stands for such a value: the connector's `unavailable.value.placeholder`, text or `hex:…`",
     )
-    timestamps: Literal["ms", "us", "ns"] = Field(
-        "ms", description="JSON without schema: the unit of timestamps that are numbers"
+    timestamps: Units = Field(
+        "ms", description=f"JSON without schema: the unit of timestamps that are numbers, {BY_COLUMN}"
     )
     decimals: Literal["text", "base64"] = Field(
         "text", description="JSON without schema: how decimals are written; base64: Debezium's `precise`"

@@ -20,6 +20,7 @@ from jobs.schema.types import field_text, parse_columns, parse_type
 from jobs.schema.wire import natural_fields
 from jobs.spec.encoding import ONE_COLUMN, Encoding, read_schema
 from jobs.spec.envelope import AUTO, Envelope, HasEnvelope, opened
+from jobs.spec.units import BY_COLUMN, Units, unit_mistakes
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
 
@@ -175,9 +176,9 @@ class Value(Format):
         'they say the same: `"7"` as a number, `"true"` and `1` as a boolean, numbers and objects as text, a date as a '
         "timestamp; nothing is rounded or cut. Keys are read in the same way",
     )
-    time_unit: Literal["s", "ms", "us", "ns"] | None = Field(
+    time_unit: Units | None = Field(
         None,
-        description="JSON without schema: the unit of timestamps that are numbers; left out: ms, or what "
+        description=f"JSON without schema: the unit of timestamps that are numbers, {BY_COLUMN}; left out: ms, or what "
         "`envelope.timestamps` says",
     )
     _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
@@ -191,10 +192,27 @@ class Value(Format):
     def dialect(self) -> JsonDialect:
         """How keys and values are written where their format does not say it."""
         written = self.envelope.rules.dialect if self.envelope else JsonDialect(self.time_unit or "ms")
-        return replace(written, best_fit=self.convert == "best_fit")
+        units, fields = written.timestamps, Renaming(self.rename).fields
+        if not isinstance(units, str):
+            units = {fields.get(name, name): unit for name, unit in units.items()}
+        return replace(written, timestamps=units, best_fit=self.convert == "best_fit")
 
-    def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
-        """Mistakes: options about JSON if none is read; `of_json`: some of the pipeline's keys or values are JSON."""
+    def dialect_mistakes(self, of_json: bool, key: Mapping[str, str]) -> Iterator[Mistake]:
+        """Mistakes: options about JSON if none is read, units of columns that there are not.
+
+        Args:
+            of_json: some of the pipeline's keys or values are JSON.
+            key: columns of the key, which is written as the value is.
+        """
+        if not self.takes_new_columns:
+            units = self.envelope.timestamps if self.envelope else self.time_unit
+            option = ("envelope", "timestamps") if self.envelope else ("time_unit",)
+            of_row = {
+                name: kind
+                for name, kind in self.columns.items()
+                if not (self.envelope and name in self.envelope.metadata)
+            }
+            yield from (m.below(option) for m in unit_mistakes(units, {**key, **of_row}))
         if self.envelope:
             yield from (m.below(("envelope",)) for m in self.envelope.dialect_mistakes(of_json))
         if self.time_unit and self.envelope:

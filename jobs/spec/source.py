@@ -103,7 +103,9 @@ class Source(Spec):
             what = f"{self.key.envelope.kind} wraps values, not keys"
             found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
         of_json = any(encoding.format == "json" for encoding in self._encodings)
-        found += [m.below(("value",)) for m in self.value.dialect_mistakes(of_json)]
+        found += [
+            m.below(("value",)) for m in self.value.dialect_mistakes(of_json, self.key.columns if self.key else {})
+        ]
         refuse(found)
         return self
 

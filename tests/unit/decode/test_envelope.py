@@ -362,6 +362,27 @@ def test_json_without_schema_needs_units() -> None:
         }
 
 
+@pytest.mark.parametrize("times", [1, MANY])
+def test_units_by_column(times: int) -> None:
+    columns = {
+        "created": "timestamp", "changed": "timestamp", "s": "struct<at: array<timestamp>>", "_was": "timestamp",
+        "_old": "struct<created: timestamp, changed: timestamp>", "_inner": "timestamp", "_op": "string",
+    }  # fmt: skip
+    chosen = rules(
+        "debezium",
+        dialect=JsonDialect({"*": "us", "created": "ms", "s": "ns", "t": "s"}),
+        metadata={"_was": "before.created", "_old": "before", "_inner": "before.t.at"},
+    )
+    ticks = {"created": 1_700_000_000_000, "changed": 1_700_000_000_000_000, "s": {"at": [1_700_000_000_000_000_000]},
+             "t": {"at": 1_700_000_000}}  # fmt: skip
+    decoded = decode([change("u", ticks, ticks)] * times, chosen, columns)
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert decoded.values.to_pylist() == [
+        {"created": at, "changed": at, "s": {"at": [at]}, "_was": at, "_old": {"created": at, "changed": at},
+         "_inner": at, "_op": "u"}
+    ] * times  # fmt: skip
+
+
 @pytest.mark.parametrize("unit", ["us", "ns"])
 def test_what_brings_its_own_schema_has_its_own_units(unit: str) -> None:
     at = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ def test_renamed_fields_of_json() -> None:
     found = decode(spec({}), RECORD, {"custID": "x"})
     assert found.values.to_pylist()[0] == ROW
     assert "custID" in found.errors[1].message
+
+
+def test_units_are_by_the_names_of_columns() -> None:
+    value = {"columns": {"at": "timestamp", "id": "long"}, "rename": {"happened": "at"}, "time_unit": {"at": "s"}}
+    found = decode(spec(value), {"happened": 1_700_000_000, "id": 1})
+    assert found.values.to_pylist() == [{"at": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), "id": 1}]
 
 
 def test_renamed_fields_of_records_with_a_schema_beside() -> None:
