@@ -29,7 +29,7 @@ from google.cloud.bigquery.table import RowIterator
 from resources.bigquery_credentials import credentials_of
 from resources.bigquery_errors import NETWORK, bigquery_errors, job_failure
 from resources.connections import BigQueryConnection
-from resources.errors import BatchmergeError, CommitStateUnknown, ConfigurationError, Unavailable
+from resources.errors import BatchmergeError, CommitStateUnknown, ConfigurationError, TimeLimitReached, Unavailable
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -310,9 +310,10 @@ class BigQuery:
         Raises:
             Unavailable: it is neither done nor failed after `seconds`, although it was asked to stop.
         """
-        where = str(job.job_id)
+        where, cancelled = str(job.job_id), False
         with bigquery_errors(where):
             if not self._is_over(job, seconds):
+                cancelled = True
                 _LOG.warning("%s is not done after %d s and is cancelled", where, seconds)
                 job.cancel(**self._options)
                 if not self._is_over(job, self.connection.retry_seconds):
@@ -321,7 +322,15 @@ class BigQuery:
                         where=where,
                         remedy="look at the job in BigQuery; the next run goes on as soon as it has ended",
                     )
-        return job_failure(job)
+        failure = job_failure(job)
+        if cancelled and failure and failure.facts.get("reason") == "stopped":
+            return TimeLimitReached(
+                f"the job was not done within the time limit of {seconds:g} s and was cancelled",
+                where=where,
+                remedy="raise `time_limit_seconds` of the table, or lower `batch.max_records`",
+                seconds=seconds,
+            )
+        return failure
 
     def finish(self, job: Job, seconds: float) -> None:
         """Waits until the job is done. Raises BatchmergeError: it failed, or did not end in time."""

@@ -89,7 +89,11 @@ class SentRows:
             return sum(task_reports(numbered(self.context.spark, tasks), counted))
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
-        """Submits the load of rows that tasks write; returns the job, or the one that has this id already."""
+        """Submits the load of rows that tasks write; returns the job, or the one that has this id already.
+
+        Raises:
+            BatchmergeError: the job failed, or did not end in time.
+        """
         writes_dead_letters = writes_dead_letters and self.refusal.keeps_dead_letters
         folder = self._folder()
         if folder is None:
@@ -100,7 +104,7 @@ class SentRows:
             self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
             said = {**labels, **staged.judged.labels(self.refusal.attempt)}
             job = self.bigquery.submit_load_from(job_id, staged.files, self.staging_table, self.schema, said)
-            self.bigquery.wait(job, self.table.time_limit_seconds)
+            self.bigquery.finish(job, self.table.time_limit_seconds)
             return job
         finally:
             self._remove(staged)

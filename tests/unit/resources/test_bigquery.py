@@ -16,7 +16,7 @@ from google.cloud import bigquery as client
 from resources.bigquery import BigQuery
 from resources.bigquery_credentials import credentials_of
 from resources.connections import BigQueryConnection
-from resources.errors import ConfigurationError, TransientError
+from resources.errors import BatchmergeError, ConfigurationError, TimeLimitReached, TransientError, Unavailable
 from tests.kit.service_account import account
 
 CONNECTION = BigQueryConnection(kind="bigquery", project="p", location="EU")
@@ -55,6 +55,23 @@ def test_a_question_of_a_whole_table_gets_its_time(service: BigQuery) -> None:
     job.cancel.side_effect = lambda **_: setattr(job, "state", "DONE")
     with pytest.raises(TransientError, match="cancelled"):
         service.long_arrow("SELECT 1", "t", 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"), [("stopped", TimeLimitReached), ("backendError", Unavailable), (None, None)]
+)
+def test_a_job_that_never_fits_its_time_limit_says_so(
+    service: BigQuery, reason: str | None, kind: type[BatchmergeError] | None
+) -> None:
+    """It is run again only by the next run; or it ended otherwise, just before it was cancelled."""
+    job = Mock(state="RUNNING", error_result=None, job_id="j-1")
+    ended = {"reason": reason, "message": "no"} if reason else None
+    job.cancel.side_effect = lambda **_: job.configure_mock(state="DONE", error_result=ended)
+    found = service.wait(job, 0)
+    assert (type(found) if found else None) is kind
+    if isinstance(found, TimeLimitReached):
+        assert found.facts["seconds"] == 0
+        assert all(name in found.remedy for name in ("`time_limit_seconds`", "`batch.max_records`"))
 
 
 def test_dataset_that_exists_is_not_created(service: BigQuery) -> None:
