@@ -6,10 +6,11 @@ the whole statement. So it is found before anything is sent, also inside nested 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from itertools import repeat
 from typing import Literal
 
 import numpy as np
@@ -108,13 +109,13 @@ def out_of_range(array: pa.Array, held: Held) -> Mask | None:
         return _outside(array, bounds)
     if not pa.types.is_nested(array.type):
         return None
-    return flawed_parts(array, [partial(out_of_range, held=held)] * len(inner_fields(array.type)))
+    return flawed_parts(array, repeat(partial(out_of_range, held=held)))
 
 
-def flawed_parts(array: pa.Array, judges: Sequence[Judge]) -> Mask | None:
+def flawed_parts(array: pa.Array, judges: Iterable[Judge]) -> Mask | None:
     """Rows with a flaw in one of the `inner_fields`, each of which has a judge; None if there are none."""
     found: Mask | None = None
-    for (rows, child), judge in zip(_children(array), judges, strict=True):
+    for (rows, child), judge in zip(_children(array), judges, strict=False):
         found = _or(found, _raised(judge(child), rows, len(array)))
     return found
 

@@ -100,14 +100,15 @@ def _too_long(values: pa.Array, wanted: Field, field: AnyField | None) -> Mask |
     """Rows with a text or bytes for which the column, or a part of it, has no room."""
     if field is None or not _has_lengths(field):
         return None
-    if pa.types.is_list(values.type):
-        return flawed_parts(values, [partial(_too_long, wanted=wanted, field=field)])
-    if pa.types.is_nested(values.type):
+    kind = values.type
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
         inside = [partial(_too_long, wanted=part, field=_named(part.name, field.fields)) for part in wanted.fields]
         return flawed_parts(values, inside)
+    if pa.types.is_nested(kind):
+        return flawed_parts(values, [partial(_too_long, wanted=wanted, field=field)])
     if not field.max_length:
         return None
-    length = pc.binary_length if pa.types.is_binary(values.type) else pc.utf8_length
+    length = pc.utf8_length if pa.types.is_string(kind) or pa.types.is_large_string(kind) else pc.binary_length
     return mask(pc.greater(length(values), field.max_length))
 
 

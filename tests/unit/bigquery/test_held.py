@@ -141,3 +141,12 @@ def test_files_are_loaded_as_they_are_where_every_value_has_room(
 ) -> None:
     held, as_landed = judged(declared, field, wanted)
     assert (held.may_refuse, as_landed) == (False, True)
+
+
+def test_texts_in_large_arrays_are_judged_too() -> None:
+    """As a scan by pyiceberg may return them."""
+    held, _ = judged("array<string>", SchemaField("n", "STRING", "REPEATED", max_length=1))
+    ((_, judge),) = held.held.checks
+    found = judge(pa.array([["a"], ["a", "bc"], None], pa.large_list(pa.large_string())))
+    assert found is not None
+    assert found.tolist() == [False, True, False]
