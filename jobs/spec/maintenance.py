@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from jobs.spec.base import Spec
 from jobs.spec.cron import Cron
 
+INTERVAL = "([1-9]|[1-5][0-9]|60)s"
 # The most landed batches that are kept with `interval`: each commit reads all snapshots, which then takes under 0.1 s.
 _MOST_BATCHES = 2000
 
@@ -104,7 +106,7 @@ def with_upkeep(document: object) -> object:
     if not isinstance(document, dict):
         return document
     interval, upkeep = document.get("interval"), document.get("maintenance", {})
-    if not (isinstance(interval, str) and interval[:-1].isdigit() and isinstance(upkeep, dict)):
+    if not (isinstance(interval, str) and re.fullmatch(INTERVAL, interval) and isinstance(upkeep, dict)):
         return document
     keep = {"keep_days": _MOST_BATCHES * seconds_of(interval) / 86_400}
     parts = {part: upkeep.get(part, {}) for part in ("landed", "snapshots")}

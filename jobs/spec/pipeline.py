@@ -21,7 +21,7 @@ from jobs.spec.control import Control
 from jobs.spec.cron import Cron
 from jobs.spec.dead_letters import DeadLetters
 from jobs.spec.envelope import with_operation
-from jobs.spec.maintenance import Maintenance, seconds_of, with_upkeep
+from jobs.spec.maintenance import INTERVAL, Maintenance, seconds_of, with_upkeep
 from jobs.spec.new_tables import NewTables
 from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
@@ -138,7 +138,7 @@ class PipelineSpec(Spec):
     cron: Cron = Field("*/5 * * * *", description="when the schedule runs (UTC)")
     interval: str | None = Field(
         None,
-        pattern=r"^([1-9]|[1-5][0-9]|60)s$",
+        pattern=f"^{INTERVAL}$",
         description="instead of `cron`: a continuous run that lands new records every so many seconds (1s to 60s) and "
         "merges it into each table at once",
         examples=["5s"],
