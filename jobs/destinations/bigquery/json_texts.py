@@ -1,13 +1,16 @@
 """Texts that are no JSON for BigQuery, so that one of them does not stop the whole merge. Pure.
 
 JSON may be long, so BigQuery is not asked as it is of other texts (`asked_texts`): what `PARSE_JSON` takes is JSON as
-its standard has it, nested at most 500 deep (vendor page "Working with JSON data"), its numbers those of FLOAT64.
+its standard has it, nested at most 500 deep (vendor page "Working with JSON data"). Its numbers are whole ones of 64
+bits, with or without sign, else those of FLOAT64. The merge lets BigQuery round to these, so that none stops it; here
+those are refused that would then be other numbers.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,18 +28,23 @@ def not_json(values: pa.Array) -> Mask:
 
 def _is_json(text: str) -> bool:
     try:
-        found = json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_number)
+        found = json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_whole)
         if "\\u" in text:
             # A lone surrogate is not a character.
             json.dumps(found, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+    except (ValueError, InvalidOperation, RecursionError):
         return False
     return text.count("[") + text.count("{") <= _DEEPEST or _depth(found) <= _DEEPEST
 
 
+def _whole(text: str) -> float:
+    found = int(text)
+    return found if -(2**63) <= found < 2**64 else _number(text)
+
+
 def _number(text: str) -> float:
     found = float(text)
-    return found if math.isfinite(found) else _refuse(text)
+    return found if math.isfinite(found) and Decimal(repr(found)) == Decimal(text) else _refuse(text)
 
 
 def _refuse(constant: str) -> NoReturn:
