@@ -35,7 +35,7 @@ def conversion(text: str, declared: str | None, type_of: TypeOf) -> Conversion |
     if declared:
         found = replace(found, steps=(*found.steps, Step(parse_type(declared)[0])))
     kinds = [type_of(found.given), *(step.kind for step in found.steps)]
-    reads_columns = sqlglot.parse_one(found.given, dialect="spark").find(exp.Column)
+    reads_columns = expression_of(found.given).find(exp.Column)
     may_fail = any(after not in (before, pa.string()) for before, after in pairwise(kinds))
     return found if reads_columns and may_fail and all(_never_null(*pair) for pair in pairwise(kinds)) else None
 
@@ -69,12 +69,19 @@ def _call(text: str) -> tuple[str, list[str]]:
     if name == "cast":
         ends = [n for n, token in enumerate(tokens) if depths[n] == 1 and token.token_type == TokenType.ALIAS]
         return name, [text_of(text, tokens[2 : ends[-1]])]
-    return name, [text_of(text, tokens[a + 1 : b]) for a, b in pairwise([1, *ends, len(tokens) - 1])]
+    arguments = [tokens[a + 1 : b] for a, b in pairwise([1, *ends, len(tokens) - 1])]
+    return (name, [text_of(text, one) for one in arguments]) if all(arguments) else ("", [])
 
 
 def _depths(tokens: list[Token]) -> list[int]:
     """How many brackets are open after each token."""
     return list(accumulate((t.token_type in OPENING) - (t.token_type in CLOSING) for t in tokens))
+
+
+def expression_of(text: str) -> exp.Expr:
+    """The expression that the text is as a result column: alone, a column `desc` would be a statement."""
+    found: exp.Expr = sqlglot.parse_one(f"select {text}", dialect="spark").expressions[0]
+    return found
 
 
 def text_of(sql: str, tokens: list[Token]) -> str:
@@ -83,7 +90,7 @@ def text_of(sql: str, tokens: list[Token]) -> str:
 
 
 def _is_text(argument: str) -> bool:
-    found = sqlglot.parse_one(argument, dialect="spark")
+    found = expression_of(argument)
     return isinstance(found, exp.Literal) and found.is_string
 
 

@@ -18,7 +18,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from jobs.schema.types import parse_columns, parse_type, type_name
-from jobs.spec.conversions import CLOSING, OPENING, conversion, text_of
+from jobs.spec.conversions import CLOSING, OPENING, conversion, expression_of, text_of
 from jobs.spec.statement_types import certain_type, path
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_evaluated, is_taken
 from resources.config_files.mistakes import closest, one_of
@@ -99,7 +99,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     condition = text_of(transform.sql, where) if where else None
 
     def type_of(text: str) -> pa.DataType | None:
-        expression = sqlglot.parse_one(text, dialect="spark")
+        expression = expression_of(text)
         _name_as_declared(expression, known)
         return certain_type(expression, known)
 

@@ -98,6 +98,14 @@ def test_a_conversion_is_known_by_its_input_and_its_steps(text: str, given: str,
     assert resolved(f"select {text} as r from records").conversions == {"r": Conversion(given, tuple(steps))}
 
 
+@pytest.mark.parametrize("name", ["desc", "update", "use", "delete", "merge", "copy", "kill", "cache", "pragma"])
+def test_a_column_may_have_the_name_of_a_statement(name: str) -> None:
+    sql = f"select {name}, cast({name} as int) as a, {name} as b from records where {name} > '1'"
+    found = resolve(Transform(sql=sql), {name: "string"}, None)
+    assert dict(found.columns) == {name: "string", "a": "int", "b": "string"}
+    assert found.conversions == {"a": Conversion(name, (INT,))}
+
+
 def test_the_cast_to_a_declared_type_is_a_conversion() -> None:
     assert resolved("select name from records", name="int").conversions == {"name": Conversion("name", (INT,))}
     both = resolved("select cast(name as double) as r from records", r="int").conversions
@@ -107,7 +115,7 @@ def test_the_cast_to_a_declared_type_is_a_conversion() -> None:
 @pytest.mark.parametrize(
     "text",
     ["try_cast(name as int)", "cast('x' as int)", "cast(id as string)", "cast(tags as array<int>)", "name",
-     "to_date(name, name)", "cast(cast(name as double) as decimal(5,1))", "cast(name as int) + 1",
+     "to_date(name, name)", "cast(cast(name as double) as decimal(5,1))", "cast(name as int) + 1", "coalesce(name, )",
      "coalesce(cast(name as int), 1)"],
 )  # fmt: skip
 def test_what_may_be_null_or_cannot_fail_is_evaluated_as_it_is(text: str) -> None:
