@@ -72,12 +72,13 @@ class Resolution:
         if written.kind in ("array", "map"):
             item, change = self.of(written.items[-1], read.items[-1], path)
             return replace(written, items=(*written.items[:-1], item)), _EACH[written.kind](change) if change else None
-        return written, self._enum(written, read) if written.logical == read.logical == "enum" else None
+        return written, self._enum(written, read)
 
     def _enum(self, written: Wire, read: Wire) -> Change | None:
-        """The reader's default for symbols that it does not have."""
-        known, default = set(self.read[read.name]["symbols"]), self.read[read.name].get("default")
-        if default is None or known >= set(self.written[written.name]["symbols"]):
+        """The reader's default for symbols that it does not have; None for other types, such as Debezium's enums."""
+        symbols, definition = self.written.get(written.name, {}).get("symbols", ()), self.read.get(read.name, {})
+        known, default = set(definition.get("symbols", ())), definition.get("default")
+        if not symbols or not known or default is None or known >= set(symbols):
             return None
         return lambda symbol: symbol if symbol in known else default
 

@@ -380,6 +380,7 @@ MILLIS, MICROS = logical("long", "timestamp-millis"), logical("long", "timestamp
 IN_2023 = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 A, B = record(("x", "int"), name="n.A"), record(("y", "string"), name="n.B")
 A_OR_B = "struct<A: struct<x: int>, B: struct<y: string>>"
+DEBEZIUMS_ENUM = {"type": "string", "connect.name": "io.debezium.data.Enum"}
 OLD_ENUM = {**ENUM, "symbols": ["A"], "default": "A"}
 
 
@@ -420,7 +421,9 @@ OLD_ENUM = {**ENUM, "symbols": ["A"], "default": "A"}
         ("string", "bytes", "ä", "binary", "ä".encode()),
         ("bytes", "string", "ä".encode(), "string", "ä"),
         ("null", ["null", "long"], None, "long", None),
-        # Named types
+        # Named types, and enums of Debezium's, which are texts
+        (DEBEZIUMS_ENUM, DEBEZIUMS_ENUM, "new", "string", "new"),
+        ("string", DEBEZIUMS_ENUM, "new", "string", "new"),
         (ENUM, OLD_ENUM, "B", "string", "A"),
         ({"type": "map", "values": A},
          {"type": "map", "values": {**A, "fields": [{"name": "z", "type": "int", "aliases": ["x"]}]}},
