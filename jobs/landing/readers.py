@@ -95,14 +95,9 @@ def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
     shown = [route_filter(spec, table) for table in spec.tables if table.shows_deletes]
     if not by or not changes.key or by in metadata or not shown:
         return None
-    # What a statement makes, a delete has too.
-    apart = {
-        by,
-        *changes.key.columns,
-        *metadata,
-        *([changes.op.field] if changes.op else []),
-        *(resolved.made if resolved else ()),
-    }
+    # What a statement makes of nothing, each delete has.
+    made = resolved.apart if resolved else ()
+    apart = {by, *changes.key.columns, *metadata, *([changes.op.field] if changes.op else []), *made}
     others = tuple(field.name for field in value_fields(spec) if field.name not in apart)
     some = tuple(taken for taken in shown if taken is not None)
     return DeleteOrder(by, others, None if spec.new_tables or len(some) < len(shown) else some)

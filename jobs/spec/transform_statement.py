@@ -96,6 +96,11 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         for name, one in zip(names, select.expressions, strict=True)
         if name not in transform.columns and _column(one.unalias(), value) == name
     )
+    apart = frozenset(
+        name
+        for name, one in zip(names, select.expressions, strict=True)
+        if name in types and not {path(column)[0] for column in one.find_all(exp.Column)}.intersection(value)
+    )
     condition = text_of(transform.sql, where) if where else None
 
     def type_of(text: str) -> pa.DataType | None:
@@ -108,7 +113,9 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         for name, text in zip(names, texts, strict=True)
         if name in types and (found := conversion(text, transform.columns.get(name), type_of))
     }
-    return Resolved(dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged)
+    return Resolved(
+        dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged, apart
+    )
 
 
 def parse_fields(columns: Mapping[str, str]) -> dict[str, pa.DataType]:

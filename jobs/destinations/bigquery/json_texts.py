@@ -44,7 +44,9 @@ def _whole(text: str) -> float:
 
 def _number(text: str) -> float:
     found = float(text)
-    return found if math.isfinite(found) and Decimal(repr(found)) == Decimal(text) else _refuse(text)
+    # As Python, and as C with 16 or 17 digits, writes the same number.
+    written = (repr(found), f"{found:.16g}", f"{found:.17g}")
+    return found if math.isfinite(found) and Decimal(text) in map(Decimal, written) else _refuse(text)
 
 
 def _refuse(constant: str) -> NoReturn:
