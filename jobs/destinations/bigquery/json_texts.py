@@ -19,6 +19,8 @@ import pyarrow as pa
 from jobs.destinations.held_values import Mask
 
 _DEEPEST = 500
+# With which C, Java and others write a double; Python writes as few as distinguish it.
+_DIGITS = 17
 
 
 def not_json(values: pa.Array) -> Mask:
@@ -43,10 +45,10 @@ def _whole(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    found = float(text)
-    # As Python, and as C with 16 or 17 digits, writes the same number.
-    written = (repr(found), f"{found:.16g}", f"{found:.17g}")
-    return found if math.isfinite(found) and Decimal(text) in map(Decimal, written) else _refuse(text)
+    found, written = float(text), Decimal(text)
+    digits = "".join(map(str, written.as_tuple().digits)).strip("0")
+    exact = len(digits) <= _DIGITS or Decimal(repr(found)) == written
+    return found if math.isfinite(found) and bool(found) == bool(digits) and exact else _refuse(text)
 
 
 def _refuse(constant: str) -> NoReturn:
