@@ -45,7 +45,6 @@ Row = dict[str, Any]
 RETRIABLE_CODES = frozenset(
     {3, 107, 159, 198, 202, 203, 209, 210, 225, 236, 241, 242, 252, 279, 285, 286, 319, 341, 425, 439, 999}
 )
-_TIMEOUT_EXCEEDED = 159
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395
 _STORAGE_CODES = {243: "its disk is full", 74: "it cannot read its disk", 75: "it cannot write its disk"}
@@ -212,13 +211,13 @@ def retried(work: Callable[[], T], tries: int = 6, first_pause: float = 0.2) -> 
 @contextmanager
 def clickhouse_errors(where: str) -> Iterator[None]:
     """Turns the client's exceptions into our error tree; never with values or secrets of the statement. Where there was
-    no answer, or none in time, the fact `waited` says for how many seconds."""
+    no answer, the fact `waited` says for how many seconds."""
     began = time.monotonic()
     try:
         yield
     except Error as problem:
         found = translated(problem.code, str(problem), where)
-        if problem.code in (None, _TIMEOUT_EXCEEDED):
+        if problem.code is None:
             found.facts["waited"] = time.monotonic() - began
         raise found from None
     except (ClickHouseError, OSError) as problem:

@@ -63,10 +63,10 @@ def _of_whole(convert: Convert, expected: str, where: str) -> Convert:
     """The conversion of a number of JSON, which has to be whole."""
 
     def convert_whole(value: Any) -> Any:
-        if type(value) is Exact:
+        if type(value) is not int:
+            if type(value) is not Exact:
+                raise mismatch(where, expected, value)
             value = whole(value.text, where, expected)
-        elif type(value) is not int:
-            raise mismatch(where, expected, value)
         return convert(value)
 
     return convert_whole

@@ -75,6 +75,7 @@ def record_reader(
         moves=_move_reader(spec, schemas) if MOVE.name in table.names else None,
         truncation=_truncation(spec),
         delete_order=_delete_order(spec),
+        shows_deletes=any(table.shows_deletes for table in spec.tables),
         float_order=_float_order(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
         routes=route_filters(spec),

@@ -90,6 +90,7 @@ class RecordReader:
         float_order: the column that orders changes, if it can be NaN, which each system orders differently.
         truncation: how a record that truncates the table is known; None: there are none.
         delete_order: how deletes are known that could never win; None: there are none.
+        shows_deletes: whether a table does.
         names_unchanged: the rows have a column (`kept`) that names the columns that a change leaves as they were.
         moves: reads the column `move`; None: the rows have none.
     """
@@ -120,6 +121,7 @@ class RecordReader:
     float_order: str | None = None
     truncation: Truncation | None = None
     delete_order: DeleteOrder | None = None
+    shows_deletes: bool = False
     filtered_error: DecodeError | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -147,7 +147,8 @@ def transformed(
     headers, carried = "headers" in records.columns, carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
     decoded = records.mapInArrow(in_tasks(step), from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
-    return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried), reader.operations)
+    operations = reader.operations if reader.shows_deletes else None
+    return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried), operations)
 
 
 def evaluated(
@@ -157,7 +158,11 @@ def evaluated(
     carried: tuple[str, ...] = (),
     operations: Operations | None = None,
 ) -> DataFrame:
-    """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones."""
+    """The records with `result`, a struct of the transform's columns; null for tombstones, bad and filtered ones.
+
+    Args:
+        operations: which records are deletes that a table shows; None: none is.
+    """
     own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
     carried_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))

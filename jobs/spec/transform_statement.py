@@ -151,12 +151,13 @@ def _refuse_unstable(select: exp.Select, tokens: list[Token]) -> None:
     for token, after in pairwise(tokens):
         if after.token_type == TokenType.L_PAREN and token.text.lower() in _UNSTABLE:
             raise _wrong(f"{token.text.lower()}() is not allowed: {_ALWAYS}")
-    for cast in select.find_all(exp.Cast):
-        if isinstance(cast.this, exp.Literal) and cast.this.name.strip().lower() in _MOMENTS:
+    for cast in select.find_all(exp.Cast, exp.TsOrDsToDate):
+        of_time = isinstance(cast, exp.TsOrDsToDate) or cast.to.is_type(*exp.DataType.TEMPORAL_TYPES)
+        if of_time and isinstance(cast.this, exp.Literal) and cast.this.name.strip().lower() in _MOMENTS:
             raise _wrong(f"'{cast.this.name}' is not allowed: {_ALWAYS}")
     for call in select.find_all(exp.Anonymous):
-        mode = [argument.name.upper() for argument in call.expressions[2:3]]
-        if call.name.lower() == "aes_encrypt" and len(call.expressions) < 5 and mode != ["ECB"]:
+        is_ecb = any(one.name.upper() == "ECB" for one in call.find_all(exp.Literal))
+        if call.name.lower() == "aes_encrypt" and len(call.expressions) < 5 and not is_ecb:
             raise _wrong(f"aes_encrypt() needs an initialization vector: {_ALWAYS}")
 
 

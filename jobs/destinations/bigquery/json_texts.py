@@ -45,7 +45,10 @@ def _whole(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    found, written = float(text), Decimal(text)
+    found = float(text)
+    if repr(found) == text:  # as most write it
+        return found
+    written = Decimal(text)
     digits = "".join(map(str, written.as_tuple().digits)).strip("0")
     exact = len(digits) <= _DIGITS or Decimal(repr(found)) == written
     return found if math.isfinite(found) and bool(found) == bool(digits) and exact else _refuse(text)

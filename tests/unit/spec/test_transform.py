@@ -39,6 +39,8 @@ def resolved(sql: str, **columns: str) -> Resolved:
          {"_topic": "string", "_offset": "long", "k": "long"}),
         ("select id > 5 as big, case when id > 1 then 'x' end as c from records", {"big": "boolean", "c": "string"}),
         ("select id, case when id < 0 then 'no' end as _refused from records", {"id": "long not null"}),
+        ("select cast('today' as string) as t, cast(aes_encrypt(name, 'key', mode => 'ECB') as binary) as e "
+         "from records", {"t": "string", "e": "binary"}),
         ("select 3000000000 as l, id + 1 as m, id / 2 as d, coalesce(a.b, 0) as i from records",
          {"l": "long", "m": "long", "d": "double", "i": "int"}),
     ],
@@ -162,6 +164,7 @@ def test_a_type_that_is_not_certain_is_declared(text: str) -> None:
         ("select localtimestamp() as n from records", "time of the run"),
         ("select aes_encrypt(name, 'key') as n from records", "aes_encrypt() needs an initialization vector"),
         ("select timestamp 'Now' as n from records", "'Now' is not allowed"),
+        ("select to_date('today') as n from records", "'today' is not allowed"),
         ("select id from records where at > date'yesterday '", "'yesterday ' is not allowed"),
         ("select id from records where randstr(3, 0) = 'abc'", "randstr() is not allowed"),
         ("select unix_timestamp() as n from records", "time of the run"),
