@@ -96,10 +96,12 @@ def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
     shown = [route_filter(spec, table) for table in spec.tables if table.shows_deletes]
     if not by or not changes.key or by in metadata or not shown:
         return None
-    # What a statement makes of nothing, each delete has.
-    made = resolved.apart if resolved else ()
-    apart = {by, *changes.key.columns, *metadata, *([changes.op.field] if changes.op else []), *made}
-    others = tuple(field.name for field in value_fields(spec) if field.name not in apart)
+    apart = {*changes.key.columns, *metadata, *([changes.op.field] if changes.op else [])}
+    reads_of = resolved.reads_of if resolved else {}
+    # Each delete has these, and what a statement makes of nothing else.
+    brought = apart.union(*(reads_of.get(name, ()) for name in apart))
+    columns = {field.name: reads_of.get(field.name, {field.name}) for field in value_fields(spec)}
+    others = tuple(name for name, read in columns.items() if name not in {by, *apart} and not brought.issuperset(read))
     some = tuple(taken for taken in shown if taken is not None)
     return DeleteOrder(by, others, None if spec.new_tables or len(some) < len(shown) else some)
 

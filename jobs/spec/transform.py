@@ -93,7 +93,7 @@ class Resolved:
         reads: columns of `records` that are used.
         passes: it has a bare `*`, so that columns which records bring pass through it.
         unchanged: columns of the value that are result columns as they are.
-        apart: result columns for which no column of the value is read, such as constants.
+        reads_of: of each result column the columns of the value that it is made of.
     """
 
     expressions: Mapping[str, str]
@@ -103,7 +103,7 @@ class Resolved:
     reads: frozenset[str]
     passes: bool
     unchanged: frozenset[str]
-    apart: frozenset[str]
+    reads_of: Mapping[str, frozenset[str]]
 
     @property
     def made(self) -> frozenset[str]:

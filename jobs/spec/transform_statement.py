@@ -96,11 +96,10 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         for name, one in zip(names, select.expressions, strict=True)
         if name not in transform.columns and _column(one.unalias(), value) == name
     )
-    apart = frozenset(
-        name
+    reads_of = {
+        name: frozenset(path(column)[0] for column in one.find_all(exp.Column)).intersection(value)
         for name, one in zip(names, select.expressions, strict=True)
-        if name in types and not {path(column)[0] for column in one.find_all(exp.Column)}.intersection(value)
-    )
+    }
     condition = text_of(transform.sql, where) if where else None
 
     def type_of(text: str) -> pa.DataType | None:
@@ -114,7 +113,7 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
         if name in types and (found := conversion(text, transform.columns.get(name), type_of))
     }
     return Resolved(
-        dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged, apart
+        dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged, reads_of
     )
 
 
@@ -151,10 +150,10 @@ def _refuse_unstable(select: exp.Select, tokens: list[Token]) -> None:
     for token, after in pairwise(tokens):
         if after.token_type == TokenType.L_PAREN and token.text.lower() in _UNSTABLE:
             raise _wrong(f"{token.text.lower()}() is not allowed: {_ALWAYS}")
-    for cast in select.find_all(exp.Cast, exp.TsOrDsToDate):
-        of_time = isinstance(cast, exp.TsOrDsToDate) or cast.to.is_type(*exp.DataType.TEMPORAL_TYPES)
-        if of_time and isinstance(cast.this, exp.Literal) and cast.this.name.strip().lower() in _MOMENTS:
-            raise _wrong(f"'{cast.this.name}' is not allowed: {_ALWAYS}")
+    of_time = [one.this for one in select.find_all(exp.Cast) if one.to.is_type(*exp.DataType.TEMPORAL_TYPES)]
+    for given in [*of_time, *(one.this for one in select.find_all(exp.TsOrDsToDate))]:
+        if isinstance(given, exp.Literal) and given.name.strip().lower() in _MOMENTS:
+            raise _wrong(f"'{given.name}' is not allowed: {_ALWAYS}")
     for call in select.find_all(exp.Anonymous):
         is_ecb = any(one.name.upper() == "ECB" for one in call.find_all(exp.Literal))
         if call.name.lower() == "aes_encrypt" and len(call.expressions) < 5 and not is_ecb:

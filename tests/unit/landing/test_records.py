@@ -387,16 +387,19 @@ def test_deletes_of_a_key_alone_are_bad_where_a_table_that_shows_deletes_takes_t
     assert [n for n, found in enumerate(problems(landed)) if found == ("value", "missing")] == bad
 
 
-def test_what_a_statement_makes_of_nothing_is_nothing_that_a_delete_brings() -> None:
+def test_what_a_statement_makes_of_the_key_is_nothing_that_a_delete_brings() -> None:
+    statement = """select id, code as op, version, name, upper(name) as shout, 'prod' as env, _topic, _key.id as k,
+        cast(id as string) as text, code = 'd' as deleted, lower(src) as db, coalesce(name, src) as both from records"""
     made = specs.spec(
         specs.table(mode="upsert_delete"),
-        columns={"id": "long", "name": "string", "version": "long", "op": "string"},
+        value={"envelope": {"kind": "debezium", "metadata": {"src": "source.db", "code": "op"}}},
+        columns={"id": "long", "name": "string", "version": "long", "src": "string", "code": "string"},
         key={"id": "long"},
         changes={"order_by": "version", "op": {"field": "op"}},
-        source={"transform": "select *, upper(name) as shout, 'prod' as env, _topic, _key.id as k from records"},
+        source={"transform": statement},
     )
     reader = record_reader(made, batch(1, ranges={T0: OffsetRange(0, 4)}), landing_schema(made))
-    assert reader.delete_order == ("version", ("name", "shout"), None)
+    assert reader.delete_order == ("version", ("name", "shout", "both"), None)
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
