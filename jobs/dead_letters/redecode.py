@@ -29,12 +29,13 @@ from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED
 from jobs.iceberg.spark_writes import with_all_columns
+from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
-from jobs.landing.transform import STAGE, Coordinates, transformed
+from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline

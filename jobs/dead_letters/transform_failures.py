@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.landing.transform import Coordinates, error_class, failing
+from jobs.landing.failing_records import Coordinates, error_class, failing
 
 T = TypeVar("T")
 

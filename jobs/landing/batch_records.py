@@ -18,6 +18,7 @@ from jobs.changes.columns import MOVE, UNCHANGED, landing_schema, names_unchange
 from jobs.decode.envelope import OF_MOVES
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
+from jobs.landing.failing_records import Coordinates, error_class, failing_records
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
@@ -26,7 +27,7 @@ from jobs.landing.records import RecordReader
 from jobs.landing.registry_schemas import Registries, Schemas
 from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
-from jobs.landing.transform import Coordinates, error_class, failing_records, transformed
+from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
 from jobs.spark_tasks import in_tasks, task_reports
 from jobs.spec.metadata import reads_headers

@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.conversions import CLOSING, OPENING, conversion, expression_of, text_of
 from jobs.spec.statement_types import certain_type, path
-from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Resolved, Transform, is_evaluated, is_taken
+from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved, Transform, is_evaluated, is_taken
 from resources.config_files.mistakes import closest, one_of
 from resources.errors import ConfigurationError
 from sql import quote
@@ -77,44 +77,45 @@ def resolve(transform: Transform, value: Mapping[str, str], key: Mapping[str, st
     _name_as_declared(select, known)
     passes = any(star and not star[1] for star in map(_star, select.expressions))
     texts = _expand_stars(select, written, list(value), known)
-    reads = frozenset(path(column)[0] for column in select.find_all(exp.Column))
+    reads = _reads(select)
     _refuse_ambiguous(list(value), reads, bool(key), passes)
     _refuse_unknown(select, known)
     names = [one.output_name or f"_col_{n}" for n, one in enumerate(select.expressions)]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise _wrong(f"two result columns have the name {twice[0]}")
+    results, expressions = (dict(zip(names, found, strict=True)) for found in (select.expressions, texts))
     types = {
         name: transform.columns.get(name) or _declared(one.unalias(), value) or _type(name, one.unalias(), known)
-        for name, one in zip(names, select.expressions, strict=True)
+        for name, one in results.items()
         if name != REFUSED
     }
     unused = sorted(set(transform.columns).difference(types))
     if unused:
         raise _wrong(f"`columns` names {', '.join(unused)}, which the statement does not give")
     unchanged = frozenset(
-        name
-        for name, one in zip(names, select.expressions, strict=True)
-        if name not in transform.columns and _column(one.unalias(), value) == name
+        name for name, one in results.items() if name not in transform.columns and _column(one.unalias(), value) == name
     )
-    reads_of = {
-        name: frozenset(path(column)[0] for column in one.find_all(exp.Column)).intersection(value)
-        for name, one in zip(names, select.expressions, strict=True)
-    }
+    reads_of = {name: _reads(one).intersection(value) for name, one in results.items()}
+    conversions = _conversions({name: expressions[name] for name in types}, transform.columns, known)
     condition = text_of(transform.sql, where) if where else None
+    return Resolved(expressions, conversions, condition, types, reads, passes, unchanged, reads_of)
 
+
+def _reads(expression: exp.Expr) -> frozenset[str]:
+    """The columns of `records` that it reads."""
+    return frozenset(path(column)[0] for column in expression.find_all(exp.Column))
+
+
+def _conversions(
+    expressions: Mapping[str, str], declared: Mapping[str, str], known: Mapping[str, pa.DataType]
+) -> dict[str, Conversion]:
     def type_of(text: str) -> pa.DataType | None:
         expression = expression_of(text)
         _name_as_declared(expression, known)
         return certain_type(expression, known)
 
-    conversions = {
-        name: found
-        for name, text in zip(names, texts, strict=True)
-        if name in types and (found := conversion(text, transform.columns.get(name), type_of))
-    }
-    return Resolved(
-        dict(zip(names, texts, strict=True)), conversions, condition, types, reads, passes, unchanged, reads_of
-    )
+    found = {name: conversion(text, declared.get(name), type_of) for name, text in expressions.items()}
+    return {name: one for name, one in found.items() if one}
 
 
 def parse_fields(columns: Mapping[str, str]) -> dict[str, pa.DataType]:

@@ -11,8 +11,9 @@ from pyspark.errors import PySparkException
 
 from jobs.changes.columns import landing_schema, value_fields
 from jobs.decode.decoders import decoder_for
+from jobs.landing.failing_records import error_class, failing_records
 from jobs.landing.readers import record_reader
-from jobs.landing.transform import DecodeStep, error_class, failing_records
+from jobs.landing.transform import DecodeStep
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import BadRecords
 from tests.kit import specs
