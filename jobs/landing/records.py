@@ -45,6 +45,11 @@ class Operations:
     update: tuple[str, ...]
     delete: tuple[str, ...]
 
+    @property
+    def removing(self) -> tuple[str, ...]:
+        """The values of records that take rows away, which may bring nothing but a key, or not even that."""
+        return (*self.delete, TRUNCATE)
+
 
 class Truncation(NamedTuple):
     """Columns of the value: which holds the operation of its envelope, and which the order of changes."""
@@ -320,4 +325,4 @@ class RecordReader:
         if self.operations is None:
             return pa.repeat(False, len(value))
         found = pc.struct_field(value, self.operations.field).cast(pa.string())
-        return pc.is_in(found, value_set=pa.array([*self.operations.delete, TRUNCATE], pa.string()))
+        return pc.is_in(found, value_set=pa.array(self.operations.removing, pa.string()))

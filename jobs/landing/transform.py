@@ -20,7 +20,6 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from jobs.decode.base import DecodeError, Decoder
 from jobs.decode.by_topic import decode_by_topic
-from jobs.decode.envelope_shape import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.records import Operations, RecordReader
@@ -142,7 +141,7 @@ def _passes(resolved: Resolved, operations: Operations | None) -> Column:
     unjudged = []
     if operations and operations.field in resolved.expressions:
         said = F.expr(resolved.expressions[operations.field]).cast("string")
-        unjudged = [said.isin(*operations.delete, TRUNCATE)]
+        unjudged = [said.isin(*operations.removing)]
     return F.coalesce(F.expr(resolved.condition), *unjudged, F.lit(False))
 
 
