@@ -213,9 +213,13 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
             )
         return _repeated(element)
     if pa.types.is_decimal(kind):
-        fits = kind.scale <= 9 and kind.precision - kind.scale <= 29
-        return Field(name, "NUMERIC" if fits else "BIGNUMERIC", mode, (), kind.precision, kind.scale)
+        return Field(name, "NUMERIC" if is_numeric(kind) else "BIGNUMERIC", mode, (), kind.precision, kind.scale)
     return Field(name, _SCALARS[kind], mode=mode)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a decimal becomes NUMERIC, and not BIGNUMERIC."""
+    return bool(pa.types.is_decimal(kind) and kind.scale <= 9 and kind.precision - kind.scale <= 29)
 
 
 def _repeated(field: Field) -> Field:

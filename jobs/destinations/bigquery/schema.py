@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
-from jobs.destinations.bigquery.columns import ARROW_TYPES
+from jobs.destinations.bigquery.columns import ARROW_TYPES, is_numeric
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.limits import declared_digits, digits, has_digits, shown
 from jobs.destinations.bigquery.names import column_name
@@ -81,10 +81,6 @@ def _kinds(field: AnyField) -> Iterator[str]:
         yield from _kinds(inner)
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind) and kind.scale <= 9 and kind.precision - kind.scale <= 29)
-
-
 _DECIMALS = {"NUMERIC": pa.decimal128(38, 9), "BIGNUMERIC": pa.decimal128(38, 18)}
 
 
@@ -93,7 +89,7 @@ def _also(column: str, field: AnyField) -> Callable[[pa.DataType], bool]:
 
     def takes(kind: pa.DataType) -> bool:
         is_decimal = bool(pa.types.is_decimal(kind)) and has_digits(field, (kind.precision, kind.scale))
-        return is_decimal and _is_numeric(kind) == (column == "NUMERIC")
+        return is_decimal and is_numeric(kind) == (column == "NUMERIC")
 
     return takes
 
