@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.connect_import import configured, connect, key_steps, transforms
@@ -16,6 +16,7 @@ from jobs.connect_import.each_topic import EachTopic
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
 from jobs.connect_import.options import Option, Options, OptionStatus, find, none
+from jobs.connect_import.sink import sink_of
 from jobs.connect_import.unwrapping import TARGET, log_deletes
 from jobs.spec.metadata import COORDINATES, metadata_of
 from jobs.spec.pipeline import NAME, PipelineSpec
@@ -69,6 +70,7 @@ def build(
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
+    configuration = replace(configuration, defaults=sink_of(configuration).defaults)
     connector = Connector(
         configuration, tables or [], {} if columns else known or {}, topics or configuration.items("topics")
     )
@@ -246,8 +248,9 @@ def _without_deletes(parts: list[dict[str, Any]], followed: transforms.Followed,
     dropped = followed.drops_deletes or (followed.drops_tombstones and tombstones_delete)
     for part in parts:
         part["mode"] = _WITHOUT_DELETES.get(part["mode"], part["mode"]) if dropped else part["mode"]
-    deletes = tombstones_delete and any(part["mode"] in _WITHOUT_DELETES for part in parts)
-    return followed.tombstones_todo if deletes else []
+    if not any(part["mode"] in _WITHOUT_DELETES for part in parts):
+        return []
+    return [*followed.deletes_todo, *(followed.tombstones_todo if tombstones_delete else [])]
 
 
 def _with_coordinates(part: dict[str, Any], chain: Chain) -> dict[str, Any]:

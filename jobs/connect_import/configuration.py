@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from resources.errors import ConfigurationError
@@ -21,13 +21,15 @@ class Configuration:
 
     Attributes:
         name: the connector's name; its consumer group follows from it.
+        defaults: of options that are left out.
     """
 
     name: str
     options: Mapping[str, str]
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str, default: str = "") -> str:
-        return self.options.get(name, default).strip()
+        return self.options.get(name, self.defaults.get(name, default)).strip()
 
     def name_part(self, name: str, default: str = "") -> str:
         """A part of a table's name: `fill_in` in place of a reference that only Connect's worker resolves."""

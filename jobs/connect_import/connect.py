@@ -65,6 +65,8 @@ _CONVERTERS = {
     "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
 }
 _TEXT_CONVERTER = ".StringConverter"
+# Values of `insertFormat` with which a record's text is not read as JSON.
+_TEXTS = ("NONE", "CSV", "TSV")
 _ONE_COLUMN = {"string": "string", "bytes": "binary"}
 _MECHANISMS = get_args(SaslMechanism)
 # Settings of Java's client that librdkafka has too, by the same names.
@@ -136,7 +138,8 @@ def _format_name(configuration: Configuration, side: str) -> tuple[str, bool]:
     # JsonConverter writes the schema into each record unless an option forbids it.
     if converter.endswith(".JsonConverter") and configuration.flag(f"{side}.converter.schemas.enable", True):
         return "connect_json", False
-    if side == "value" and configuration.text("insertFormat").upper() == "JSON" and converter.endswith(_TEXT_CONVERTER):
+    reads = configuration.text("insertFormat").upper()
+    if side == "value" and converter.endswith(_TEXT_CONVERTER) and reads not in ("", *_TEXTS):
         return "json", False  # the sink hands each record's text to its system, which reads it
     return _CONVERTERS.get(converter, ("json", False))
 

@@ -28,6 +28,7 @@ class Sink(ABC):
     Attributes:
         classes: their values of `connector.class`.
         options: the translation of their options.
+        defaults: of options whose absence means something to Kafka Connect's own options here.
         tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
         keeps_coordinates: its kind gives rows the coordinates of their records, whatever the file says.
         times_in: the unit in which it reads JSON numbers as times, if not milliseconds.
@@ -35,6 +36,7 @@ class Sink(ABC):
 
     classes: ClassVar[Sequence[str]]
     options: ClassVar[Options]
+    defaults: ClassVar[Mapping[str, str]] = {}
     tombstones_delete: ClassVar[bool] = False
     keeps_coordinates: ClassVar[bool] = False
     times_in: ClassVar[str] = ""

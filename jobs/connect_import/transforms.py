@@ -15,7 +15,15 @@ from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, drops_deletes, drops_tombstones
+from jobs.connect_import.unwrapping import (
+    MARKS,
+    MONGO,
+    TARGET,
+    UNWRAPPING,
+    drops_deletes,
+    drops_tombstones,
+    leaves_deletes_open,
+)
 from jobs.spec.envelope import OP_COLUMN
 
 _EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
@@ -28,6 +36,10 @@ _INSTEAD = {
     "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
     "ExtractTopic": "route_by the field",
 }
+_OPEN = (
+    "without `delete.tombstone.handling.mode`, older versions of Debezium left deletes out: if the sink's tables kept "
+    "such rows, change tables[].mode (upsert_delete to upsert, delete to append)"
+)
 # These do not only change columns, so a condition in SQL cannot restrict them.
 _WHOLE = (*UNWRAPPING, "ValueToKey", "JsonToMapTransform")
 
@@ -41,13 +53,15 @@ class Followed:
         steps: the translation of each transform, for the report.
         drops_deletes: deletes do not reach the sink.
         drops_tombstones: tombstones do not reach the sink.
-        tombstones_todo: what a person has to check if tombstones delete rows.
+        deletes_todo: what a person has to check if tables have deletes.
+        tombstones_todo: the same, if tombstones delete rows.
     """
 
     chain: Chain
     steps: list[str]
     drops_deletes: bool = False
     drops_tombstones: bool = False
+    deletes_todo: list[str] = field(default_factory=list)
     tombstones_todo: list[str] = field(default_factory=list)
 
 
@@ -87,6 +101,10 @@ def _deletes_of_debezium(found: Followed, transform: Transform) -> Followed:
         found,
         drops_deletes=found.drops_deletes or drops_deletes(transform.options),
         drops_tombstones=found.drops_tombstones or drops_tombstones(transform.options),
+        deletes_todo=[
+            *found.deletes_todo,
+            *([f"{transform.name}: {_OPEN}"] if leaves_deletes_open(transform.options) else []),
+        ],
     )
 
 

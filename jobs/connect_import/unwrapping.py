@@ -44,24 +44,35 @@ def extract_new_record_state(chain: Chain, options: Options) -> str:
     return "source.value.envelope: debezium"
 
 
+_MODE = "delete.tombstone.handling.mode"
+# The options of before Debezium 2.5; they also count after it where the newer one is left out.
+_OLDER = ("delete.handling.mode", "drop.tombstones")
+
+
 def drops_deletes(options: Options) -> bool:
-    """Whether deleted rows do not reach the sink. The two older options are those before Debezium 2.5."""
-    mode = options.get("delete.tombstone.handling.mode", "")
-    if mode or "delete.handling.mode" not in options:
+    """Whether deleted rows do not reach the sink."""
+    if leaves_deletes_open(options):
+        return False
+    if mode := options.get(_MODE, ""):
         return mode == "drop"
     tombstones = options.get("drop.tombstones", "true") == "false"
-    return options["delete.handling.mode"] in ("drop", "none") and not tombstones
+    return options.get("delete.handling.mode", "drop") in ("drop", "none") and not tombstones
+
+
+def leaves_deletes_open(options: Options) -> bool:
+    """Whether it depends on Debezium's version if deleted rows reach the sink."""
+    return not any(options.get(name) for name in (_MODE, *_OLDER))
 
 
 def drops_tombstones(options: Options) -> bool:
     """Whether a deleted row reaches the sink as a row alone, without a tombstone."""
-    if mode := options.get("delete.tombstone.handling.mode", ""):
+    if mode := options.get(_MODE, ""):
         return mode == "rewrite"
     return options.get("delete.handling.mode", "") == "rewrite" and options.get("drop.tombstones", "true") != "false"
 
 
 def _rewrites(options: Options) -> bool:
-    given = options.get("delete.tombstone.handling.mode", "") + options.get("delete.handling.mode", "")
+    given = options.get(_MODE, "") + options.get("delete.handling.mode", "")
     return "rewrite" in given
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 
-_LOADS = "always load jobs, without a bucket"
+_LOADS = "always load jobs"
+_BUCKET = "always load jobs, without a bucket; files that wait in the sink's are a To do"
 CONFLUENT: Options = {
     "project": equivalent("the BigQuery connection's project"),
     "defaultDataset": equivalent("tables[].table: dataset.table"),
@@ -41,11 +42,11 @@ CONFLUENT: Options = {
     "timePartitioningType": equivalent("tables[].time_partitioning"),
     "partitionExpirationMs": equivalent("tables[].partition_expiration_days"),
     "clusteringPartitionFieldNames": equivalent("tables[].cluster_by"),
-    "enableBatchLoad": not_needed(_LOADS),
-    "batchLoadIntervalSec": not_needed(_LOADS),
-    "gcsBucketName": not_needed(_LOADS),
-    "gcsFolderName": not_needed(_LOADS),
-    "autoCreateBucket": not_needed(_LOADS),
+    "enableBatchLoad": not_needed(_BUCKET),
+    "batchLoadIntervalSec": not_needed(_BUCKET),
+    "gcsBucketName": not_needed(_BUCKET),
+    "gcsFolderName": not_needed(_BUCKET),
+    "autoCreateBucket": not_needed(_BUCKET),
     "runtimeProvider": not_needed("jobs carry labels"),
 }
 AIVEN: Options = {

@@ -21,6 +21,8 @@ from jobs.destinations.bigquery.connect_options import OPTIONS
 from jobs.spec.transform import KEY
 from resources.connections import BigQueryConnection, Connections
 
+_DAY_MS = 86_400_000
+
 
 class BigQuerySink(Sink):
     """The BigQuery sinks, Confluent's and Aiven's."""
@@ -34,18 +36,17 @@ class BigQuerySink(Sink):
         """The tables that topics go to."""
         del named
         places = dict(part.split(":", 1) for part in configuration.items("topic2TableMap") if ":" in part)
-        dataset = configuration.name_part("defaultDataset")
-        sanitizes = configuration.flag("sanitizeTopics") or any("." in topic for topic in configuration.items("topics"))
-        template = f"{dataset}.{{name}}" if sanitizes else f"{dataset}.{{topic}}"
-        name = _sanitized if sanitizes else str
-        return placing(configuration, template, lambda t: f"{dataset}.{places.get(t, name(t))}", places)
+        name = "{name}" if _sanitizes(configuration, places) else "{topic}"
+        template = f"{configuration.name_part('defaultDataset')}.{name}"
+        return placing(configuration, template, lambda t: _table_of(configuration, t, places), places)
 
     def tables(
         self, configuration: Configuration, placed: Placing, is_known: bool
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """The `tables` part: one for each table that topics go to."""
         del is_known
-        return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], []
+        todo = [_waiting_files(configuration)] if configuration.items("enableBatchLoad") else []
+        return [{**_table(configuration, table), **route} for table, route in placed.tables.items()], todo
 
     def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on
@@ -104,6 +105,13 @@ class BigQuerySink(Sink):
         return partial(connect_tables.known, BigQuery("bigquery", connections.get("bigquery", BigQueryConnection)))
 
 
+def _waiting_files(configuration: Configuration) -> str:
+    """Offsets are committed when records are in the bucket, from which a timer of the connector loads them later."""
+    folder = f"{configuration.text('gcsBucketName')}/{configuration.text('gcsFolderName')}".rstrip("/")
+    return (f"enableBatchLoad: the connector's offsets are beyond records that wait in gs://{folder}, and without it "
+            "no table gets them: pause it, wait until its files there are gone, stop it, and import then")  # fmt: skip
+
+
 def mode(configuration: Configuration) -> str:
     upsert, delete = configuration.flag("upsertEnabled"), configuration.flag("deleteEnabled")
     return {(False, False): "append", (True, False): "upsert", (True, True): "upsert_delete", (False, True): "delete"}[
@@ -159,18 +167,37 @@ def _layout(configuration: Configuration) -> dict[str, Any]:
     if kind == "NONE":
         return {}
     found: dict[str, Any] = {"time_partitioning": kind}
-    if column := configuration.text("timestampPartitionFieldName"):
+    column = configuration.text("timestampPartitionFieldName")
+    if column:
         found["partition_column"] = column
     else:
         found["partition_time"] = "record" if configuration.flag("bigQueryMessageTimePartitioning") else "ingestion"
     if expiration := configuration.number("partitionExpirationMs"):
-        found["partition_expiration_days"] = max(1, expiration // 86_400_000)
-    if columns := configuration.items("clusteringPartitionFieldNames"):
+        found["partition_expiration_days"] = -(-expiration // _DAY_MS)  # not sooner than the sink's
+    # The sink clusters only tables that are partitioned by a column.
+    if column and (columns := configuration.items("clusteringPartitionFieldNames")):
         found["cluster_by"] = columns
     return found
 
 
+def _table_of(configuration: Configuration, topic: str, places: Mapping[str, str]) -> str:
+    """As the sink's `TableNameUtils.getDataSetAndTableName`: a topic `dataset:table` names both; beside
+    `topic2TableMap`, `sanitizeTopics` has no effect."""
+    dataset, table = configuration.name_part("defaultDataset"), topic
+    if topic in places:
+        return f"{dataset}.{places[topic]}"
+    if ":" in topic and not places:
+        dataset, _, table = topic.partition(":")
+    return f"{dataset}.{_sanitized(table) if _sanitizes(configuration, places) else table}"
+
+
+def _sanitizes(configuration: Configuration, places: Mapping[str, str]) -> bool:
+    """Whether tables have sanitized names. Topics with dots had no table otherwise."""
+    dotted = any("." in topic for topic in configuration.items("topics")) or "\\." in configuration.text("topics.regex")
+    return dotted or (configuration.flag("sanitizeTopics") and not places)
+
+
 def _sanitized(topic: str) -> str:
-    """The table's name as the sink's `sanitizeTopics` makes it; without that, topics with dots had no table."""
+    """The table's name as the sink's `sanitizeTopics` makes it."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", topic)
     return f"_{name}" if name[:1].isdigit() else name

@@ -5,10 +5,10 @@ Source: its `ClickHouseSinkConfig` and documentation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
@@ -30,6 +30,7 @@ class ClickHouseSink(Sink):
 
     classes = ("com.clickhouse.kafka.connect.ClickHouseSinkConnector",)
     options = OPTIONS
+    defaults: ClassVar[Mapping[str, str]] = {"insertFormat": "JSON"}
     keeps_coordinates = True
     times_in = "seconds (of DateTime64 its own unit)"
 
@@ -106,7 +107,7 @@ class ClickHouseSink(Sink):
         }
         if configuration.text("password"):
             found["password"] = connect.environment("clickhouse.password")
-        found["secure"] = configuration.flag("ssl", True)
+        found["secure"] = configuration.flag("ssl")
         if cluster := configuration.text("clusterName") or configuration.text("keeperOnCluster"):
             found["cluster"] = cluster
         settings = dict(part.split("=", 1) for part in configuration.items("clickhouseSettings") if "=" in part)

@@ -271,6 +271,35 @@ def test_tables_are_called_as_the_sinks_call_them() -> None:
     assert [m.spec.tables[0].table for m in expand("s", spec, ["raw-a", "raw-b"]).members] == ["d.raw-a", "d.raw-b"]
 
 
+def test_bigquery_names_of_topics_with_a_dataset_and_of_topics_beside_a_map() -> None:
+    router = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    other = {**router, "transforms.r.regex": "(.*)", "transforms.r.replacement": "other:$1"}
+    _, spec = made({**BIGQUERY, **other, "topics": "raw-orders"})
+    assert [t.table for t in spec.tables] == ["other.raw_orders"]
+    _, spec = made({**BIGQUERY, "topics": "raw-a,c", "topic2TableMap": "c:d"})
+    tables = [m.spec.tables[0].table for m in expand("s", spec, ["raw-a", "c"]).members]
+    assert tables == ["d.raw-a", "d.d"], "beside a map, the sink does not sanitize"
+
+
+def test_bigquery_records_that_wait_in_the_sinks_bucket_are_to_do() -> None:
+    imported, _ = made({**BIGQUERY, "enableBatchLoad": "shop.orders", "gcsBucketName": "b", "gcsFolderName": "f"})
+    assert [line.partition(":")[0] for line in imported.todo if "gs://b/f" in line] == ["enableBatchLoad"]
+
+
+@pytest.mark.parametrize(("column", "clustered"), [("at", ["a", "b"]), ("", [])])
+def test_bigquery_layout_is_the_sinks(column: str, clustered: list[str]) -> None:
+    options = {**BIGQUERY, "timestampPartitionFieldName": column, "partitionExpirationMs": str(36 * 3_600_000)}
+    (table,) = made(options)[1].tables
+    assert isinstance(table, BigQueryTable)
+    assert (list(table.cluster_by), table.partition_expiration_days) == (clustered, 2), "never sooner than the sink's"
+
+
+@pytest.mark.parametrize(("ssl", "secure"), [({}, False), ({"ssl": "true"}, True)])
+def test_clickhouse_connections_are_encrypted_as_the_sinks(ssl: dict[str, str], secure: bool) -> None:
+    imported, _ = made({**{name: text for name, text in CLICKHOUSE.items() if name != "ssl"}, **ssl})
+    assert imported.connections["clickhouse"]["secure"] is secure
+
+
 @pytest.mark.parametrize(
     ("topics", "mark", "tables"),
     [
@@ -435,7 +464,7 @@ def test_tabular_sink_of_a_whole_database() -> None:
             {"schema.registry.url": "http://r:1,http://r:2"},
             ("json", "registry"),
         ),
-        ("org.apache.kafka.connect.storage.StringConverter", {}, ("string", None)),
+        ("org.apache.kafka.connect.storage.StringConverter", {}, ("json", None)),
         ("org.apache.kafka.connect.converters.ByteArrayConverter", {}, ("bytes", None)),
     ],
 )
@@ -449,17 +478,19 @@ def test_converters_become_formats(converter: str, options: dict[str, str], expe
     assert imported.connections.get("registry", {}).get("url") == options.get("schema.registry.url")
 
 
-@pytest.mark.parametrize(("form", "value"), [("JSON", "json"), ("CSV", "string")])
+@pytest.mark.parametrize(("form", "value"), [("JSON", "json"), ("", "json"), ("CSV", "string"), ("NONE", "string")])
 def test_texts_that_the_sink_has_its_system_read(form: str, value: str) -> None:
-    text = {"value.converter": CONVERTERS["key.converter"], "insertFormat": form}
+    """Its default is JSON."""
+    text = {"value.converter": CONVERTERS["key.converter"], **({"insertFormat": form} if form else {})}
     imported, spec = made({**CLICKHOUSE, **text})
-    assert (spec.source.value.format, len(spec.source.value.columns)) == (value, len(COLUMNS) if form == "JSON" else 1)
+    reads = value == "json"
+    assert (spec.source.value.format, len(spec.source.value.columns)) == (value, len(COLUMNS) if reads else 1)
     assert any(line.startswith("insertFormat") for line in imported.todo) is (form == "CSV")
     known = {"shop.a": KnownTable({"id": "long", "name": "string"})}
     spec = PipelineSpec.model_validate(
         build(Configuration("s", {**CLICKHOUSE, **text, "topics": "a"}), known=known).document
     )
-    columns = {"JSON": {"id": "long", "name": "text"}, "CSV": {"value": "string"}}[form]
+    columns = {"id": "long", "name": "text"} if reads else {"value": "string"}
     assert (spec.source.value.format, dict(spec.source.value.columns)) == (value, columns)
 
 

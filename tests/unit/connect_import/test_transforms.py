@@ -56,7 +56,7 @@ def made(options: dict[str, str], columns: dict[str, str] | None = None, **more:
 
 UNWRAP = (
     "io.debezium.transforms.ExtractNewRecordState",
-    {"add.fields": "op,lsn,source.ts_ms", "drop.tombstones": "true"},
+    {"add.fields": "op,lsn,source.ts_ms", "delete.tombstone.handling.mode": "tombstone"},
 )
 REWRITING = (UNWRAP[0], {"delete.tombstone.handling.mode": "rewrite"})
 
@@ -163,6 +163,22 @@ def test_deleted_rows_stay_in_bigquery_where_no_tombstone_removes_them(
     imported, spec = made({**BIGQUERY, **chain((UNWRAP[0], handling))}, COLUMNS, key_columns={"id": "long"})
     assert [(t.mode, t.deletes, "op" in t.metadata_columns) for t in spec.tables] == [(mode, deletes, mode == "upsert")]
     assert any("deletes: rows" in line for line in imported.todo) is (mode == "upsert")
+
+
+@pytest.mark.parametrize(
+    ("handling", "mode", "asks"),
+    [
+        ({}, "upsert_delete", True),
+        ({"drop.tombstones": "true"}, "upsert", False),
+        ({"drop.tombstones": "false"}, "upsert_delete", False),
+        ({"delete.handling.mode": "drop"}, "upsert", False),
+        ({"delete.tombstone.handling.mode": "tombstone"}, "upsert_delete", False),
+    ],
+)
+def test_deletes_that_debezium_keeps_from_the_sink(handling: dict[str, str], mode: str, asks: bool) -> None:
+    imported, spec = made({**BIGQUERY, **chain((UNWRAP[0], handling))}, COLUMNS, key_columns={"id": "long"})
+    assert {t.mode for t in spec.tables} == {mode}
+    assert any("older versions of Debezium left deletes out" in line for line in imported.todo) is asks
 
 
 INSERTING = {**BIGQUERY, "upsertEnabled": "false", "deleteEnabled": "false"}
@@ -451,6 +467,7 @@ OWN = {"type": "com.acme.IsInternal"}
 NEW_NAME = (KAFKA + "RegexRouter", {"regex": "(.*)", "replacement": "new_$1"})
 RENAMED = "case when _topic rlike '^(?:(.*))$' then regexp_replace(_topic, '^(?:(.*))', 'new_$1') else _topic end"
 UNWRAP_ALONE = "io.debezium.transforms.ExtractNewRecordState"
+KEEPING = (UNWRAP_ALONE, {"delete.tombstone.handling.mode": "tombstone"})
 
 
 def under(kind: str, options: dict[str, str], negated: str = "false") -> tuple[str, dict[str, str]]:
@@ -497,7 +514,7 @@ def test_predicates_and_what_they_ask_after_other_transforms(
     [
         ({}, TOMBSTONES, [under(KAFKA + "Filter", {})], "upsert", []),
         ({"upsertEnabled": "false"}, TOMBSTONES, [under(KAFKA + "Filter", {})], "append", []),
-        ({}, TOMBSTONES, [under(KAFKA + "Filter", {}), (UNWRAP_ALONE, {})], "upsert_delete", []),
+        ({}, TOMBSTONES, [under(KAFKA + "Filter", {}), KEEPING], "upsert_delete", []),
         ({}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert_delete", ["s0"]),
         ({"deleteEnabled": "false"}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert", []),
     ],
