@@ -15,6 +15,7 @@ from jobs.lineage import of_one_meaning
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
+from jobs.spec.unchanged_columns import leaves_unchanged
 from sql import render
 
 if TYPE_CHECKING:
@@ -96,11 +97,14 @@ class Reduction:
     ) -> Reduction:
         """What a table that has merged up to batch `committed` gets from a replay of these batches.
 
-        All changes, up to the committed batch, of the keys that the batches touched: the newest one is applied. In
-        mode append only the records of the batches: the table gets those whose coordinates it lacks.
+        The newest change, up to the committed batch, of each key that the batches touched. In mode append only the
+        records of the batches: the table gets those whose coordinates it lacks.
         """
         known = [b for b in landed.landed().batches if b.number <= committed]
-        whole = cls.of_state(spec, table, columns, landed, known, batches[0].number)
+        # An earlier batch may have the newest change by `order_by`, or a value that later changes omit.
+        from_all = table.has_unique_key and (spec.changes.ordered_by or leaves_unchanged(spec, table))
+        first = [*(of_one_meaning(known) if from_all else ()), batches[0]]
+        whole = cls.of_state(spec, table, columns, landed, known, min(batch.number for batch in first))
         touched = (batches[0].number, batches[-1].number)
         if table.mode == "append" and not whole.revised:
             return replace(whole, last=touched[1])

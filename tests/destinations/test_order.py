@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs import offset_reset
+from jobs.dead_letters.retry import retry
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from tests.destinations.conftest import MakeStory
@@ -106,6 +107,44 @@ def test_late_change_that_is_read_from_kafka_again_stays_behind_the_delete(targe
     assert reread_from_kafka(table.engine.pipeline, from_offsets(start))
     assert table.merge()
     assert table.rows() == by_version(story.records, target.mode)
+
+
+# In the order of the versions of each key: 1 is updated last, 2 is deleted last, and 3 has only a late change.
+NEWEST = [
+    [change(0, 1, "c", 9, "newest"), change(0, 2, "c", 1, "old"), change(0, 4, "c", 9, "newest")],
+    [change(1, 2, "d", 9, "gone"), change(1, 4, "u", 7, "late")],
+    [change(1, 3, "c", 7, "only"), change(1, 1, "u", 8, "late")],
+]
+DEAD = [Record(1, key, {"id": key, "name": "dead", "op": "u", "amount": "1,5", "at": "2000-01-01T00:00:00Z"})
+        for key in (1, 2)]  # fmt: skip
+READ_LATER = "select id, name, cast(replace(amount, ',', '.') as double) as amount, op, at from records"
+
+
+@on_targets("upsert", "upsert_delete", always="upsert_delete", shared=True)
+def test_newest_version_wins_over_retried_and_replayed_late_changes(target: Target, new_story: MakeStory) -> None:
+    """Whatever batches a retry or a replay looks at, also if somebody has removed the rows."""
+    columns = {**COLUMNS, "at": "timestamp"}
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"}
+    story = new_story(partitions=2, columns=columns, changes=changes)
+    story.land_each(NEWEST)
+    story.produce(*DEAD)
+    (landed,) = story.land()
+    assert landed.counts.quarantined == len(DEAD)
+    table, expected = story.table(target), by_version([r for chapter in NEWEST for r in chapter], target.mode)
+    table.merge()
+    assert table.rows() == expected
+    table.remove(100)
+    assert table.replay(2, 3)
+    assert table.rows() == expected, "rows that were removed"
+    corrected = story.reading({**columns, "amount": "string"}, transform=READ_LATER)
+    pipeline = corrected.engine.edited(tables=[table.entry]).pipeline
+    assert retry(pipeline).recovered == len(DEAD)
+    now = table.under(corrected)
+    assert now.rows() == expected, "dead letters are older"
+    assert now.replay(2, 3)
+    assert now.rows() == expected
+    verdict = now.verify()
+    assert verdict.wrong == []
 
 
 # The version 9 of these is a mistake of the pipeline file, which should have been 2.

@@ -137,6 +137,17 @@ def test_change_by_change(target: Target, chapters: Story) -> None:
         assert [rows[2]["body"] for rows in found] == [None, None, "two", "two", "two"], way
 
 
+@on_targets("upsert_delete", can="keeps_unchanged_columns", shared=True)
+def test_rows_that_were_removed_come_back_whole(target: Target, chapters: Story) -> None:
+    """A replay of a batch with a change that omits values finds them in earlier batches."""
+    table = chapters.table(target)
+    table.merge()
+    before = held(table)
+    table.remove(100)
+    assert table.replay(4, 4)
+    assert held(table) == before
+
+
 @pytest.fixture(scope="module")
 def changed(new_story: MakeStory) -> Story:
     """The option was `keep` for two batches and `null` for the third."""
