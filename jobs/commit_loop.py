@@ -22,6 +22,8 @@ def retry_on_conflict(once: Callable[[], T], attempts: int, where: str) -> T:
 
     Raises:
         TerminalError: every attempt was refused.
+        CommitStateUnknown: two attempts in turn got no answer: the catalog does not work, and other writers have no
+            part in it. The step that is tried again later begins with the state, too.
     """
     refused: CommitFailed | CommitStateUnknown | None = None
     for attempt in range(1, attempts + 1):
@@ -29,6 +31,8 @@ def retry_on_conflict(once: Callable[[], T], attempts: int, where: str) -> T:
             return once()
         except (CommitFailed, CommitStateUnknown) as problem:
             _LOG.warning("%s, attempt %d: %s", where, attempt, problem)
+            if isinstance(problem, CommitStateUnknown) and (isinstance(refused, type(problem)) or attempt == attempts):
+                raise
             refused = problem
     raise TerminalError(
         f"other writers have committed during each of {attempts} attempts; the last error: {refused}",
