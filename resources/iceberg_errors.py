@@ -50,25 +50,8 @@ def catalog_errors(where: str) -> Iterator[None]:
         if _SEQUENCE not in str(problem):
             raise
         raise CommitFailed(_TAKEN, where=where) from problem
-    except sqlalchemy.exc.OperationalError as problem:
-        if _REFUSED.search(str(problem.orig)):
-            raise ConfigurationError(
-                f"the catalog's database refuses access: {problem.orig}",
-                where=where,
-                remedy="correct user and password in `uri` of the connection, or the user's rights",
-            ) from None
-        # str(problem) would repeat the statement and its parameters; the driver's own text is enough.
-        raise Unavailable(
-            f"the catalog's database does not answer: {problem.orig}",
-            where=where,
-            remedy="check that it is there, writable and not locked by another process",
-        ) from None
     except sqlalchemy.exc.SQLAlchemyError as problem:
-        raise ConfigurationError(
-            f"the catalog's database cannot be used: {getattr(problem, 'orig', None) or type(problem).__name__}",
-            where=where,
-            remedy="check `uri`, and restore the database from a copy if it is damaged",
-        ) from None
+        raise _database_error(problem, where) from None
     except (NotInstalledError, ModuleNotFoundError) as problem:
         missing = getattr(problem, "name", None) or "the catalog's client"
         raise ConfigurationError(
@@ -90,6 +73,31 @@ def catalog_errors(where: str) -> Iterator[None]:
         ) from None
     except RESTError as problem:
         raise _refused(problem, where) from None
+
+
+def _database_error(problem: sqlalchemy.exc.SQLAlchemyError, where: str) -> ConfigurationError | Unavailable:
+    """Our error for one of the catalog's database: of its driver's text alone, since the exception's own repeats the
+    statement and its parameters."""
+    text = getattr(problem, "orig", None) or type(problem).__name__
+    if _REFUSED.search(str(text)):
+        return ConfigurationError(
+            f"the catalog's database refuses access: {text}",
+            where=where,
+            remedy="correct user and password in `uri` of the connection, or the user's rights",
+        )
+    # Drivers report a connection that broke as other classes than OperationalError, too.
+    broken = getattr(problem, "connection_invalidated", False)
+    if broken or isinstance(problem, sqlalchemy.exc.OperationalError | sqlalchemy.exc.TimeoutError):
+        return Unavailable(
+            f"the catalog's database does not answer: {text}",
+            where=where,
+            remedy="check that it is there, writable and not locked by another process",
+        )
+    return ConfigurationError(
+        f"the catalog's database cannot be used: {text}",
+        where=where,
+        remedy="check `uri`, and restore the database from a copy if it is damaged",
+    )
 
 
 def _refused(problem: RESTError, where: str) -> CommitFailed | ConfigurationError:

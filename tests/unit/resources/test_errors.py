@@ -71,6 +71,12 @@ _LATE = "snapshot with sequence number 7 older than last sequence number 7"
 # ---- catalog --------------------------------------------------------------------------------------------------------
 
 
+def _broken(kind: type[sqlalchemy.exc.DBAPIError]) -> sqlalchemy.exc.DBAPIError:
+    """As a driver reports a connection that was lost in the middle of a statement."""
+    lost = Exception("SSL SYSCALL error: EOF detected")
+    return kind("UPDATE secret", {"p": "secret"}, lost, connection_invalidated=True)
+
+
 @pytest.mark.parametrize(
     ("raised", "becomes"),
     [
@@ -84,6 +90,9 @@ _LATE = "snapshot with sequence number 7 older than last sequence number 7"
             Unavailable,
         ),
         (sqlalchemy.exc.DatabaseError("SELECT secret", {}, Exception("file is not a database")), ConfigurationError),
+        (_broken(sqlalchemy.exc.InterfaceError), Unavailable),
+        (_broken(sqlalchemy.exc.DBAPIError), Unavailable),
+        (sqlalchemy.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached"), Unavailable),
         (requests.exceptions.ConnectionError("https://user:secret@host"), Unavailable),
         (ForbiddenError("token secret"), ConfigurationError),
         (OSError(errno.ENOSPC, "No space left on device"), StorageError),
