@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import MonthTransform, YearTransform
+from pyiceberg.transforms import MonthTransform, VoidTransform, YearTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
@@ -49,6 +49,9 @@ def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterato
         return
     place, found = np.zeros(len(rows), np.int64), [()]  # type: tuple[Any, list[Values]]
     for field in spec.fields:
+        if isinstance(field.transform, VoidTransform):  # what format version 1 leaves of a removed field
+            found = [(*partition, None) for partition in found]
+            continue
         kind = schema.find_field(field.source_id).field_type
         assert isinstance(kind, PrimitiveType), "only single values are partitioned by"
         column = at(rows, schema.find_column_name(field.source_id) or "")

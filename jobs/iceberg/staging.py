@@ -20,7 +20,10 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriter,
+    write_manifest,
 )
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
@@ -138,10 +141,22 @@ class _Producer(_FastAppendFiles):
         return writer.to_manifest_file()
 
     def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
+        spec = self.spec(spec_id)
         if content == ManifestContent.DATA:
-            return self.new_manifest_writer(self.spec(spec_id))
+            return self.new_manifest_writer(spec)
         output = self.new_manifest_output()
-        return DeleteManifestWriter(self.spec(spec_id), self.schema(), output, self.snapshot_id, self._compression)
+        return DeleteManifestWriter(spec, self._schema_of(spec), output, self.snapshot_id, self._compression)
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        version, output = self._transaction.table_metadata.format_version, self.new_manifest_output()
+        return write_manifest(version, spec, self._schema_of(spec), output, self.snapshot_id, self._compression)
+
+    def _schema_of(self, spec: PartitionSpec) -> Schema:
+        """The newest schema with the columns of the spec: columns of an older spec may be dropped by now."""
+        present = self._transaction.table_metadata.schema()
+        older = sorted(self._transaction.table_metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
+        columns = {field.source_id for field in spec.fields}
+        return next((schema for schema in (present, *older) if columns <= index_by_id(schema).keys()), present)
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         gone, wanted = ({file.file_path for file in files} for files in (self._deleted_data_files, self.removed))

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from cachetools import LRUCache
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
@@ -58,6 +60,26 @@ def test_manifests_stay_apart_where_the_table_says_so(tmp_path: Path) -> None:
     for number in range(1, 21):
         append(catalog, number)
     assert len(manifests(catalog.require(NAME))) == 20
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_manifests_of_a_partition_column_that_was_dropped_are_merged(version: str, tmp_path: Path) -> None:
+    catalog = lake(tmp_path)
+    by_x = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "x"))
+    apart = {"format-version": version, "commit.manifest-merge.enabled": "false"}
+    catalog.create(NAME, Schema(*SCHEMA.fields, NestedField(2, "x", LongType(), required=False)), by_x, apart)
+    for number in range(1, 18):
+        append(catalog, number)
+    with catalog.require(NAME).transaction() as merging:
+        merging.set_properties({"commit.manifest-merge.enabled": "true"})
+    with catalog.require(NAME).update_spec() as spec:
+        spec.remove_field("x")
+    with catalog.require(NAME).update_schema() as schema:
+        schema.delete_column("x")
+    append(catalog, 18)
+    table = catalog.require(NAME)
+    assert len(manifests(table)) == 2
+    assert sorted(table.scan().to_arrow()["i"].to_pylist()) == list(range(1, 19))
 
 
 def test_number_of_manifests_does_not_grow_with_each_batch(tmp_path: Path) -> None:
