@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from jobs import offset_reset
@@ -64,28 +66,7 @@ def test_delete_that_brings_its_key_alone_leaves_a_stale_key(target: Target, new
     assert (table.rows(), table.stale()) == ([(1, "a", 1.0), (2, "b", 1.0)], 1)
 
 
-def by_version(records: list[Record], mode: str) -> list[model.Row]:
-    """The model with an order: an older change never wins, equal ones go by arrival, none is older than any."""
-    newest: dict[int, str] = {}
-    rows: dict[int, list[tuple[str, model.Row]]] = {}
-    for r in records:
-        assert isinstance(r.value, dict)
-        assert r.key is not None
-        version = str(r.value["at"] or "")
-        row = (r.key, str(r.value["name"]), 1.0)
-        mine = rows.setdefault(r.key, [])
-        if r.value["op"] == "d":
-            if mode == "delete":
-                rows[r.key] = [(v, kept) for v, kept in mine if v > version]
-                newest[r.key] = max(newest.get(r.key, ""), version)
-            elif mode == "upsert_delete" and version >= newest.get(r.key, ""):
-                rows[r.key], newest[r.key] = [], version
-        elif version >= newest.get(r.key, ""):
-            if mode == "delete":
-                mine.append((version, row))
-            else:
-                rows[r.key], newest[r.key] = [(version, row)], version
-    return sorted(row for many in rows.values() for _, row in many)
+by_version = partial(model.expected_by, "at")
 
 
 @on_targets("upsert", "upsert_delete", "delete", always="upsert_delete", ways=True)

@@ -16,6 +16,7 @@ from resources.errors import BatchmergeError
 from tests.destinations.conftest import MakeStory, every_kind, most_kinds
 from tests.kit.examples import SEED, few
 from tests.kit.kind import KindUnderTest
+from tests.kit.kinds import KINDS
 from tests.kit.played import NARROW, PARTITIONS, Played
 
 STEPS: dict[str, Callable[[Played], None]] = {
@@ -38,8 +39,14 @@ def steps_of(kind: KindUnderTest) -> dict[str, Callable[[Played], None]]:
     return {**STEPS, **(WHERE_IT_ROLLS_BACK if kind.capabilities.rolls_back else {})}
 
 
-def play(steps: list[str], seed: int, kind: KindUnderTest, modes: Sequence[str], new_story: MakeStory) -> None:
-    story = new_story(partitions=PARTITIONS, columns=NARROW)
+# The older of two changes may come later.
+ORDERED = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "version"}
+
+
+def play(
+    steps: list[str], seed: int, kind: KindUnderTest, modes: Sequence[str], new_story: MakeStory, **parts: object
+) -> None:
+    story = new_story(partitions=PARTITIONS, columns=NARROW, **parts)
     played, known = Played.of(story, kind, modes, seed), steps_of(kind)
     for step in ("advance", "advance", *steps, "advance"):
         problem = done(known[step], played)
@@ -78,12 +85,21 @@ def test_a_sequence_ends_in_the_model(kind: KindUnderTest, new_story: MakeStory)
     play(steps, SEED, kind, [mode for mode in kind.modes if mode != "upsert"], new_story)
 
 
+@pytest.mark.parametrize("kind", [KINDS["iceberg"]], ids=["iceberg"])
+def test_a_sequence_of_changes_with_an_order_ends_in_the_model(kind: KindUnderTest, new_story: MakeStory) -> None:
+    """How the changes of a key are reduced is the same for all kinds."""
+    drawn = random.Random(SEED).choices(sorted(steps_of(kind)), k=DRAWN)
+    play([*FIXED, *drawn], SEED, kind, ["upsert", "upsert_delete"], new_story, changes=ORDERED)
+
+
 @pytest.mark.slow
 @every_kind
+@pytest.mark.parametrize("ordered", [False, True])
 @few(6)
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_any_sequence_ends_in_the_model(
-    kind: KindUnderTest, new_story: MakeStory, data: st.DataObject, seed: int
+    kind: KindUnderTest, ordered: bool, new_story: MakeStory, data: st.DataObject, seed: int
 ) -> None:
     steps = data.draw(st.lists(st.sampled_from(sorted(steps_of(kind))), min_size=4, max_size=8))
-    play(steps, seed, kind, kind.modes, new_story)
+    modes = [mode for mode in kind.modes if not ordered or mode.startswith("upsert")]
+    play(steps, seed, kind, modes, new_story, **({"changes": ORDERED} if ordered else {}))

@@ -37,6 +37,30 @@ def expected(records: Sequence[Record], mode: str, columns: Sequence[str] = USUA
     return sorted_rows(row for many in rows.values() for row in many)
 
 
+def expected_by(order: str, records: Iterable[Record], mode: str) -> list[Row]:
+    """The same with a column that orders changes: an older one never wins, equal ones go by arrival, and null is older
+    than any. A tombstone has no order, and no effect."""
+    newest: dict[int, tuple[bool, Any]] = {}
+    rows: dict[int, list[tuple[Any, Any]]] = {}
+    for record in records:
+        if not is_good(record) or not isinstance(record.value, dict):
+            continue
+        assert record.key is not None
+        value, key = record.value[order], record.key
+        version, known = (value is not None, value or 0), newest.get(key, (False, 0))
+        if _is_delete(record) and mode == "delete":
+            rows[key] = [one for one in rows.get(key, []) if one[0] > version]
+            newest[key] = max(known, version)
+        elif version < known or (_is_delete(record) and mode == "upsert"):
+            continue
+        elif mode == "delete":
+            rows[key] = [*rows.get(key, []), (version, _row(record, USUAL))]
+        else:
+            rows[key] = [] if _is_delete(record) else [(version, _row(record, USUAL))]
+            newest[key] = version
+    return sorted_rows(row for many in rows.values() for _, row in many)
+
+
 def sorted_rows(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """In one order whatever is null."""
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])

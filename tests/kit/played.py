@@ -27,7 +27,7 @@ from tests.kit.story import COORDINATES, Story, TableUnderTest, Target
 AT_ONCE = {"landed": {"keep_days": 1e-9}, "compaction": {"min_input_files": 2}, "snapshots": {"keep_last": 1}}
 PARTITIONS = 2
 # Of the value: what is too large for the amount is a dead letter until the file is corrected.
-NARROW = {**COLUMNS, "amount": "int"}
+NARROW = {**COLUMNS, "amount": "int", "version": "long"}
 # Of one record in so many the amount fits only into what a corrected file has for it.
 ONE_LARGE_IN = 6
 
@@ -80,13 +80,13 @@ class Read:
 
 
 def whole(records: Sequence[Record], dice: random.Random) -> list[Record]:
-    """With amounts that are whole numbers, some of them large."""
+    """With amounts that are whole numbers, some of them large, and versions in no order."""
     made = []
     for one in records:
         value = one.value
         if isinstance(value, dict):
             large = not dice.randrange(ONE_LARGE_IN)
-            value = {**value, "amount": LARGE if large else dice.randrange(100)}
+            value = {**value, "amount": LARGE if large else dice.randrange(100), "version": dice.randrange(20)}
         made.append(replace(one, value=value))
     return made
 
@@ -99,6 +99,7 @@ class Played:
         log: the records of the topic as it is now, by partition.
         position: by partition of the next one that is read.
         file: how often the pipeline file was corrected.
+        order_by: the column that orders the changes of a key; empty: they go by arrival.
         order: all that was read, and what a reset has skipped, in its order.
         once: what each table had to hold at first and after each advance.
     """
@@ -106,6 +107,7 @@ class Played:
     engine: Engine
     tables: list[TableUnderTest]
     dice: random.Random
+    order_by: str = ""
     log: list[list[Record]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
     position: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     file: int = 0
@@ -120,7 +122,7 @@ class Played:
         """Rows that are there stay as they came, where a record is a row."""
         stays = mode in ("append", "delete")
         read = [record for one in self.delivered for record in one.by(one.first if stays else one.newest)]
-        return model.expected(read, mode)
+        return model.expected_by(self.order_by, read, mode) if self.order_by else model.expected(read, mode)
 
     @classmethod
     def of(cls, story: Story, kind: KindUnderTest, modes: Sequence[str], seed: int) -> Played:
@@ -129,7 +131,9 @@ class Played:
         options = {"metadata_columns": [*COORDINATES, "batch"], **extra}
         tables = [story.table(Target(kind, mode), **options) for mode in modes]
         engine = story.engine.edited(tables=[table.entry for table in tables], maintenance=AT_ONCE)
-        return cls(engine, tables, random.Random(seed), once=[{table.name: [] for table in tables}])
+        once: list[dict[str, list[Row]]] = [{table.name: [] for table in tables}]
+        order_by = engine.pipeline.spec.changes.ordered_by or ""
+        return cls(engine, tables, random.Random(seed), order_by, once=once)
 
     def produce(self, count: int) -> None:
         more = whole(random_changes(self.dice.randrange(10**6), count, 8, PARTITIONS), self.dice)
