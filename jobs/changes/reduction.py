@@ -102,9 +102,9 @@ class Reduction:
         """
         known = [b for b in landed.landed().batches if b.number <= committed]
         # An earlier batch may have the newest change by `order_by`, or a value that later changes omit.
-        from_all = table.has_unique_key and (spec.changes.ordered_by or leaves_unchanged(spec, table))
-        first = [*(of_one_meaning(known) if from_all else ()), batches[0]]
-        whole = cls.of_state(spec, table, columns, landed, known, min(batch.number for batch in first))
+        of_all = table.has_unique_key and (spec.changes.ordered_by or leaves_unchanged(spec, table))
+        read = [*(of_one_meaning(known) if of_all else ()), *batches]
+        whole = cls.of_state(spec, table, columns, landed, known, min(batch.number for batch in read))
         touched = (batches[0].number, batches[-1].number)
         if table.mode == "append" and not whole.revised:
             return replace(whole, last=touched[1])
