@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jobs.iceberg.new_files import NewFile, NewFiles
+from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 
-_PARQUET = "write.parquet."
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
 GROUP_BYTES = 64 << 20
 # ... or up to this number of rows, Iceberg's default limit.
@@ -130,23 +130,23 @@ class _OpenFile:
             self._writer = pq.ParquetWriter(
                 self._stream, self._files.arrow_schema, **_options(self._files, rows, self._columns)
             )
-        self._writer.write_table(rows, row_group_size=self._files.number(_PARQUET + "row-group-limit", _GROUP_ROWS))
+        self._writer.write_table(rows, row_group_size=number(self._files.properties, PARQUET + "row-group-limit"))
 
 
 def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[str, Any]:
     """Parquet's options by the table's properties, with Iceberg's defaults."""
-    codec = files.properties.get(_PARQUET + "compression-codec", "zstd").lower()
-    level = files.properties.get(_PARQUET + "compression-level", "null")
+    codec = files.properties.get(PARQUET + "compression-codec", "zstd").lower()
+    level = files.properties.get(LEVEL, "null")
     if codec == "zstd" and level == "null" and rows.nbytes < _SMALL_BYTES:
         codec = _OF_SMALL
-    bloom = _PARQUET + "bloom-filter-enabled.column."
+    bloom = PARQUET + "bloom-filter-enabled.column."
     blooms = [c.path for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
     return {
         "compression": "none" if codec == "uncompressed" else codec,
         "compression_level": None if level == "null" or codec in _WITHOUT_LEVELS else int(level),
-        "data_page_size": files.number(_PARQUET + "page-size-bytes", 1 << 20),
-        "dictionary_pagesize_limit": files.number(_PARQUET + "dict-size-bytes", 2 << 20),
-        "max_rows_per_page": files.number(_PARQUET + "page-row-limit", 20_000),
+        "data_page_size": number(files.properties, PARQUET + "page-size-bytes"),
+        "dictionary_pagesize_limit": number(files.properties, PARQUET + "dict-size-bytes"),
+        "max_rows_per_page": number(files.properties, PARQUET + "page-row-limit"),
         "store_decimal_as_integer": True,
         "store_schema": False,
         "use_dictionary": [c.path for c in columns if c.repeated or _repeats(rows, c.parts)],

@@ -27,6 +27,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
+from jobs.iceberg.numbers import REMEDY, TARGET_BYTES, number, without_number
 from jobs.iceberg.partitioning import Partitioning, Values
 from jobs.iceberg.statistics import ColumnStatistics
 from resources.errors import ConfigurationError
@@ -60,9 +61,15 @@ class NewFiles:
         """How new files of this table are written, as it is now.
 
         Raises:
-            ConfigurationError: the table's file format is not Parquet.
+            ConfigurationError: the table's file format is not Parquet, or a property that is to be a number is none.
         """
         metadata = table.metadata
+        for name in without_number(metadata.properties):
+            raise ConfigurationError(
+                f"its property `{name}` is {metadata.properties[name]!r}, which is not a number that it can have",
+                where=".".join(table.name()),
+                remedy=f"{REMEDY}, by ALTER TABLE … SET TBLPROPERTIES",
+            )
         if not writes_parquet(metadata.properties):
             raise ConfigurationError(
                 f"its data files are to be {metadata.properties[_FORMAT]}, and batches are landed as Parquet",
@@ -95,11 +102,7 @@ class NewFiles:
     @property
     def target_bytes(self) -> int:
         """The target size of a data file."""
-        return self.number("write.target-file-size-bytes", 512 << 20)
-
-    def number(self, name: str, default: int) -> int:
-        """The value of an integer table property."""
-        return int(self.properties.get(name, default))
+        return number(self.properties, TARGET_BYTES)
 
 
 @dataclass(frozen=True)

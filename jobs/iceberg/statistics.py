@@ -33,8 +33,10 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
+from jobs.iceberg.numbers import METRICS, number
+
 _LOG = logging.getLogger("batchmerge")
-_METRICS, _USUAL = "write.metadata.metrics.", "truncate(16)"
+_USUAL = "truncate(16)"
 _NONE = MetricsMode(MetricModeTypes.NONE)
 _WITH_BOUNDS = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 
@@ -87,13 +89,13 @@ def leaves(schema: Schema) -> list[Leaf]:
 def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, MetricsMode]:
     """The metrics mode of each column by field id. Very wide tables have metrics only for the first columns; struct
     fields count last."""
-    default = _mode(properties.get(_METRICS + "default", _USUAL)) or match_metrics_mode(_USUAL)
-    most = int(properties.get(_METRICS + "max-inferred-column-defaults", "100"))
+    default = _mode(properties.get(METRICS + "default", _USUAL)) or match_metrics_mode(_USUAL)
+    most = number(properties, METRICS + "max-inferred-column-defaults")
     first = sorted(columns, key=lambda column: column.name.count("."))[:most]
-    known = columns if _METRICS + "default" in properties else first
+    known = columns if METRICS + "default" in properties else first
     found = {column.id: default for column in known}
     for column in columns:
-        if (own := properties.get(f"{_METRICS}column.{column.name}")) and (mode := _mode(own)):
+        if (own := properties.get(f"{METRICS}column.{column.name}")) and (mode := _mode(own)):
             found[column.id] = mode
     return found
 
@@ -104,7 +106,7 @@ def _mode(text: str) -> MetricsMode | None:
     try:
         return match_metrics_mode(text)
     except ValueError:
-        _LOG.warning("`%s*` of a table is %s, which is no metrics mode: the default is used", _METRICS, text)
+        _LOG.warning("`%s*` of a table is %s, which is no metrics mode: the default is used", METRICS, text)
         return None
 
 

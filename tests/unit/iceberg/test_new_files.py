@@ -281,6 +281,22 @@ def test_other_formats_are_refused(lake: IcebergCatalog) -> None:
         NewFiles.of(table)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("write.target-file-size-bytes", "512MB"),
+        ("write.parquet.row-group-limit", "0"),
+        ("write.parquet.compression-level", "best"),
+        ("write.metadata.metrics.max-inferred-column-defaults", ""),
+    ],
+)
+def test_property_that_is_no_number_is_named_before_a_task_reads_it(lake: IcebergCatalog, name: str, text: str) -> None:
+    """Tables of others may have any."""
+    table = create(lake, properties={name: text})
+    with pytest.raises(ConfigurationError, match=f"^n.t: its property `{name}` is '{text}'"):
+        NewFiles.of(table)
+
+
 def test_nulls_in_a_required_column_are_refused(lake: IcebergCatalog) -> None:
     table = create(lake)
     with pytest.raises(pa.ArrowInvalid, match="null"):
