@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,10 @@ from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
 from jobs.iceberg.history import has_skipped, snapshot_before
+from jobs.iceberg.position_deletes import only_data_file
+from jobs.iceberg.staging import live_files
 from resources.iceberg import IcebergCatalog
+from resources.iceberg_errors import catalog_errors
 from resources.spark import spark_errors
 from sql import SPARK, render
 
@@ -49,11 +53,22 @@ class IcebergReader(TableReader):
         return list(self._catalog.require(self._table.table).schema().as_arrow().names)
 
     def known_count(self) -> int | None:
-        snapshot = self._catalog.require(self._table.table).snapshot_by_name(self._table.branch)
+        table = self._catalog.require(self._table.table)
+        snapshot = table.snapshot_by_name(self._table.branch)
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-        if "total-records" not in summary or summary.get("total-equality-deletes", "0") != "0":
+        if snapshot is None or "total-records" not in summary or summary.get("total-equality-deletes", "0") != "0":
             return None
-        return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
+        gone = 0 if summary.get("total-position-deletes", "0") == "0" else self._deleted(table, snapshot.snapshot_id)
+        return None if gone is None else int(summary["total-records"]) - gone
+
+    def _deleted(self, table: Table, snapshot: int) -> int | None:
+        """How many rows position deletes remove; None: it is not known which data files they are for. Compactions of
+        other engines leave deletes of data files that are gone."""
+        with catalog_errors(self._table.table):
+            deletes = list(live_files(table, snapshot, ManifestContent.DELETES))
+            data = {file.file_path for file in live_files(table, snapshot, ManifestContent.DATA)}
+        of = [(only_data_file(file), file.record_count) for file in deletes]
+        return sum(rows for path, rows in of if path in data) if all(path for path, _ in of) else None
 
     def duplicate_keys(self) -> int | None:
         return None

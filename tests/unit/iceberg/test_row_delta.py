@@ -17,6 +17,9 @@ from pyiceberg.types import IntegerType
 from pyspark import cloudpickle
 
 from jobs.batch import CommittedState
+from jobs.destinations.iceberg.read import IcebergReader
+from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.row_values import RowValues
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
@@ -125,6 +128,11 @@ def summary(lake: IcebergCatalog) -> Mapping[str, str]:
 def totals(lake: IcebergCatalog) -> dict[str, int]:
     names = ("total-records", "total-delete-files", "total-position-deletes")
     return {name: int(summary(lake)[name]) for name in names}
+
+
+def known_count(lake: IcebergCatalog) -> int | None:
+    table = IcebergTable(kind="iceberg", table=NAME, mode="upsert")
+    return IcebergReader("p", RowValues([]), lake, table, lambda: pytest.fail("Spark is asked")).known_count()
 
 
 @pytest.mark.parametrize("by", [(), ("bucket(2, id)",)])
@@ -344,9 +352,26 @@ def test_compaction_drops_the_deletes_of_data_files_that_are_gone(lake: IcebergC
     remove(lake, delta, [1], file=1)
     publish(delta, 3)
     lake.require(NAME).delete("id = 1")
+    assert known_count(lake) == 1, "the deletes of a file that is gone are of no row"
     drop_dangling_deletes(MaintainedTable("p", lake, NAME, "main", True, (), 60))
     assert rows_of(lake) == [(2, "c")]
     assert totals(lake) == {"total-records": 2, "total-delete-files": 1, "total-position-deletes": 1}
+    assert known_count(lake) == 1
+
+
+def test_rows_are_not_counted_where_a_delete_file_may_be_for_several_data_files(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark may write them: some of the data files may be gone."""
+    create(lake)
+    first = begin(lake, 0)
+    add(first, [(1, "a"), (2, "b")])
+    publish(first, 1)
+    delta = begin(lake, 1)
+    remove(lake, delta, [0])
+    publish(delta, 2)
+    monkeypatch.setattr("jobs.destinations.iceberg.read.only_data_file", lambda _: None)
+    assert known_count(lake) is None
 
 
 @pytest.mark.parametrize(
