@@ -57,7 +57,7 @@ class RowValues:
         """Rows as the system returns them, converted to `schema`."""
         compared_in_python = {c.name for c in self.compared_in_python}
         made = [
-            self._texts(rows[c.name].to_pylist()) if c.name in compared_in_python else rows[c.name].cast(c.type)
+            self._texts(c, rows[c.name].to_pylist()) if c.name in compared_in_python else rows[c.name].cast(c.type)
             for c in self.columns
         ]
         return pa.table(made, schema=self.schema)
@@ -66,11 +66,11 @@ class RowValues:
         """In which rows a column that is `compared_in_python` has another value than the landed changes make.
 
         Args:
-            expected: in the declared type. found: texts of `as_read`, of the same rows.
+            expected: in the landed type. found: texts of `as_read`, of the same rows.
         """
         if not len(expected):
             return np.zeros(0, bool)
-        texts = self._texts(self.stored(column, self._adjusted_values(column, expected)))
+        texts = self._texts(column, self.stored(column, self._adjusted_values(column, expected)))
         pairs = zip(texts.to_pylist(), found.to_pylist(), strict=True)
         return np.fromiter((one != other for one, other in pairs), bool, len(expected))
 
@@ -78,6 +78,10 @@ class RowValues:
         """These values of a column that is `compared_in_python`, as the system returns them from a table."""
         del column
         return list(values.to_pylist())
+
+    def compared_type(self, column: RowColumn) -> pa.DataType:
+        """The declared type with the system's names. Like columns, nested fields that it lacks are not compared."""
+        return column.type
 
     def _adjusted_values(self, column: RowColumn, values: pa.Array) -> pa.Array:
         """The values as a merge has adjusted them (`out_of_range`)."""
@@ -90,8 +94,21 @@ class RowValues:
     def _fitted(self) -> dict[str, HeldColumn]:
         return {c.label: c for c in self.held if self.out_of_range != "refuse" and c.may_be_adjusted}
 
-    def _texts(self, values: Sequence[object]) -> pa.Array:
-        return pa.array([comparable(value, self.empty_is_null) for value in values], pa.string())
+    def _texts(self, column: RowColumn, values: Sequence[object]) -> pa.Array:
+        kind = self.compared_type(column)
+        return pa.array([comparable(declared_part(value, kind), self.empty_is_null) for value in values], pa.string())
+
+
+def declared_part(value: object, kind: pa.DataType) -> object:
+    """The value with the nested fields of a type only; those that it lacks are None."""
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        parts = {name.lower(): part for name, part in value.items()}
+        return {f.name: declared_part(parts.get(f.name.lower()), f.type) for f in kind}
+    if isinstance(value, list) and pa.types.is_list(kind):
+        return [declared_part(part, kind.value_type) for part in value]
+    if isinstance(value, list) and pa.types.is_map(kind):
+        return [(key, declared_part(part, kind.item_type)) for key, part in value]
+    return value
 
 
 def comparable(value: object, empty_is_null: bool = False) -> str | None:

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import PREFIX
-from sql import quote
+from jobs.iceberg.nested_fields import nested_changes
+from sql import quote, render
 
 _OPTION = "snapshot-property."
 _SESSION = f"spark.sql.iceberg.{_OPTION}"
@@ -29,6 +30,17 @@ def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema)
         *(F.col(quote("spark", name)) for name in declared),
         *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
     )
+
+
+def with_nested_fields(rows: DataFrame, given: Mapping[str, pa.DataType], table: pa.Schema) -> DataFrame:
+    """The rows with the nested fields of the table's columns: a write has to name all of them, and no others.
+
+    Args:
+        given: types of the rows' columns, by name; those that are left out stay as they are.
+    """
+    changes = nested_changes(given, table).items()
+    values = {name: render("spark", "nested_value", column=name, change=change) for name, change in changes}
+    return rows.withColumns({name: F.expr(value) for name, value in values.items()}) if values else rows
 
 
 def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> None:

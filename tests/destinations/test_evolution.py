@@ -66,6 +66,37 @@ def test_columns_come_widen_and_go_between_runs(target: Target, stories: list[St
     assert [row[0] for row in now.rows()] == [row[0] for row in expected]
 
 
+STOPS = "array<struct<at: string, fax: string>>"
+
+
+@pytest.fixture(scope="module")
+def nested(new_story: MakeStory) -> list[Story]:
+    """The pipeline with nested fields, and with fewer of them; a batch with each."""
+    first = new_story(columns={**COLUMNS, "place": "struct<city: string, fax: string>", "stops": STOPS})
+    fewer = first.reading({**COLUMNS, "place": "struct<city: string>", "stops": "array<struct<at: string>>"})
+    first.produce(put(1, place={"city": "c1", "fax": "f"}, stops=[{"at": "s", "fax": "f"}]), put(2, place={}, stops=[]))
+    first.land()
+    fewer.produce(put(1, "b", place={"city": "c2", "fax": "g"}, stops=[]), put(3, place={"city": "c3"}, stops=[{}]))
+    fewer.land()
+    return [first, fewer]
+
+
+@on_targets(ways=True, always="append upsert_delete")
+def test_nested_fields_that_are_no_longer_declared_stop_no_table(target: Target, nested: list[Story]) -> None:
+    """The landing keeps them for good, and so does a table that was made before; one that is made now lacks them."""
+    first, fewer = nested
+    for layout in target.kind.layouts:
+        old, new = first.table(target, **layout), fewer.table(target, **layout)
+        old.merge_some(1)
+        for table in (old.under(fewer), new):
+            table.merge()
+            for _ in range(2):
+                assert table.rows() == model.expected(fewer.records, target.mode)
+                assert any("c3" in str(row["place"]) for row in table.select("place"))
+                assert table.verify().wrong == []
+                assert table.replay(1, 2)
+
+
 @on_targets(always="append")
 def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target: Target, stories: list[Story]) -> None:
     first, wider, _ = stories

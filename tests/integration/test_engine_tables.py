@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.types import StringType
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
@@ -28,6 +29,7 @@ from resources.errors import CommitFailed, InvariantBroken
 from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, put
+from tests.kit.story import COORDINATES
 
 
 @pytest.fixture
@@ -89,6 +91,39 @@ def test_append_is_rebased_on_another_writer(
     files = {Path(f.file.file_path).name for f in catalog(one.connections).require(table).scan().plan_files()}
     assert written
     assert written < files, "the files of the attempt were taken over as they are"
+
+
+@pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])
+def test_nested_field_that_somebody_adds_is_null_in_later_rows(
+    engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    # As where there are many changes: Spark SQL reduces them.
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes.are_too_many", lambda *_: True)
+    modes = ("append", "upsert_delete")
+    options = {"write": write, "partition_by": ["bucket(3, id)"], "metadata_columns": COORDINATES}
+    one = with_columns(
+        engine(*modes).with_table_options(**options),
+        place="struct<city: string>",
+        stops="array<struct<at: string>>",
+        by="map<string, struct<at: string>>",
+    )
+    one.produce(put(1, place={"city": "a"}, stops=[{"at": "x"}], by={"k": {"at": "x"}}), put(2))
+    one.advance()
+    for mode in modes:
+        with catalog(one.connections).require(one.flow.table(mode)).update_schema() as update:
+            for path in (("place", "zip"), ("stops", "element", "zip"), ("by", "value", "zip")):
+                update.add_column(path, StringType())
+    one.produce(put(1, "b", place={"city": "b"}, stops=[{"at": "y"}], by={"k": {"at": "y"}}), put(3, place={}))
+    one.advance()
+    newest = (1, {"city": "b", "zip": None}, [{"at": "y", "zip": None}], [("k", {"at": "y", "zip": None})])
+    for mode in modes:
+        for _ in range(2):
+            found = catalog(one.connections).require(one.flow.table(mode)).scan().to_arrow().to_pylist()
+            assert len(found) == (4 if mode == "append" else 3)
+            assert newest in [(row["id"], row["place"], row["stops"], row["by"]) for row in found]
+            assert {row["id"]: row["place"] for row in found}[2] is None
+            assert reconcile(one.pipeline, one.destination(mode), 0).wrong == []
+            assert one.replay(mode, 1, 2)
 
 
 @pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])

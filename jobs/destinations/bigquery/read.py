@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.bigquery.statements import partition_filter
 from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
@@ -59,6 +59,9 @@ class BigQueryValues(RowValues):
         """Columns that are read as text, with their types in the table."""
         compared_in_python = {c.name for c in self.compared_in_python}
         return {c.name: c.field.field_type for c in self.own if c.conversion and c.name in compared_in_python}
+
+    def compared_type(self, column: RowColumn) -> pa.DataType:
+        return arrow_type(next(c for c in self.own if c.name == column.name).staged)
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         own = next(c for c in self.own if c.name == column.name)

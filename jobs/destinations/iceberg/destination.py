@@ -36,7 +36,7 @@ from jobs.iceberg.history import (
     was_given_to,
 )
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
-from jobs.iceberg.schema import arrow_schema
+from jobs.iceberg.schema import arrow_schema, schema_at
 from jobs.iceberg.table_commit import TableCommit
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
@@ -161,6 +161,9 @@ class IcebergDestination(ReducedDestination):
         key, landed = self.spec.changes.key, step.context.intermediate
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
 
+        def landed_schema() -> pa.Schema:
+            return schema_at(landed.catalog.require(landed.identifier), step.wanted.snapshot)
+
         def cores() -> int:
             return parallelism(step.context.session())
 
@@ -170,6 +173,7 @@ class IcebergDestination(ReducedDestination):
             wanted=step.wanted,
             kept_deletes=kept_deletes,
             null_safe=bool(key and key.nulls == "match"),
+            landed_schema=landed_schema,
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,
             few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged, cores),
@@ -217,7 +221,7 @@ class IcebergDestination(ReducedDestination):
             attempt = self._commit(Attempt, step.before, context.transaction, table)
             failpoint("merge.begun")
             summary = attempt.carried(summary | attempt.summary)
-            with spark_errors(self.name), changes.cached(attempt.path) as cached:
+            with spark_errors(self.name), changes.cached(attempt) as cached:
                 counts = clock.time("plan", lambda: cached.effect_on(attempt))
                 clock.time("write", lambda: cached.merge_into(attempt, summary))
             failpoint("merge.written")

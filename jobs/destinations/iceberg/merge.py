@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.changes.few_changes_task import FewChangesTask
@@ -24,6 +25,7 @@ from jobs.destinations.iceberg.cached_changes import CachedChanges, writing_task
 from jobs.destinations.iceberg.kept_deletes import KeptDeletes
 from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
+from jobs.iceberg.nested_fields import type_at
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport
 from jobs.lineage import bound_topics
@@ -40,6 +42,7 @@ class WantedChanges:
         wanted: which changes, and how they are reduced.
         kept_deletes: the table that remembers the order of deletes; None without `order_by`.
         null_safe: null equals null in a key.
+        landed_schema: gives the schema of the landed rows.
         one_task: runs merges that need a single Spark task.
         leaves_unchanged: changes may leave columns as they were.
         missing: only rows that the table lacks; for replay of tables without a unique key.
@@ -52,6 +55,7 @@ class WantedChanges:
     wanted: Reduction
     kept_deletes: KeptDeletes | None
     null_safe: bool
+    landed_schema: Callable[[], pa.Schema]
     one_task: OneTask
     leaves_unchanged: bool = False
     missing: bool = False
@@ -70,18 +74,17 @@ class WantedChanges:
     def append_to(self, attempt: Attempt) -> int:
         """Appends every change that the table takes, as it was landed; returns how many rows there were."""
         self.one_task.is_not_enough()
-        rows = spark_writes.with_all_columns(
-            self._sql(self._text(attempt.path)), [c.name for c in self.wanted.columns], attempt.schema
-        )
+        names = [c.name for c in self.wanted.columns]
+        rows = spark_writes.with_all_columns(self._rows(attempt), names, attempt.schema)
         spark_writes.append(rows, attempt.path, attempt.summary)
         return attempt.added_rows()
 
     @contextmanager
-    def cached(self, target: tuple[str, ...] | None) -> Iterator[CachedChanges]:
+    def cached(self, target: Attempt | RowDelta) -> Iterator[CachedChanges]:
         """Reduces the changes once, in views of their own: a run that sleeps finds them again when it wakes up."""
         self.one_task.is_not_enough()
         with own_views(self.spark, "changes", "found") as (view, found):
-            cached(self._sql(self._text(target)), view)
+            cached(self._rows(target), view)
             yield CachedChanges(
                 self.session,
                 self._reduction,
@@ -97,7 +100,7 @@ class WantedChanges:
         """Has Spark's tasks write the reduced changes, and the positions of the rows that they replace."""
         report = self._written_by_few(delta)
         if report is None:
-            with self.cached(delta.path) as changes:
+            with self.cached(delta) as changes:
                 report = changes.write_to(delta)
         delta.add(report.files)
         delta.remove(report.deletes)
@@ -123,6 +126,16 @@ class WantedChanges:
         if task := delta.fold_task():
             groups = numbered(self.spark, len(task.groups))
             delta.add(sum(task_reports(groups, task), RowDeltaReport()).files)
+
+    def _rows(self, target: Attempt | RowDelta) -> DataFrame:
+        """The rows to apply, with the nested fields of the target's columns."""
+        text, given = self._text(target.path), dict[str, pa.DataType]()
+        rows = self.spark.sql(text, args={**self._reduction.parameters, **bound_topics(self.recreated)})
+        nested = [c for c in self.wanted.columns if pa.types.is_nested(c.type)]
+        if nested:
+            landed = self.landed_schema()
+            given = {c.name: kind for c in nested if (kind := type_at(landed, c.path))}
+        return spark_writes.with_nested_fields(rows, given, target.schema)
 
     def _text(self, target: tuple[str, ...] | None) -> str:
         """The SQL of the rows to apply, built up from filter, reduction, order and (replay) what is missing."""
@@ -150,9 +163,6 @@ class WantedChanges:
                 order_by=self.wanted.order_by,
             )
         return text
-
-    def _sql(self, text: str) -> DataFrame:
-        return self.spark.sql(text, args={**self._reduction.parameters, **bound_topics(self.recreated)})
 
     @cached_property
     def _reduction(self) -> Reduction:

@@ -20,6 +20,7 @@ from sqlglot import exp
 from jobs.changes.columns import CHANGES, POSITIONS
 from jobs.changes.columns import ROWS as ROW_OPERATIONS
 from jobs.changes.routing import RouteFilter
+from jobs.iceberg.nested_fields import nested_change
 from jobs.spec.columns import RowColumn
 from sql import quote, render
 
@@ -97,6 +98,8 @@ COMPARED: dict[str, Any] = {
     "batch": "_b",
     "recreated": [],
 }
+GEO = pa.struct([("l`t", pa.int64()), ("gone", pa.int64())])
+WIDER = pa.struct([("l`t", pa.int64()), ("it's", GEO)])
 SORTED = {**COMPACTION, "strategy": "sort", "sort_by": ["id", "it's `q`"], "target_file_mb": 64}
 
 # The fullest form of every template, and others where parts exclude each other.
@@ -144,6 +147,11 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("missing_rows", {**AGAIN, "order_by": "version"}),
     ("missing_rows", {**AGAIN, "recreated": [[2, 7], [3]], "null_safe": True}),
     ("missing_rows", {**AGAIN, "target": None}),
+    ("nested_value", {"column": "it's `q`", "change": nested_change(pa.list_(GEO), pa.list_(WIDER))}),
+    (
+        "nested_value",
+        {"column": "it's `q`", "change": nested_change(pa.map_(pa.string(), GEO), pa.map_(pa.string(), WIDER))},
+    ),
     ("quarantined", {"table": LANDED, **OPEN}),
     ("quarantined", {"table": LANDED, "recreated": []}),
     ("revised_spans", AT),
