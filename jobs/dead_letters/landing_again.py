@@ -5,8 +5,10 @@ They land as a batch that revises earlier ones (`jobs.replay.revise`), each at i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -26,6 +28,7 @@ from jobs.landing.task import Selection
 from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.replay.revising_batch import most_attempts, revising_batch
+from jobs.spec.columns import key_fields
 from resources.spark import spark_errors
 
 
@@ -86,7 +89,7 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                write = _Rows(spark.table(view), batch, redecoded).write
+                write = _Rows(spark.table(view), batch, redecoded, key_fields(pipeline.spec)).write
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
             may_go_on = redecoded.recovered and redecoded.waiting
             gives_values = bool(may_go_on) and known.are_given_values(redecoded.rows)
@@ -100,9 +103,10 @@ class _Rows:
     dead_letters: DataFrame
     batch: Batch
     redecoded: Redecoded
+    key: Sequence[pa.Field]
 
     def write(self, commit: Attempt, selection: Selection) -> LandedRanges:
-        rows = relanded(self.redecoded.rows, self.dead_letters, self.batch, commit.schema)
+        rows = relanded(self.redecoded.rows, self.dead_letters, self.batch, self.key, commit.schema)
         wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
         if selection.bad_records:
             wanted |= F.col("error").isNotNull()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ from jobs.dead_letters.moved_rows import MovedRows
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED
-from jobs.iceberg.spark_writes import with_all_columns
+from jobs.iceberg.spark_writes import with_all_columns, with_nested_fields
 from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
@@ -167,12 +167,15 @@ def _outcome(pipeline: Pipeline, rows: DataFrame, tried: int, lacking: list[Dead
     return Redecoded(rows, tried, recovered, changed, stay, waiting=waiting)
 
 
-def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, columns: pa.Schema) -> DataFrame:
+def relanded(
+    redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, key: Sequence[pa.Field], columns: pa.Schema
+) -> DataFrame:
     """The dead letters that are good now or have another error, as rows that this batch lands.
 
     Args:
         redecoded: `Redecoded.rows`.
         dead_letters: those that were decoded; bad ones keep their headers.
+        key: its columns in the pipeline file; the table has those of earlier keys, too.
         columns: of the intermediate table.
     """
     headers = dead_letters.select(F.col("batch").alias("batchNumber"), "i", F.col("headers").alias("__headers"))
@@ -182,7 +185,8 @@ def relanded(redecoded: DataFrame, dead_letters: DataFrame, batch: Batch, column
         "revision": F.lit(batch.number).cast("bigint"),
         "error": F.when(F.col("error").isNotNull(), F.col("error").withField("headers", F.col("__headers"))),
     }
-    return with_all_columns(rows.withColumns(own), [n for n in columns.names if n in (*own, *rows.columns)], columns)
+    rows = with_nested_fields(rows.withColumns(own), {"key": pa.struct(key)} if key else {}, columns)
+    return with_all_columns(rows, [n for n in columns.names if n in (*own, *rows.columns)], columns)
 
 
 @dataclass(frozen=True)

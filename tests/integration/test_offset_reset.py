@@ -174,6 +174,32 @@ def test_changed_key_has_a_column_that_is_new(
         assert reconcile(changed.pipeline, changed.destination(mode), 0).wrong == []
 
 
+def test_dead_letters_are_retried_with_another_key(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
+) -> None:
+    """The landing keeps the columns of the earlier key."""
+    flow = Flow(topic(), ["upsert"])
+
+    def by(*columns: str) -> dict[str, object]:
+        return {"key": {"columns": columns, "source": "value"}, "op": {"field": "op"}, "order_by": "arrival"}
+
+    engine, servers = Engine(flow, connections, spark).edited(changes=by("id", "name")), bootstrap(connections)
+    produce(servers, flow.topic, [put(1, "a")])
+    engine.advance()
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    value = {**source["value"], "columns": {**COLUMNS, "size": "int"}}
+    changed = engine.edited(changes=by("id"), source={**source, "value": value})
+    code, output = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, output
+    produce(servers, flow.topic, [put(1, "b"), put(2, "c", size="no number")])
+    changed.advance()
+    fewer = changed.edited(source=source)
+    assert retry(fewer.pipeline).recovered == 1
+    fewer.merge("upsert")
+    assert fewer.read("upsert") == [row(1, "b"), row(2, "c")]
+
+
 def test_refusals_and_exit_codes(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, batchmerge: Command
 ) -> None:
