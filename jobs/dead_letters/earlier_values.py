@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.decode.envelope import MOVED
+from jobs.iceberg.spark_writes import with_nested_fields
 from jobs.own_views import cached, own_views
 from sql import render
 
@@ -22,7 +25,7 @@ class EarlierValues:
 
     Attributes:
         spark: the session of the views.
-        columns: what is searched for.
+        columns: what is searched for, by name.
         found: views ``batch, i, earlier``: no place is in two of them.
     """
 
@@ -32,12 +35,13 @@ class EarlierValues:
         views: ExitStack,
         landed: Mapping[str, object],
         keys: Sequence[str],
-        columns: Sequence[str],
+        columns: pa.Schema,
         unknown: str,
     ) -> None:
         """`views` drops the views. `landed` names the intermediate table, and `unknown` the view of what
         `sql/spark/deletes_of_moved_rows.sql.j2` gives."""
-        self.spark, self.columns = spark, columns
+        self.spark, self.columns = spark, columns.names
+        self._types = columns
         self.found: list[str] = []
         self._views, self._landed, self._keys, self._unknown = views, landed, keys, unknown
 
@@ -63,7 +67,9 @@ class EarlierValues:
         names = ("old_rows", "earlier_values", "unknown_rows")
         held, earlier, unknown = self._views.enter_context(own_views(self.spark, *names))
         if rows is not None:
-            cached(rows, held)
+            given = to_arrow_schema(rows.schema)
+            types = dict(zip(given.names, given.types, strict=True))
+            cached(with_nested_fields(rows, types, self._types), held)
         text = render(
             "spark",
             "values_of_moved_rows",

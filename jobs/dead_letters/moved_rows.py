@@ -89,7 +89,7 @@ def with_earlier_values(
     """
     columns = _columns(pipeline.spec, schema)
     moved = dead_letters.where(F.col("kind") == MOVED)
-    if not columns or moved.isEmpty():
+    if not len(columns) or moved.isEmpty():
         yield WithEarlier(dead_letters)
         return
     moved = moved.withColumn("old_key", _old_key(pipeline.spec)).where(F.col("old_key").isNotNull())
@@ -174,10 +174,10 @@ def _finds_all(spec: PipelineSpec, destination: Destination) -> bool:
     return kind_of(table).capabilities.finds_rows and can_leave_unchanged(table) and route_filter(spec, table) is None
 
 
-def _columns(spec: PipelineSpec, schema: pa.Schema) -> list[str]:
+def _columns(spec: PipelineSpec, schema: pa.Schema) -> pa.Schema:
     """Columns that a change may leave out, as far as they were landed; none where none may."""
-    names = {f.name for f in schema.field("value").type}
-    return [c for c in unchanged_columns(spec) if c in names] if MOVE.name in schema.names else []
+    landed = {f.name: f for f in schema.field("value").type}
+    return pa.schema([landed[c] for c in unchanged_columns(spec) if c in landed] if MOVE.name in schema.names else [])
 
 
 def _old_key(spec: PipelineSpec) -> Column:
