@@ -55,11 +55,15 @@ def ring(run_id: str, steps: Sequence[str]) -> None:
 
 
 def ticks(interval: float, bell: Bell, is_over: Callable[[], bool]) -> Iterator[None]:
-    """A tick at once, then one every interval and at each ring, until the step is over. Longer work delays the next."""
+    """A tick at once, then one every interval and at each ring, until the step is over. Longer work delays the next.
+
+    After a ring the next tick comes at most an interval later, however often it has rung before.
+    """
     due = time.monotonic()
     while not is_over():
+        began = time.monotonic()
         yield
-        due = max(due + interval, time.monotonic())
+        due = max(min(due, began) + interval, time.monotonic())
         while (left := due - time.monotonic()) > 0:
             if bell.wait(min(left, _LOOK)):
                 break

@@ -8,6 +8,7 @@ import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import dagster as dg
@@ -20,7 +21,7 @@ from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
 from orchestration.components.resting import Rests
-from orchestration.continuous import current_run, job
+from orchestration.continuous import current_run, job, pace
 from orchestration.continuous.decision import (
     RENEW,
     RUN,
@@ -201,6 +202,27 @@ def test_a_bell_wakes_the_step_that_it_is_for(name: str, another: str) -> None:
             seen.append(one)
         ended.set()
         ringing.join()
+
+
+def test_after_rings_the_next_tick_comes_within_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that is played: the bell rings every 2 s for 10 minutes, and then never again."""
+    now, seen = [0.0], list[float]()
+
+    class Rung(Bell):
+        def __init__(self) -> None:
+            pass
+
+        def wait(self, seconds: float) -> bool:
+            ring_at = 2.0 * (now[0] // 2 + 1)
+            is_rung = ring_at <= min(600.0, now[0] + seconds)
+            now[0] = ring_at if is_rung else now[0] + seconds
+            return is_rung
+
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for _ in ticks(60.0, Rung(), lambda: now[0] > 900.0):
+        seen.append(now[0])
+        now[0] += 0.5
+    assert [at for at in seen if at > 598.0] == [600.0, 660.0, 720.0, 780.0, 840.0, 900.0]
 
 
 def test_a_bell_is_heard_in_a_process_with_many_open_files() -> None:
