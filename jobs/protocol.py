@@ -185,8 +185,7 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     """Decides what a table has to get; makes or adapts the table."""
     destination = pipeline.resolved(destination)
-    if not pipeline.spec.source.row or key_is_open(pipeline.spec):
-        # No record has brought a column or a key yet: there is no table to make.
+    if has_no_columns(pipeline):
         return Pending(destination, destination.committed(), [], pipeline.intermediate.landed().batches)
     destination.prepare()
     committed = destination.committed()
@@ -200,6 +199,11 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     stretch = next_stretch(batches)
     pipeline.check_meaning(committed, stretch)
     return Pending(destination, committed, stretch, landed.batches, len(stretch) < len(batches))
+
+
+def has_no_columns(pipeline: Pipeline) -> bool:
+    """Whether no record has brought a column or a key yet: then there is no table to make."""
+    return not pipeline.spec.source.row or key_is_open(pipeline.spec)
 
 
 def waiting_batches(

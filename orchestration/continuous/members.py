@@ -11,13 +11,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from dagster import AssetCheckResult
 
 from jobs import protocol
 from jobs.asking import Asking
 from jobs.batch import LandedBatch
+from jobs.destinations.base import Destination
 from jobs.members.landing import land
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
@@ -44,54 +45,9 @@ from orchestration.components.member_steps import (
 )
 from orchestration.components.merging import TableResult, report, settled
 from orchestration.components.resting import Rests
-from orchestration.continuous.decision import retry_at
 from orchestration.continuous.step import ContinuousStep
+from orchestration.continuous.topics import Topics
 from resources.errors import BatchmergeError
-
-T = TypeVar("T")
-
-
-@dataclass
-class Topics:
-    """State of each topic between two ticks.
-
-    Attributes:
-        rests: those that have hung, in this run or another one.
-        settled: the state of each topic when nothing was left to do for it.
-        problems: the last error of each topic that failed.
-        _failed: how often each has failed in a row, and when it is tried again.
-        _in_the_way: topics that have failed, while others were done.
-    """
-
-    rests: Rests
-    settled: dict[str, object] = field(default_factory=dict)
-    problems: dict[str, BatchmergeError] = field(default_factory=dict)
-    _failed: dict[str, tuple[int, float]] = field(default_factory=dict)
-    _in_the_way: set[str] = field(default_factory=set)
-
-    def is_due(self, topic: str, state: object, now: float) -> bool:
-        """Whether the topic has changed since nothing was left to do, and is in no pause after a failure."""
-        _, again = self._failed.get(topic, (0, 0.0))
-        return self.settled.get(topic) != state and now >= again
-
-    def awake(self, due: Mapping[str, T]) -> dict[str, T]:
-        """Of these topics those that do not rest now. Another run may change that until the step's turn has come."""
-        rests = self.rests.now() if due else {}
-        return {topic: one for topic, one in due.items() if topic not in rests}
-
-    def took(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
-        """Records the results of a try, in the step's turn: the state of each tried topic, and which have failed."""
-        done = tried.keys() - problems.keys()
-        for topic in done:
-            self.settled[topic] = tried[topic]
-            self._failed.pop(topic, None)
-            self.problems.pop(topic, None)
-        for topic, problem in problems.items():
-            times = self._failed.get(topic, (0, 0.0))[0] + 1
-            self._failed[topic] = times, retry_at(now, times)
-            self.problems[topic] = problem
-        self.rests.note(done, problems, self._in_the_way)
-        self._in_the_way = {topic for topic in self._failed if done or topic in self._in_the_way}
 
 
 def land_members_continuously(step: ContinuousStep) -> None:
@@ -195,7 +151,8 @@ def merge_members_continuously(step: ContinuousStep) -> None:
                 with step.turn():
                     due = topics.awake(due)
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
-                    stood = {topic: landed for topic, (_, landed) in due.items()}
+                    lacking = {topic for topic, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
+                    stood = {topic: None if topic in lacking else landed for topic, (_, landed) in due.items()}
                     topics.took(stood, _problems(outcomes), time.time())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
@@ -219,25 +176,41 @@ def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
     }
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """What became of a table: its merge, if there was one, and whether it still lacks landed batches."""
+
+    merged: MergedBatches | None
+    lacks: bool
+
+
 def _merge(
     step: ContinuousStep, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
-) -> dict[str, Outcome[MergedBatches]]:
+) -> dict[str, Outcome[_Tried]]:
     """Merges the tables of these members."""
-    outcomes, asking = dict[str, Outcome[MergedBatches]](), Asking()
+    outcomes, asking = dict[str, Outcome[_Tried]](), Asking()
 
-    def work(pipeline: Pipeline) -> MergedBatches | None:
+    def work(pipeline: Pipeline) -> _Tried:
         destination = pipeline.destination_of(pipeline.table(number))
-        table, merge = destination.table, lambda: protocol.merge(pipeline, destination)
+        table, merge = destination.table, lambda: _try(pipeline, destination)
         stop = lambda: pipeline.interrupt(destination.name)  # noqa: E731
         limited = partial(with_timeout, table.time_limit_seconds, destination.name, merge, stop)
         return asking.work(table.connection, destination.name, limited)
 
     for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.topic] = outcome
-        if merged := outcome.done:
+        if outcome.done and (merged := outcome.done.merged):
             step.require(_broken(checks.table_results(step.key, merged.after, merged.batches, merged.batches)))
             merges[outcome.topic] = merged.since(merges.get(outcome.topic))
     return outcomes
+
+
+def _try(pipeline: Pipeline, destination: Destination) -> _Tried:
+    """Merges a table, if its own trigger does not say "not yet"."""
+    merged, landed = protocol.merge(pipeline, destination), pipeline.intermediate.committed()
+    if landed is None or protocol.has_no_columns(pipeline) or (merged and merged.after.commit_id == landed.commit_id):
+        return _Tried(merged, lacks=False)
+    return _Tried(merged, lacks=destination.lacks(landed.commit_id))
 
 
 def _materialize_merged(

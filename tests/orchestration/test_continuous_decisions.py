@@ -33,10 +33,10 @@ from orchestration.continuous.decision import (
     steps_that_wait,
 )
 from orchestration.continuous.landing import land_continuously
-from orchestration.continuous.members import Topics
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.continuous.sensor import tick
 from orchestration.continuous.step import ContinuousStep, report_after
+from orchestration.continuous.topics import Topics
 from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, landing_key, pool, table_key
 from orchestration.sensors.idle import file_hash
 from resources.errors import TimeLimitReached, Unavailable

@@ -27,6 +27,7 @@ from orchestration.components.window import Window
 from orchestration.continuous import landing as landing_step
 from orchestration.continuous import members, merging
 from orchestration.continuous.step import ContinuousStep
+from orchestration.continuous.topics import Topics
 from orchestration.sensors import lag
 from resources.connections import Connections
 from resources.errors import TimeLimitReached, Unavailable
@@ -237,7 +238,7 @@ def test_reports_of_a_continuous_run_do_not_ask_what_rests(every: Members, monke
     asked, results = _opening(monkeypatch, lambda _: None), list[dg.AssetCheckResult]()
     (hangs, fails, *others), step = topics(40), cast("Any", Step(lambda: None))
     step.materialize = lambda _, found, *__, **___: results.extend(found)
-    seen = members.Topics(Rests(step.context.instance, step.key))
+    seen = Topics(Rests(step.context.instance, step.key))
     problems = {hangs: TimeLimitReached("no answer", seconds=60), fails: Unavailable("no answer")}
     seen.took(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
     members._materialize_merged(step, every, 0, seen, {})
