@@ -7,7 +7,8 @@ import time
 import dagster as dg
 
 from jobs import protocol
-from jobs.batch import LandedBatch
+from jobs.batch import CommittedState, LandedBatch
+from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from orchestration import open_lineage
@@ -27,26 +28,48 @@ def land_continuously(step: ContinuousStep) -> None:
         # Opened at the first tick: after a failure, as by a mistake in a file, the step has to wait first.
         pipeline: Pipeline | None = None
         done = _LandingPeriod()
-        refused = 0
-        first = True
         for _ in ticks:
-            pipeline = pipeline or step.open()
-            # At the first tick also without changes: a dead run may have left commit events unpublished.
-            topics = None if first else _changed(pipeline)
-            if first or topics:
-                try:
-                    with step.turn():
-                        _land(step, pipeline, done, topics)
-                    refused = 0
-                except CommitFailed:
-                    refused += 1
-                    if refused == _REFUSALS:
-                        raise
-            first = False
+            if pipeline is None:
+                pipeline = step.open()
+                # Also without changes: a dead run may have left commit events unpublished.
+                _land_in_turn(step, pipeline, done, None)
+            _land_what_is_new(step, pipeline, done)
             if step.is_due(bool(done.batches)):
                 _materialize(step, pipeline, done)
         if pipeline and done.batches:
             _materialize(step, pipeline, done)
+
+
+def _land_what_is_new(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:
+    """Lands what Kafka has now. What comes meanwhile is for the next tick, so that batches keep to the interval."""
+    seen = topics = _changed(pipeline)
+    while seen and not step.is_over():
+        landed = _land_in_turn(step, pipeline, done, topics)
+        if landed is None or reached(CommittedState.after(landed).offsets, seen.stable):
+            return
+        # Kafka is asked before each further batch: it may have deleted records meanwhile.
+        topics = None
+        if step.is_due(True):
+            _materialize(step, pipeline, done)
+
+
+def _land_in_turn(
+    step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod, topics: TopicState | None
+) -> LandedBatch | None:
+    """Lands a batch in a turn of its own: who waits for the table comes between two batches, however many wait.
+
+    None: there is nothing to land, or the commit was refused.
+    """
+    try:
+        with step.turn():
+            landed = _land(step, pipeline, done, topics)
+    except CommitFailed:
+        done.refused += 1
+        if done.refused == _REFUSALS:
+            raise
+        return None
+    done.refused = 0
+    return landed
 
 
 def _changed(pipeline: Pipeline) -> TopicState | None:
@@ -56,22 +79,27 @@ def _changed(pipeline: Pipeline) -> TopicState | None:
 
 
 class _LandingPeriod:
-    """What was landed since the last materialization, the seconds that took, and the batch before."""
+    """What was landed since the last materialization, the seconds that took, and the batch before; how many commits in
+    a row were refused."""
 
     def __init__(self) -> None:
         self.batches = list[LandedBatch]()
         self.before = list[LandedBatch]()
         self.seconds = 0.0
+        self.refused = 0
 
     def restart_period(self) -> None:
         self.before, self.batches, self.seconds = self.batches[-1:] or self.before, [], 0.0
 
 
-def _land(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod, topics: TopicState | None) -> None:
+def _land(
+    step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod, topics: TopicState | None
+) -> LandedBatch | None:
+    """Lands the next batch; None if there is none."""
     tables = [table_key(table) for table in continuous_tables(step.launch.spec)]
 
-    def work() -> None:
-        for batch in protocol.land(pipeline, 0, topics):
+    def work() -> LandedBatch | None:
+        for batch in protocol.land(pipeline, 1, topics):
             done.batches.append(batch)
             newest = checks.with_others(
                 [*done.before, *done.batches][-2:], lambda: pipeline.intermediate.landed().batches
@@ -79,12 +107,13 @@ def _land(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod, topics
             if broken := [r for r in checks.landing_results(step.key, newest) if not r.passed]:
                 step.require(broken)
             step.ring(tables)
-            if step.is_over():
-                return
+            return batch
+        return None
 
     began = time.monotonic()
-    pipeline.land_in_time(work, done.batches)
+    landed = pipeline.land_in_time(work)
     done.seconds += time.monotonic() - began
+    return landed
 
 
 def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:

@@ -9,14 +9,11 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from jobs.batch import LandedBatch
-from jobs.plan import TopicState
 from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
@@ -32,7 +29,6 @@ from orchestration.continuous.decision import (
     remember,
     steps_that_wait,
 )
-from orchestration.continuous.landing import land_continuously
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.continuous.sensor import tick
 from orchestration.continuous.step import ContinuousStep, report_after
@@ -47,26 +43,6 @@ STATUS = dg.DagsterRunStatus
 NOW = 1_000_000.0
 LONG_TABLE = "warehouse__orders_of_customers_with_everything"
 RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
-
-
-def test_a_tick_asks_kafka_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The landing plans its first batch from what showed that there is one."""
-    step, seen = MagicMock(), TopicState({}, {}, {})
-    step.at_work.return_value.__enter__.return_value = range(3)
-    step.open.return_value.land_in_time = lambda work, *_: work()
-    step.is_over.return_value = step.is_due.return_value = False
-    planned = iter([MagicMock(batch=None), MagicMock(topics=seen)])
-    taken = list[object]()
-
-    def land(*asked: object) -> list[LandedBatch]:
-        taken.append(asked[-1])
-        return []
-
-    monkeypatch.setattr("jobs.protocol.plan", lambda _: next(planned))
-    monkeypatch.setattr("jobs.protocol.land", land)
-    monkeypatch.setattr("orchestration.continuous.landing.continuous_tables", lambda _: [])
-    land_continuously(step)
-    assert taken == [None, seen], "at the first tick it looks for what a dead run left, at the second nothing is new"
 
 
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure(instance: dg.DagsterInstance) -> None:
