@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from orchestration import current_run
 from orchestration.components.launch import Launch
-from orchestration.continuous import current_run
 from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.names import FILE_TAG, PIPELINE_TAG, WORK_BEGUN, WORK_TAG

@@ -9,14 +9,26 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import dagster as dg
 
 from resources.errors import BatchmergeError, TimeLimitReached
 
-_PREFIX = "batchmerge/rests"
+_PREFIX = "batchmerge/resting"
 # One that has hung, and held up the others, is left out for this many times as long.
 _RESTS = 3
+
+
+class _Rest(NamedTuple):
+    """In seconds since the epoch."""
+
+    since: float
+    until: float
+
+    def is_on(self, now: float) -> bool:
+        # A clock that was set back makes no rest longer.
+        return self.since <= now < self.until
 
 
 @dataclass(frozen=True)
@@ -32,7 +44,7 @@ class Rests:
 
     def now(self) -> dict[str, BatchmergeError]:
         """The topics that rest now, each with the error that says so."""
-        return {topic: _left_out(topic, until) for topic, until in self._stored().items() if until > time.time()}
+        return {topic: _left_out(topic, rest) for topic, rest in self._stored().items() if rest.is_on(time.time())}
 
     def note(
         self,
@@ -51,18 +63,18 @@ class Rests:
             others: how many others have answered, and are to be done yet.
         """
         before, now = self._stored(), time.time()
-        after = {topic: until for topic, until in before.items() if topic not in done}
+        after = {topic: rest for topic, rest in before.items() if topic not in done}
         hung = {topic: seconds for topic, problem in problems.items() if (seconds := _seconds_hung(problem))}
         for topic, seconds in hung.items():
             if len(hung) <= len(done) + others or topic in in_the_way or topic in before:
-                after[topic] = now + _RESTS * seconds
+                after[topic] = _Rest(now, now + _RESTS * seconds)
         if after != before:
             self.instance.daemon_cursor_storage.set_cursor_values({self._name: json.dumps(after)})
 
-    def _stored(self) -> dict[str, float]:
-        """By topic the end of its last rest, in seconds since the epoch, until a try succeeds."""
+    def _stored(self) -> dict[str, _Rest]:
+        """By topic its last rest, until a try succeeds."""
         text = self.instance.daemon_cursor_storage.get_cursor_values({self._name}).get(self._name)
-        return dict(json.loads(text)) if text else {}
+        return {topic: _Rest(*rest) for topic, rest in json.loads(text or "{}").items()}
 
     @property
     def _name(self) -> str:
@@ -74,9 +86,9 @@ def _seconds_hung(problem: BatchmergeError) -> float | None:
     return seconds if isinstance(seconds, int | float) else None
 
 
-def _left_out(topic: str, until: float) -> TimeLimitReached:
+def _left_out(topic: str, rest: _Rest) -> TimeLimitReached:
     return TimeLimitReached(
-        f"left out until {datetime.fromtimestamp(until, UTC):%H:%M:%S} UTC: it hung and held up the others",
+        f"left out until {datetime.fromtimestamp(rest.until, UTC):%H:%M:%S} UTC: it hung and held up the others",
         where=topic,
         remedy="run `batchmerge run <pipeline>/<topic>` to try it now",
     )

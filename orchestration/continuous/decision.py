@@ -13,22 +13,22 @@ from orchestration.sensors.cursor import SensorCursor
 
 # Seconds after which another run replaces a run: Dagster's page of a run shows all its events, and gets slow.
 RENEW = 3300.0
-# A run that dies within this many seconds counts as a failed start, and is followed by a pause.
+# A run that ends or dies by itself within this many seconds counts as a failed start, and is followed by a pause.
 _SHORT_LIFE = 60.0
 # Seconds that a step waits after its first failure. The pause doubles with each further failure.
 _FIRST_PAUSE = 5.0
 # Longest pause in seconds after a failure.
-_LONGEST_PAUSE = 300.0
+LONGEST_PAUSE = 300.0
 # A failure this many seconds after the one before counts as a first failure again.
 _FORGOTTEN = 1800.0
-State = Literal["waits", "runs", "ended", "died"]
-# Stands in for the name of a step: the run itself, whose process ended.
+State = Literal["waits", "runs", "ended", "died", "cancelled"]
+# Stands in for the name of a step: the run itself, which ended or whose process did.
 RUN = ""
 
 
 def retry_at(failed_at: float, times: int) -> float:
     """When to try again after a failure, which was one of `times` in a row."""
-    return failed_at + doubled(_FIRST_PAUSE, times - 1, _LONGEST_PAUSE)
+    return failed_at + doubled(_FIRST_PAUSE, times - 1, LONGEST_PAUSE)
 
 
 class Failed(BaseModel):
@@ -81,19 +81,20 @@ class Newest:
 
 def remember(cursor: ContinuousCursor, newest: Newest | None, now: float) -> ContinuousCursor:
     """The cursor with the failures of this run added, each once."""
+    # A clock that was set back makes no pause longer.
+    failed = {step: one.model_copy(update={"at": min(one.at, now)}) for step, one in cursor.failed.items()}
     if newest is None:
-        return cursor
-    found = dict(newest.failures)
-    lived = (newest.ended or now) - (newest.began or newest.ended or now)
-    if newest.state == "died" and not found and lived < _SHORT_LIFE:
-        found[RUN] = "its process ended"
-    failed = dict(cursor.failed)
+        return ContinuousCursor(failed=failed)
+    found, ended = dict(newest.failures), newest.ended or now
+    if newest.state in ("ended", "died") and not found and ended - (newest.began or ended) < _SHORT_LIFE:
+        found[RUN] = "it ended soon after its start"
     for step, text in found.items():
         before = failed.get(step)
         if before is None or before.run != newest.run:
             again = before is not None and now - before.at < _FORGOTTEN
             times = before.times + 1 if before and again else 1
-            failed[step] = Failed(run=newest.run, at=now, times=times, text=text[:500])
+            at = min(ended, now) if step == RUN else now
+            failed[step] = Failed(run=newest.run, at=at, times=times, text=text[:500])
     return ContinuousCursor(failed=failed)
 
 
@@ -103,7 +104,7 @@ def reason_to_start(cursor: ContinuousCursor, newest: Newest | None, file: str, 
         return "there is no continuous run yet"
     of_run = cursor.failed.get(RUN)
     reasons = {
-        f"run {newest.run[:8]} has ended": newest.state in ("ended", "died")
+        f"run {newest.run[:8]} has ended": newest.state in ("ended", "died", "cancelled")
         and (of_run is None or of_run.run != newest.run or now >= of_run.not_before),
         f"a step of run {newest.run[:8]} has failed": newest.state == "runs" and bool(newest.failures),
         f"steps of run {newest.run[:8]} have ended": newest.state == "runs" and newest.partly,

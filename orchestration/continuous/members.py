@@ -57,7 +57,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
         done = _LandedTopics()
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
-            seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.time()
+            seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.monotonic()
             due = {m.topic: m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)}
             if topics.awake(due):
                 with step.turn():
@@ -65,7 +65,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
                     outcomes = _land(step, members, replace(seen, members=[*due.values()], failed={}), done)
                     # A topic that has landed a batch may have more to land: it stays due.
                     stood = {topic: None if topic in outcomes else seen.states[topic] for topic in due}
-                    topics.took(stood, _problems(outcomes), time.time())
+                    topics.took(stood, _problems(outcomes), time.monotonic())
             done.see(seen)
             if step.is_due(bool(done.batches)):
                 _materialize_landed(step, members, topics, done)
@@ -153,7 +153,7 @@ def merge_members_continuously(step: ContinuousStep) -> None:
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
                     lacking = {topic for topic, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
                     stood = {topic: None if topic in lacking else landed for topic, (_, landed) in due.items()}
-                    topics.took(stood, _problems(outcomes), time.time())
+                    topics.took(stood, _problems(outcomes), time.monotonic())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
         if merges:
@@ -167,7 +167,7 @@ def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
         landed = pipeline.intermediate.committed()
         return landed.commit_id if landed else None
 
-    now = time.time()
+    now = time.monotonic()
     found = [(o.member, o.done) for o in members.each("look", members.known(), newest)]
     return {
         member.topic: (member, landed)

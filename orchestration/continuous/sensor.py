@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.continuous import current_run
+from orchestration import current_run
 from orchestration.continuous.decision import (
     ContinuousCursor,
     Newest,
@@ -41,11 +41,17 @@ _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
 # A person has cancelled the run: none of its steps has failed.
 _CANCELLED = (_STATUS.CANCELED, _STATUS.CANCELING)
 
+_ENDED: dict[dg.DagsterRunStatus, State] = {
+    _STATUS.SUCCESS: "ended",
+    _STATUS.FAILURE: "died",
+    _STATUS.CANCELED: "cancelled",
+}
 _SAYS: dict[State, str] = {
     "waits": "is about to begin",
     "runs": "runs",
-    "ended": "has ended",
-    "died": "died again soon after its start; another one is started after a pause",
+    "ended": "ended soon after its start; another one is started after a pause",
+    "died": "died soon after its start; another one is started after a pause",
+    "cancelled": "was cancelled",
 }
 
 
@@ -99,7 +105,7 @@ def _newest(instance: dg.DagsterInstance, name: str) -> Newest | None:
     run = record.dagster_run
     state: State = "waits" if run.status in _WAITS else "runs"
     if run.is_finished:
-        state = "died" if run.status == _STATUS.FAILURE else "ended"
+        state = _ENDED[run.status]
     ends = [
         entry.dagster_event
         for entry in instance.all_logs(run.run_id, of_type=_ENDS)

@@ -15,11 +15,11 @@ import dagster as dg
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from orchestration import names
+from orchestration import current_run, names
 from orchestration.components.failures import as_failures, raise_for_checks
-from orchestration.components.launch import Launch, asked_at
+from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
-from orchestration.continuous import current_run
+from orchestration.continuous.decision import LONGEST_PAUSE
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
@@ -74,7 +74,8 @@ class ContinuousStep:
     _reports: int = 0
 
     def __post_init__(self) -> None:
-        self._asked_at = asked_at(self.context)
+        # Not by the clock of the day, which may be set back.
+        self._works_from = time.monotonic() + min(self.config.not_before - time.time(), LONGEST_PAUSE)
         self._longest = again_after(self.launch.spec.freshness)
 
     def open(self) -> Pipeline:
@@ -100,7 +101,7 @@ class ContinuousStep:
     @contextmanager
     def at_work(self) -> Iterator[Iterator[None]]:
         """Gives the ticks at which the step may work. Errors end the step as in any run."""
-        current_run.begin(self.context.instance, self.launch.name, self._asked_at)
+        current_run.begin(self.context.instance, self.launch.name, self.context.run_id)
         interval = self.launch.spec.interval_seconds
         assert interval is not None
         with (
@@ -116,18 +117,15 @@ class ContinuousStep:
 
     def is_over(self) -> bool:
         """Whether a newer continuous run has begun, or somebody has paused the pipeline."""
-        if current_run.is_replaced(self.context.instance, self.launch.name, self._asked_at):
-            self.context.log.info("ends: a newer run takes over")
-            return True
-        if held := self.launch.held(self.context):
-            self.context.log.info("ends: %s", held)
-            return True
-        return False
+        reason = current_run.reason_to_end(self.context.instance, self.launch.name, self.context.run_id)
+        if reason := reason or self.launch.held(self.context):
+            self.context.log.info("ends: %s", reason)
+        return reason is not None
 
     def _waits(self) -> bool:
         """Whether the step skips this tick: it failed a short while ago, or somebody has paused one of its tables."""
         held = any(self.launch.held(self.context, table) for table in self.tables)
-        return held or time.time() < self.config.not_before
+        return held or time.monotonic() < self._works_from
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -60,7 +60,8 @@ def is_due(asked: Asked | None, leases: Sequence[LeaseState], now: float) -> boo
     """Whether to request a recovery run: at once for a new batch, then after pauses that double, up to an hour."""
     if asked is None or all(lease.batch != asked.batch for lease in leases):
         return True
-    return now - asked.at >= doubled(_FIRST_PAUSE, asked.times - 1, _LONGEST_PAUSE)
+    # A clock that was set back makes no pause longer.
+    return not 0 <= now - asked.at < doubled(_FIRST_PAUSE, asked.times - 1, _LONGEST_PAUSE)
 
 
 def after_asking(asked: Asked | None, batch: int, now: float) -> Asked:

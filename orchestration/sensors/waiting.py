@@ -94,14 +94,15 @@ def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
         waiting_marks=_marks(cursor.waiting_marks, landed, end, now),
         tables_marks=_marks(cursor.tables_marks, landed - seen.tables, landed, now),
         requests=cursor.requests if stands and not come else 0,
-        requested_at=cursor.requested_at,
+        # A clock that was set back makes no pause longer.
+        requested_at=min(cursor.requested_at, now),
     )
 
 
 def _marks(before: list[Mark], reached: int, end: int, now: float) -> list[Mark]:
     """The marks of what waits between `reached` and `end`, the oldest first."""
     # Without a topic that was deleted, the end is lower than it was.
-    marks = [(at, min(to, end)) for at, to in before if min(to, end) > reached]
+    marks = [(min(at, now), min(to, end)) for at, to in before if min(to, end) > reached]
     if end > (marks[-1][1] if marks else reached):
         marks = [*marks[:-1], (marks[-1][0], end)] if len(marks) == _MOST_MARKS else [*marks, (now, end)]
     return marks

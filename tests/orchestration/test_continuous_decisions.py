@@ -7,18 +7,17 @@ import resource
 import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from orchestration import pauses
+from orchestration import current_run, pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
 from orchestration.components.resting import Rests
-from orchestration.continuous import current_run, job, pace
+from orchestration.continuous import job, pace
 from orchestration.continuous.decision import (
     RENEW,
     RUN,
@@ -97,6 +96,9 @@ def test_topics_rest_only_where_others_were_done(instance: dg.DagsterInstance) -
         (replace(RUNS, state="ended", ended=NOW), "has ended"),
         (replace(RUNS, state="died", ended=NOW), "has ended"),
         (replace(RUNS, state="died", began=NOW - 5, ended=NOW), None),
+        (replace(RUNS, state="ended", began=NOW - 5, ended=NOW), None),
+        (replace(RUNS, state="ended", began=NOW - 10, ended=NOW - 5), "has ended"),
+        (replace(RUNS, state="cancelled", began=NOW - 5, ended=NOW), "has ended"),
     ],
 )
 def test_another_run_is_started_when_it_is_time(newest: Newest | None, reason: str | None) -> None:
@@ -148,12 +150,17 @@ def test_the_sensor_starts_one_and_holds_while_paused(instance: dg.DagsterInstan
 
 
 def test_only_the_newest_stays(instance: dg.DagsterInstance) -> None:
-    now = datetime.now(UTC)
-    current_run.begin(instance, "p", now)
-    current_run.begin(instance, "p", now - timedelta(minutes=1))
-    assert current_run.is_replaced(instance, "p", now - timedelta(minutes=1))
-    assert not current_run.is_replaced(instance, "p", now)
-    assert not current_run.is_replaced(instance, "q", now - timedelta(days=1))
+    """By the order in which they were asked for, whatever the clock said then, and with every run deleted since."""
+    old, new = (create_run_for_test(instance, job_name="p_continuous").run_id for _ in range(2))
+    for run in (new, old):
+        current_run.begin(instance, "p", run)
+    assert "newer run" in str(current_run.reason_to_end(instance, "p", old))
+    assert current_run.reason_to_end(instance, "p", new) is None
+    assert current_run.reason_to_end(instance, "q", old) is None
+    for run in (old, new):
+        instance.delete_run(run)
+    after = create_run_for_test(instance, job_name="p_continuous").run_id
+    assert current_run.reason_to_end(instance, "p", after) is None
 
 
 @pytest.mark.parametrize(
