@@ -5,10 +5,15 @@ Runs are compared by their places in Dagster's table of runs. Times would not do
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from orchestration.names import CONTINUOUS_TAG
 from orchestration.sensors.cursor import SensorCursor
+
+if TYPE_CHECKING:
+    from jobs.spec.pipeline import PipelineSpec
 
 _PREFIX = "batchmerge/continuous/"
 
@@ -40,8 +45,12 @@ def reason_to_end(instance: dg.DagsterInstance, pipeline: str, run_id: str) -> s
     return "a newer run takes over" if places.get(current.run, 0) > places.get(run_id, 0) else None
 
 
-def end(instance: dg.DagsterInstance, pipeline: str) -> None:
-    """Ends the continuous run, if there is one: the pipeline file does not want it any more."""
+def end_unwanted(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec) -> None:
+    """Ends the continuous run of an earlier file, if this one has no `interval`, or pauses the pipeline. Every schedule
+    and sensor asks for it first: the continuous run's own sensor may be gone.
+    """
+    if spec.interval and not spec.paused:
+        return
     stays = dg.RunsFilter(tags={CONTINUOUS_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
     for run in instance.get_runs(stays, limit=1):
         if reason_to_end(instance, pipeline, run.run_id) is None:

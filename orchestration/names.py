@@ -50,6 +50,11 @@ COMMAND_TAG, COMMAND_WAITS, COMMAND_WORKS = "batchmerge/command", "waits", "work
 STALE_KEYS = "stale keys"
 
 
+def file_hash(spec: PipelineSpec) -> str:
+    """Changes with the pipeline file."""
+    return hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16]
+
+
 def topic_keys(pipeline: str, source: Source) -> list[dg.AssetKey]:
     """``kafka/<topic>`` per topic; for a pattern, and with `for_each`, one asset that stands for all its topics."""
     if source.pattern is not None or source.for_each is not None:

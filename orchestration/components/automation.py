@@ -10,9 +10,9 @@ from orchestration import current_run
 from orchestration.components.launch import Launch
 from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.names import FILE_TAG, PIPELINE_TAG, WORK_BEGUN, WORK_TAG
+from orchestration.names import FILE_TAG, PIPELINE_TAG, WORK_BEGUN, WORK_TAG, file_hash
 from orchestration.sensors.busy import free_to_advance
-from orchestration.sensors.idle import file_hash, idle_reason
+from orchestration.sensors.idle import idle_reason
 
 
 def pipeline_job(
@@ -49,7 +49,7 @@ def pipeline_schedule(
         tags={PIPELINE_TAG: launch.name},
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        current_run.end(context.instance, launch.name)  # the run of an earlier file, which had `interval`
+        current_run.end_unwanted(context.instance, launch.name, launch.spec)
         free = free_to_advance(context.instance, launch.name, launch.spec)
         if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
             return dg.SkipReason(reason)

@@ -11,7 +11,7 @@ from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
-from orchestration import names
+from orchestration import current_run, names
 from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
@@ -59,6 +59,7 @@ def maintenance_schedule(launch: Launch, job: dg.JobDefinition) -> dg.ScheduleDe
         description=f"Maintenance of {launch.name}, beside its runs.",
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        current_run.end_unwanted(context.instance, launch.name, launch.spec)
         paused = paused_reason(read_pauses(context.instance, launch.name, launch.spec), launch.spec)
         # A run that waits for tables would be joined by one more each time, until no other run may start.
         held = paused or maintenance_reason(context.instance, launch.name)

@@ -15,7 +15,6 @@ from orchestration.continuous.members import land_members_continuously, merge_me
 from orchestration.continuous.merging import merge_continuously
 from orchestration.continuous.step import ContinuousStep, StepConfig
 from orchestration.executor import PRELOAD, step_processes
-from orchestration.sensors.idle import file_hash
 
 
 def continuous_job(launch: Launch) -> dg.JobDefinition:
@@ -35,7 +34,7 @@ def continuous_job(launch: Launch) -> dg.JobDefinition:
         tags={
             names.PIPELINE_TAG: name,
             names.CONTINUOUS_TAG: name,
-            names.FILE_TAG: file_hash(spec),
+            names.FILE_TAG: names.file_hash(spec),
             # The sensor starts the next one, whatever became of this one.
             "dagster/max_retries": "0",
         },

@@ -25,12 +25,12 @@ from orchestration.names import (
     PIPELINE_TAG,
     continuous_op,
     continuous_tables,
+    file_hash,
     landing_key,
     table_key,
 )
 from orchestration.pauses import read_pauses
 from orchestration.sensors.busy import paused_reason
-from orchestration.sensors.idle import file_hash
 from orchestration.step_failures import failure_text
 
 # The daemon looks at its sensors every five seconds, and not more often.
@@ -76,7 +76,7 @@ def continuous_sensor(name: str, spec: PipelineSpec, job: dg.JobDefinition) -> d
 def tick(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, text: str | None) -> dg.SensorResult:
     """One tick, with the cursor that the last one has left."""
     if paused := paused_reason(read_pauses(instance, name, spec), spec):
-        current_run.end(instance, name)
+        current_run.end_unwanted(instance, name, spec)
         return dg.SensorResult(skip_reason=paused, cursor=text)
     end_dead_runs(instance)
     newest = _newest(instance, name)

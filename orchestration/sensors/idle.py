@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 
 import dagster as dg
 
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from orchestration.dead_runs import name_of
-from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG
+from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG, file_hash
 from orchestration.sensors.lag import look_at
 from resources.errors import BatchmergeError
 
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 # Seconds after which a run starts also without new records: others may have changed the tables.
 _LONGEST = 3600.0
-
-
-def file_hash(spec: PipelineSpec) -> str:
-    """Changes with the pipeline file."""
-    return hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16]
 
 
 def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:

@@ -18,6 +18,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
+from orchestration import current_run
 from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
@@ -68,6 +69,7 @@ def tick(
 ) -> dg.SensorResult:
     """One tick. If a system does not answer, it is skipped with that reason."""
     assert spec.trigger is not None
+    current_run.end_unwanted(context.instance, name, spec)
     before, now = LagCursor.read(context.cursor), time.time()
     try:
         seen = look_at(name, spec)

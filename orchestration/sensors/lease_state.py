@@ -22,6 +22,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
+from orchestration import current_run
 from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
@@ -80,6 +81,7 @@ def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
 ) -> dg.SensorResult:
     """One tick. A server that does not answer is reported, and does not delay the other tables for long."""
+    current_run.end_unwanted(context.instance, name, spec)
     cursor = LeaseCursor.read(context.cursor)
     try:
         pipeline = Pipeline(name, spec, load_connections())

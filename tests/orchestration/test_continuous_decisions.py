@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from orchestration import current_run, pauses
+from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
 from orchestration.components.resting import Rests
@@ -32,8 +32,7 @@ from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.continuous.sensor import tick
 from orchestration.continuous.step import ContinuousStep, report_after
 from orchestration.continuous.topics import Topics
-from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, landing_key, pool, table_key
-from orchestration.sensors.idle import file_hash
+from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, file_hash, landing_key, pool, table_key
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.flow import Flow
 
@@ -147,20 +146,6 @@ def test_the_sensor_starts_one_and_holds_while_paused(instance: dg.DagsterInstan
     pauses.resume(instance, "p", FLOW.spec, None, "anna")
     instance.report_run_canceled(made)
     assert tick(instance, "p", FLOW.spec, asked.cursor).run_requests
-
-
-def test_only_the_newest_stays(instance: dg.DagsterInstance) -> None:
-    """By the order in which they were asked for, whatever the clock said then, and with every run deleted since."""
-    old, new = (create_run_for_test(instance, job_name="p_continuous").run_id for _ in range(2))
-    for run in (new, old):
-        current_run.begin(instance, "p", run)
-    assert "newer run" in str(current_run.reason_to_end(instance, "p", old))
-    assert current_run.reason_to_end(instance, "p", new) is None
-    assert current_run.reason_to_end(instance, "q", old) is None
-    for run in (old, new):
-        instance.delete_run(run)
-    after = create_run_for_test(instance, job_name="p_continuous").run_id
-    assert current_run.reason_to_end(instance, "p", after) is None
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,11 @@ from orchestration.names import (
     FILE_TAG,
     LEFT_OUT_TAG,
     PIPELINE_TAG,
+    file_hash,
     landing_key,
 )
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
-from orchestration.sensors.idle import file_hash, settles
+from orchestration.sensors.idle import settles
 from orchestration.sensors.waiting import (
     LagCursor,
     Waiting,
