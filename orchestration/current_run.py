@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from orchestration.names import CONTINUOUS_TAG
+from orchestration.names import CONTINUOUS_TAG, FILE_TAG, file_hash
 from orchestration.sensors.cursor import SensorCursor
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ def reason_to_end(instance: dg.DagsterInstance, pipeline: str, run_id: str) -> s
 def end_unwanted(instance: dg.DagsterInstance, pipeline: str, spec: PipelineSpec) -> None:
     """Ends the continuous run of an earlier file, if this one has no `interval`, or pauses the pipeline. Every schedule
     and sensor asks for it first: the continuous run's own sensor may be gone.
+
+    A run of a file that pauses the pipeline was launched by hand, and goes on.
     """
     if spec.interval and not spec.paused:
         return
     stays = dg.RunsFilter(tags={CONTINUOUS_TAG: pipeline}, statuses=[dg.DagsterRunStatus.STARTED])
-    for run in instance.get_runs(stays, limit=1):
-        if reason_to_end(instance, pipeline, run.run_id) is None:
+    for run in instance.get_runs(stays):
+        if run.tags.get(FILE_TAG) != file_hash(spec) and reason_to_end(instance, pipeline, run.run_id) is None:
             _store(instance, pipeline, _Current(run=run.run_id, ended=True))
 
 

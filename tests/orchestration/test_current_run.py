@@ -9,8 +9,9 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from orchestration import current_run
+from orchestration import current_run, pauses
 from orchestration.components import KafkaPipeline
+from orchestration.continuous.sensor import tick
 from orchestration.names import CONTINUOUS_TAG, FILE_TAG, file_hash
 from orchestration.sensors import lag, lease_state
 from resources.errors import Unavailable
@@ -76,3 +77,23 @@ def test_a_run_whose_file_has_no_interval_any_more_ends_at_the_next_tick_of_anyt
     LOOKS[look](instance)
     assert "file does not want it" in str(current_run.reason_to_end(instance, "p", run))
     assert current_run.reason_to_end(instance, "p", _running(instance, file_hash(BEFORE))) is None, "asked for later"
+
+
+def test_a_pause_ends_what_was_started_before_it_and_not_what_a_person_launches_then(
+    instance: dg.DagsterInstance,
+) -> None:
+    before, by_hand = (_running(instance, file_hash(spec)) for spec in (BEFORE, PAUSED))
+    assert "newer run" in str(current_run.reason_to_end(instance, "p", before))
+    assert "`paused: true` in its file" in str(tick(instance, "p", PAUSED, None).skip_reason)
+    assert current_run.reason_to_end(instance, "p", by_hand) is None
+    again = _running(instance, file_hash(BEFORE))
+    tick(instance, "p", PAUSED, None)
+    assert "file does not want it" in str(current_run.reason_to_end(instance, "p", again))
+
+
+def test_the_pause_of_a_person_leaves_what_is_launched_although_paused(instance: dg.DagsterInstance) -> None:
+    """Its steps see such a pause themselves, and end unless the launch says so."""
+    pauses.pause(instance, "p", BEFORE, None, "anna")
+    run = _running(instance, file_hash(BEFORE))
+    assert "paused by anna" in str(tick(instance, "p", BEFORE, None).skip_reason)
+    assert current_run.reason_to_end(instance, "p", run) is None
