@@ -10,6 +10,13 @@ from jobs.connect_import.predicates import TOMBSTONE
 from sql import literal
 
 ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
+# Those that name a topic by something else than its name, and what to do instead.
+BY_RECORD = {
+    "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
+    "ExtractTopic": "route_by the field",
+}
+# Predicates that hold for all records with a value of a topic, or for none.
+_BY_NAME = ("TopicNameMatches", TOMBSTONE)
 
 
 def routed(configuration: Configuration, topic: str) -> str:
@@ -23,6 +30,15 @@ def routed(configuration: Configuration, topic: str) -> str:
             pattern, replacement = _rule(transform.options)
             topic = replaced(pattern, replacement, topic, where=f"transforms.{transform.name}")
     return topic
+
+
+def router_by_record(configuration: Configuration) -> str | None:
+    """The transform that gives records of one topic different names of topics, if there is one."""
+    for one in transforms(configuration):
+        is_conditional = one.predicate is not None and one.predicate.kind not in _BY_NAME
+        if one.kind in BY_RECORD or "route.by.field" in one.options or (one.kind in ROUTERS and is_conditional):
+            return f"{one.name} ({one.kind})"
+    return None
 
 
 def route(chain: Chain, options: Options) -> str:
@@ -44,7 +60,7 @@ def _rule(options: Options) -> tuple[str, str]:
 def _applies(router: Transform, topic: str) -> bool:
     """Whether the router applies to the topic; other conditions than on its name are left to a person."""
     predicate = router.predicate
-    if predicate is None or predicate.kind not in ("TopicNameMatches", TOMBSTONE):
+    if predicate is None or predicate.kind not in _BY_NAME:
         return True
     where = f"predicates.{predicate.name}.pattern"
     holds = predicate.kind != TOMBSTONE and matches(predicate.options.get("pattern", ""), topic, where)

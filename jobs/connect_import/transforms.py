@@ -13,7 +13,7 @@ from jobs.connect_import.configured import Options, Transform, transforms
 from jobs.connect_import.key_steps import key_step
 from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
 from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
-from jobs.connect_import.routers import ROUTERS, route
+from jobs.connect_import.routers import BY_RECORD, ROUTERS, route
 from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
 from jobs.connect_import.unwrapping import (
     MARKS,
@@ -31,10 +31,6 @@ _HEADERS = ("DropHeaders", "InsertHeader")
 _NOT_NEEDED = {
     **dict.fromkeys(_HEADERS, "not needed any more: tables have no headers"),
     "SetSchemaMetadata": "not needed any more: a schema's name means nothing to a table",
-}
-_INSTEAD = {
-    "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
-    "ExtractTopic": "route_by the field",
 }
 _OPEN = (
     "without `delete.tombstone.handling.mode`, older versions of Debezium left deletes out: if the sink's tables kept "
@@ -170,9 +166,9 @@ def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
         return _left(chain, kind, "it is before the row is taken out of its envelope; say it in source.transform")
     if kind in _EVERY:
         return _step(chain, transform)
-    if kind in _INSTEAD:
+    if kind in BY_RECORD:
         chain.metadata_lost["_topic"] = kind
-    return _left(chain, kind, _INSTEAD.get(kind, "nothing stands in for it; see docs/transforms.md"))
+    return _left(chain, kind, BY_RECORD.get(kind, "nothing stands in for it; see docs/transforms.md"))
 
 
 def _left(chain: Chain, kind: str, why: str) -> str:

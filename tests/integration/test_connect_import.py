@@ -196,7 +196,7 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
 def test_state_of_the_clickhouse_sink_counts(connections: Connections) -> None:
     connection = connections.get("clickhouse", ClickHouseConnection)
     server = ClickHouseServer("clickhouse", connection, connection.endpoints[0])
-    table = f"connect_state_{uuid.uuid4().hex[:8]}"
+    table = f"connect.state_{uuid.uuid4().hex[:8]}"
     server.execute(
         f"CREATE TABLE `{table}` (`key` String, minOffset BIGINT, maxOffset BIGINT, state String) "
         f"ENGINE = KeeperMap('/{table}') PRIMARY KEY `key`"
@@ -205,10 +205,10 @@ def test_state_of_the_clickhouse_sink_counts(connections: Connections) -> None:
         server.execute(f"INSERT INTO `{table}` VALUES ('a-b-0', 0, 99, 'AFTER_PROCESSING')")
         given = {TopicPartition("a-b", 0): 50, TopicPartition("a-b", 1): 7}
         rows = keeper_rows(server, table)
-        assert after_keeper_state(given, rows, "here") == {("a-b", 0): 100, ("a-b", 1): 7}
+        assert after_keeper_state(given, rows, "here", str) == {("a-b", 0): 100, ("a-b", 1): 7}
         server.execute(f"INSERT INTO `{table}` VALUES ('a-b-1', 7, 12, 'BEFORE_PROCESSING')")
         with pytest.raises(SourceError, match="offset 12"):
-            after_keeper_state(given, keeper_rows(server, table), "here")
+            after_keeper_state(given, keeper_rows(server, table), "here", str)
     finally:
         server.execute(f"DROP TABLE `{table}` SYNC")
 

@@ -6,7 +6,8 @@ happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from jobs.connect_import.sink import Offsets
@@ -25,18 +26,29 @@ class KeeperRow:
     state: str
 
 
-def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[KeeperRow], where: str) -> Offsets:
+def after_keeper_state(
+    offsets: Mapping[TopicPartition, int],
+    rows: Iterable[KeeperRow],
+    where: str,
+    key_of: Callable[[TopicPartition], str],
+) -> Offsets:
     """The next offsets by the sink's state; unchanged for partitions without a row.
 
+    Args:
+        key_of: the key of a partition's row.
+
     Raises:
-        SourceError: a batch was begun and not finished.
+        SourceError: a batch was begun and not finished, or a row is that of several partitions.
     """
-    by_key = {row.key: row for row in rows}
+    by_key, keys = {row.key: row for row in rows}, {tp: key_of(tp) for tp in offsets}
+    partitions = Counter(keys.values())
     found = dict(offsets)
-    for tp in offsets:
-        row = by_key.get(str(tp))
+    for tp, key in keys.items():
+        row = by_key.get(key)
         if row is None or row.state == "NONE":
             continue
+        if partitions[key] > 1:
+            raise open_state(f"{', '.join(str(one) for one in keys if keys[one] == key)} have one row, {key}", where)
         if row.state != "AFTER_PROCESSING":
             raise SourceError(
                 f"the sink has begun a batch of {tp} that ends at offset {row.last}, and it is not "
@@ -48,6 +60,16 @@ def after_keeper_state(offsets: Mapping[TopicPartition, int], rows: Iterable[Kee
     return found
 
 
+def open_state(why: str, where: str) -> SourceError:
+    """The error for a connector whose state is not that of single partitions."""
+    return SourceError(
+        f"the sink's state does not say where it stopped: {why}",
+        where=where,
+        remedy="import with --no-offsets, and write `source.start` yourself",
+    )
+
+
 def keeper_rows(server: ClickHouseServer, table: str) -> list[KeeperRow]:
-    rows = server.rows(render("clickhouse", "connect_state", table=tuple(table.split("."))))
+    """The rows of the sink's state; a dot in the table's name is a part of it, as in the sink."""
+    rows = server.rows(render("clickhouse", "connect_state", table=table))
     return [KeeperRow(row["key"], int(row["maxOffset"]), row["state"]) for row in rows]

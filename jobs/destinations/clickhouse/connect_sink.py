@@ -15,11 +15,13 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing, placing
+from jobs.connect_import.routers import routed, router_by_record
 from jobs.connect_import.sink import Offsets, Sink
 from jobs.destinations.clickhouse.connect_options import OPTIONS
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
+from resources.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from resources.clickhouse import ClickHouseServer
@@ -129,21 +131,34 @@ class ClickHouseSink(Sink):
         self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
     ) -> Offsets:
         """The sink's next offsets: with `exactlyOnce` those of its state in KeeperMap."""
-        from jobs.destinations.clickhouse.connect_offsets import after_keeper_state, keeper_rows
+        from jobs.destinations.clickhouse.connect_offsets import after_keeper_state, keeper_rows, open_state
 
         del cluster
         if not configuration.flag("exactlyOnce"):
             return committed
+        if router := router_by_record(configuration):
+            raise open_state(f"it is kept by the names that {router} gives topics record by record", configuration.name)
         server, table = _server(connections), configuration.text("zkDatabase", "connect_state")
-        return after_keeper_state(committed, keeper_rows(server, table), f"{server.where}, {table}")
+        rows = keeper_rows(server, table)
+        return after_keeper_state(committed, rows, f"{server.where}, {table}", partial(state_key, configuration))
+
+
+def state_key(configuration: Configuration, partition: TopicPartition) -> str:
+    """The sink's name of a partition: after the routers, and with the database where names are split."""
+    topic, mark = routed(configuration, partition.topic), _mark(configuration)
+    return str(TopicPartition(mark.join(_split(configuration, topic)) if mark else topic, partition.partition))
 
 
 def _table_of(configuration: Configuration, topic: str, places: dict[str, str]) -> str:
-    """The sink splits names of two parts only, and looks the second one up."""
-    mark = _mark(configuration)
-    parts = topic.split(mark) if mark else [topic]
-    database, name = parts if len(parts) == 2 else (_database(configuration), topic)
+    database, name = _split(configuration, topic)
     return f"{database}.{places.get(name, name)}"
+
+
+def _split(configuration: Configuration, topic: str) -> tuple[str, str]:
+    """Database and table of a topic: the sink splits names of two parts only."""
+    mark = _mark(configuration)
+    parts = topic.split(mark) if mark else []
+    return (parts[0], parts[1]) if len(parts) == 2 else (_database(configuration), topic)
 
 
 def _database(configuration: Configuration) -> str:
