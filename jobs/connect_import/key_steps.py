@@ -27,7 +27,7 @@ def key_step(chain: Chain, transform: Transform) -> str:
     if not plain or items(options, "include", "whitelist", "exclude", "blacklist"):
         chain.key_todo.append(f"{transform.name}: {transform.kind} changes the record's key: declare in "
                               "source.key.columns which fields it has, as records have them")  # fmt: skip
-    return "source.key.rename" if renames else "see below, where the record's key is read"
+    return "source.key.rename" if renames else "see below, if the file reads the record's key"
 
 
 def _of_record(chain: Chain, name: str) -> str:

@@ -160,7 +160,7 @@ def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
         return _NOT_NEEDED[kind]
     if kind == "Filter":
         return _filter(chain, transform)
-    if transform.of_key:
+    if transform.of_key and kind in _EVERY:
         return key_step(chain, transform)
     if kind in STEPS and wrapped:
         return _left(chain, kind, "it is before the row is taken out of its envelope; say it in source.transform")
@@ -168,11 +168,12 @@ def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
         return _step(chain, transform)
     if kind in BY_RECORD:
         chain.metadata_lost["_topic"] = kind
-    return _left(chain, kind, BY_RECORD.get(kind, "nothing stands in for it; see docs/transforms.md"))
+    title = f"{kind} of the record's key" if transform.of_key else kind
+    return _left(chain, title, BY_RECORD.get(kind, "nothing stands in for it; see docs/transforms.md"))
 
 
-def _left(chain: Chain, kind: str, why: str) -> str:
-    chain.todo.append(f"{kind}: {why}")
+def _left(chain: Chain, title: str, why: str) -> str:
+    chain.todo.append(f"{title}: {why}")
     return "see below"
 
 

@@ -664,6 +664,29 @@ def test_what_has_no_equivalent_is_to_do_and_the_file_loads() -> None:
     assert spec.source.value.columns["at"] == "timestamp"
 
 
+@pytest.mark.parametrize("side", ["$Key", "$Value"])
+def test_topics_that_records_name(side: str) -> None:
+    """By whichever side: no table of the file follows from the topic any more."""
+    named = ("com.clickhouse.kafka.connect.transforms.ExtractTopic" + side, {"field": "tbl"})
+    topic = (KAFKA + "InsertField$Value", {"topic.field": "topic"})
+    imported, _ = made({**CLICKHOUSE, **chain(named, topic)}, COLUMNS)
+    of_key = " of the record's key" if side == "$Key" else ""
+    assert imported.todo[:2] == [
+        f"ExtractTopic{of_key}: route_by the field",
+        "_topic: ExtractTopic had changed it before another transform read it; the record's own stands in its place",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "todo"),
+    [(KAFKA + "Cast$Key", []), ("com.acme.Secret$Key", ["Secret of the record's key"])],
+)
+def test_transforms_of_a_key_that_no_table_has(kind: str, todo: list[str]) -> None:
+    imported, _ = made({**ICEBERG, **chain((kind, {}))}, COLUMNS)
+    assert [line.split(":")[0] for line in imported.todo] == todo
+    assert imported.steps[0].endswith(": see below" if todo else ": see below, if the file reads the record's key")
+
+
 def test_columns_of_the_tables_are_followed_back() -> None:
     options = chain(
         (KAFKA + "ReplaceField$Value", {"renames": "name:title"}),
