@@ -2,6 +2,8 @@
 
 The sinks announce files in their control topic, and commit them to the tables later. A snapshot's property
 `kafka.connect.offsets.<control topic>.<group>` has the offsets of the control topic up to which files are committed.
+After a commit to all tables the sink commits these offsets to its group `<group>-coord` as well: that mark lasts where
+the table was dropped, or maintenance has removed the snapshot.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from jobs.iceberg.history import ancestors
 from resources.errors import ConfigurationError, SourceError, TopicMissing
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
+from resources.kafka_groups import group_offsets
+from resources.topic_partition import TopicPartition
 from resources.topic_reading import read_to_end
 
 _MAGIC = b"aVR\x01"
@@ -36,7 +40,7 @@ class Written:
 
 
 def uncommitted(written: Iterable[Written], committed_to: Mapping[str, Mapping[int, int]]) -> list[Written]:
-    """Announced files that are in no snapshot of their table.
+    """Announced files that are not committed.
 
     Args:
         committed_to: for each table the control topic's next offset per partition; empty for a table without a commit.
@@ -65,6 +69,9 @@ def check_all_in_tables(
     tables = {w.table for w in written}
     known = {t: snapshot_offsets(catalog, t, branch_of(t), topic, group) for t in tables}
     left = uncommitted(written, known)
+    asked = {TopicPartition(topic, w.partition) for w in left}
+    complete = {tp.partition: offset for tp, offset in group_offsets(cluster, f"{group}-coord", asked).items()}
+    left = uncommitted(left, dict.fromkeys(tables, complete))
     if left:
         raise SourceError(
             f"{len(left)} of the sink's events tell of files that are in no snapshot yet, first at offset "
