@@ -10,8 +10,15 @@ from pathlib import Path
 
 from resources.errors import ConfigurationError
 
+# Names of options and of a URL's parameters whose values are secrets, and those of them whose values are none.
 SECRET = re.compile(
-    r"password|pwd|secret|token|credential|keyfile|api[._-]?key|jaas|user\.info|access-key|\.key$", re.I
+    r"password|passphrase|pwd|secret|token|credential|keyfile|api[._-]?key|jaas|user\.info|(access|account)[._-]?key|"
+    r"\.key$|private[._-]?key|authorization|cookie|connection[._-]string|signature|(^|[._-])sig$",
+    re.I,
+)
+NO_SECRET = re.compile(
+    r"token-(refresh|exchange|expires)|refresh-credentials-(endpoint|enabled)|credentials-provider$|credentials\.source$",
+    re.I,
 )
 
 

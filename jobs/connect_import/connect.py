@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from jobs.connect_import import msk
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configuration import SECRET, Configuration
+from jobs.connect_import.configuration import NO_SECRET, SECRET, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.envelope import OP_COLUMN
@@ -72,9 +72,10 @@ _MECHANISMS = get_args(SaslMechanism)
 # Settings of Java's client that librdkafka has too, by the same names.
 _SETTINGS = ("client.id", "client.rack")
 
-# User and password of a URL (an ABFS container has no colon), and parameters of a URL.
-_USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@")
-_PARAMETER = re.compile(r"([?&;]([^=&;]*)=)([^&;]*)")
+# User and password of a URL, or a token in their place (without a colon an ABFS URL has its container there), and
+# parameters of a URL or a connection string.
+_USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@|((?<=http://)|(?<=https://))[^/?#@,]+@", re.I)
+_PARAMETER = re.compile(r"((?:^|[?&;])([^=&;?/]*)=)([^&;]*)")
 
 
 def group(configuration: Configuration) -> str:
@@ -240,4 +241,4 @@ def without_secrets(name: str, text: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    return SECRET.search(name) is not None
+    return SECRET.search(name) is not None and NO_SECRET.search(name) is None

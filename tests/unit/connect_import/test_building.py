@@ -385,6 +385,8 @@ def test_secrets_inside_urls_are_references_too() -> None:
     imported, _ = made({**CLICKHOUSE, **registry})
     found = imported.connections["registry"]
     assert (found["url"], found["password"]) == ("https://r1:8081,https://r2", "${env:REGISTRY_PASSWORD}")
+    imported, _ = made({**CLICKHOUSE, **registry, "value.converter.schema.registry.url": f"https://{SECRET}@r1"})
+    assert imported.connections["registry"]["url"] == "https://r1"
     catalog = {
         "iceberg.catalog.type": "jdbc",
         "iceberg.catalog.uri": f"jdbc:postgresql://db/x?user=me&password={SECRET}&ssl=true",
@@ -396,6 +398,42 @@ def test_secrets_inside_urls_are_references_too() -> None:
     assert lake["uri"] == "jdbc:postgresql://db/x?user=me&password=${env:ICEBERG_CATALOG_URI_PASSWORD}&ssl=true"
     assert lake["warehouse"] == "abfss://box@account.dfs.core.windows.net/w"
     assert lake["properties"] == {"s3.endpoint": "https://${env:ICEBERG_CATALOG_S3_ENDPOINT_USER_INFO}@store"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "written"),
+    [
+        ("header.Authorization", f"Bearer {SECRET}", "${env:ICEBERG_CATALOG_HEADER_AUTHORIZATION}"),
+        ("header.Cookie", f"session={SECRET}", "${env:ICEBERG_CATALOG_HEADER_COOKIE}"),
+        ("adls.connection-string.acc", f"AccountName=x;AccountKey={SECRET}", None),
+        ("adls.account-key", SECRET, None),
+        ("adls.sas-token.acc", SECRET, None),
+        ("client.credentials-provider.own", SECRET, None),
+        ("some.url", f"https://h/x?a=b&sig={SECRET}", "https://h/x?a=b&sig=${env:ICEBERG_CATALOG_SOME_URL_SIG}"),
+        ("some.url", f"https://h/x?X-Amz-Signature={SECRET}", None),
+        ("some.text", f"AccountKey={SECRET};a=b", "AccountKey=${env:ICEBERG_CATALOG_SOME_TEXT_ACCOUNTKEY};a=b"),
+        ("some.url", f"HTTPS://{SECRET}@h/x", "HTTPS://${env:ICEBERG_CATALOG_SOME_URL_USER_INFO}@h/x"),
+        *[
+            (name, text, text)
+            for name, text in {
+                "token-refresh-enabled": "false",
+                "token-exchange-enabled": "false",
+                "token-expires-in-ms": "60000",
+                "gcs.oauth2.token-expires-at": "1",
+                "client.credentials-provider": "com.acme.Provider",
+                "client.refresh-credentials-endpoint": "/v1/credentials",
+                "client.refresh-credentials-enabled": "true",
+                "header.X-Iceberg-Access-Delegation": "vended-credentials",
+                "adls.sas-token-expires-at-ms.acc": "1",
+            }.items()
+        ],
+    ],
+)
+def test_properties_of_a_catalog_that_are_secrets(name: str, text: str, written: str | None) -> None:
+    """And those that only look so, whose values nobody knows by heart."""
+    imported, _ = made({**APACHE, f"iceberg.catalog.{name}": text})
+    found = imported.connections["lake"]["properties"][name]
+    assert found == written if written else "${env:ICEBERG_CATALOG_" in found
 
 
 def test_tables_with_different_id_columns_are_refused() -> None:
