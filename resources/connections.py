@@ -214,13 +214,22 @@ class IcebergConnection(Connection):
         None, repr=False, description="address of the catalog, or of its database (sql) with user and password"
     )
     warehouse: str | None = Field(None, description="folder of the tables (sql, hive, glue), or its name (rest)")
-    credential: SecretStr | None = Field(None, description="client credential or token of a REST catalog")
+    credential: SecretStr | None = Field(
+        None, description="id:secret with which clients of a REST catalog get tokens (OAuth 2)"
+    )
+    token: SecretStr | None = Field(None, description="bearer token of a REST catalog, instead of `credential`")
     properties: dict[str, str] = Field(
         default_factory=dict, repr=False, description="further pyiceberg catalog properties"
     )
     spark_properties: dict[str, str] = Field(
         default_factory=dict, repr=False, description="further Spark catalog properties"
     )
+
+    @model_validator(mode="after")
+    def _one_kind_of_access(self) -> IcebergConnection:
+        if self.credential and self.token:
+            raise Mistakes([Mistake(("token",), "there is `credential` too", "give either `credential` or `token`")])
+        return self
 
 
 class ClickHouseConnection(Connection):

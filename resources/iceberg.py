@@ -119,9 +119,7 @@ class IcebergCatalog:
         elif c.type == "sql":
             del known["type"]
             known["py-catalog-impl"] = f"{__package__}.iceberg_sql.RememberingCatalog"
-        if c.credential:
-            known["credential"] = c.credential.get_secret_value()
-        return {**{k: v for k, v in known.items() if v is not None}, **c.properties}
+        return {**{k: v for k, v in known.items() if v is not None}, **_access(c), **c.properties}
 
     def spark_settings(self) -> dict[str, str]:
         """`spark.sql.catalog.*` settings of a session that uses this catalog. May hold secrets: never log them."""
@@ -131,10 +129,9 @@ class IcebergCatalog:
             del settings["type"]
         elif c.type == "sql" and c.uri:
             settings |= _jdbc(self._database())
-        if c.credential:
-            settings["credential"] = c.credential.get_secret_value()
         prefix = f"spark.sql.catalog.{self.name}"
-        named = {f"{prefix}.{k}": v for k, v in {**settings, **c.spark_properties}.items() if v is not None}
+        given = {**settings, **_access(c), **c.spark_properties}
+        named = {f"{prefix}.{k}": v for k, v in given.items() if v is not None}
         return {prefix: "org.apache.iceberg.spark.SparkCatalog", **named, **_HIDDEN}
 
     def load(self, identifier: str) -> Table | None:
@@ -287,6 +284,12 @@ def _newest_io(name: str, connection: IcebergConnection, identifier: str) -> Fil
     catalog = IcebergCatalog(name, connection)
     with catalog_errors(identifier):
         return catalog._catalog.load_table(identifier).io
+
+
+def _access(connection: IcebergConnection) -> dict[str, str]:
+    """With what a client of a REST catalog is let in; pyiceberg and Spark have the same names for it."""
+    given = {"credential": connection.credential, "token": connection.token}
+    return {name: secret.get_secret_value() for name, secret in given.items() if secret}
 
 
 def _jdbc(url: URL | None) -> dict[str, str]:

@@ -69,7 +69,7 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise ConfigurationError(
             f"the catalog refuses access ({type(problem).__name__})",
             where=where,
-            remedy="correct `credential` of its connection (or the token in `properties`), or the user's rights",
+            remedy="correct `credential` or `token` of its connection (or its `properties`), or the user's rights",
         ) from None
     except RESTError as problem:
         raise _refused(problem, where) from None

@@ -36,9 +36,8 @@ def connection(configuration: Configuration) -> dict[str, Any]:
     for name in ("uri", "warehouse"):
         if name in given:
             found[name] = without_secrets(f"iceberg.catalog.{name}", given[name])
-    secret = next((name for name in ("credential", "token") if name in given), None)
-    if secret:
-        found["credential"] = environment(f"iceberg.catalog.{secret}")
+    if secret := next((name for name in ("credential", "token") if name in given), None):
+        found[secret] = environment(f"iceberg.catalog.{secret}")
     known = {"type", "catalog-impl", "uri", "warehouse", "credential", "token"}
     rest = {k: without_secrets(f"iceberg.catalog.{k}", v) for k, v in given.items() if k not in known}
     return {**found, **({"properties": rest, "spark_properties": rest} if rest else {})}

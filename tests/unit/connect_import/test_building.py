@@ -151,6 +151,14 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert imported.connections["kafka"]["password"] == "${env:KAFKA_PASSWORD}"
 
 
+@pytest.mark.parametrize("given", [["token"], ["credential"], ["token", "credential"]])
+def test_what_lets_a_client_into_the_catalog(given: list[str]) -> None:
+    rest = {"iceberg.catalog.type": "rest", **{f"iceberg.catalog.{name}": SECRET for name in given}}
+    lake = made({**APACHE, **rest})[0].connections["lake"]
+    found = {name: text for name, text in lake.items() if name in ("token", "credential")}
+    assert found == {given[-1]: f"${{env:ICEBERG_CATALOG_{given[-1].upper()}}}"}
+
+
 def test_apache_sink_appends_and_routes_by_name() -> None:
     _, spec = made(APACHE)
     assert [(t.table, t.mode) for t in all_tables(spec, [Named("db.c")])] == [("db.c", "append")]

@@ -39,6 +39,11 @@ REMEMBERS = {"py-catalog-impl": "resources.iceberg_sql.RememberingCatalog"}
             {"type": "rest", "uri": "https://catalog:8181", "warehouse": "lake", "credential": "id:secret"},
         ),
         (
+            {"type": "rest", "uri": "https://catalog:8181", "token": "t"},
+            {"type": "rest", "uri": "https://catalog:8181", "token": "t"},
+            {"type": "rest", "uri": "https://catalog:8181", "token": "t"},
+        ),
+        (
             {"type": "hive", **HIVE_URI, "warehouse": "s3://w", "properties": {"hive.hive2-compatible": "true"}},
             {"type": "hive", **HIVE_URI, "warehouse": "s3://w", "hive.hive2-compatible": "true"},
             {"type": "hive", **HIVE_URI, "warehouse": "s3://w"},
@@ -63,6 +68,11 @@ def test_catalog_by_configuration(connection: dict[str, object], pyiceberg: Valu
     plain = {name.removeprefix("spark.sql.catalog.lake."): value for name, value in settings.items()}
     assert spark.items() <= plain.items()
     assert plain["cache-enabled"] == "false", "a cached table is stale after a commit by pyiceberg"
+
+
+def test_a_token_or_what_gets_one() -> None:
+    with pytest.raises(ValueError, match="either `credential` or `token`"):
+        IcebergConnection.model_validate({"kind": "iceberg", "type": "rest", "token": "t", "credential": "id:secret"})
 
 
 def test_any_other_catalog_by_its_class() -> None:

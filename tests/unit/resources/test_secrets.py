@@ -79,7 +79,7 @@ def lake(**given: object) -> IcebergCatalog:
     "given",
     [
         {"credential": f"me:{SECRET}"},
-        {"properties": {"token": SECRET}},
+        {"token": SECRET},
         {"properties": {"header.Authorization": f"Basic {SECRET}"}},
     ],
 )
@@ -147,7 +147,7 @@ def test_what_is_printed_of_a_catalog_hides_its_secrets() -> None:
             "kind": "iceberg",
             "type": "sql",
             "uri": f"postgresql://me:{SECRET}@db/iceberg",
-            "credential": SECRET,
+            "token": SECRET,
             "properties": {"s3.secret-access-key": SECRET},
             "spark_properties": {"s3.secret-access-key": SECRET},
         }
