@@ -182,7 +182,7 @@ def _open(connection_json: str, password: str, endpoint: str) -> Client:
 
 def _split(endpoint: str, secure: bool) -> tuple[str, int]:
     host, _, port = endpoint.rpartition(":")
-    if host and port.isdigit():
+    if host and port.isdecimal():
         return host.strip("[]"), int(port)
     return endpoint.strip("[]"), 8443 if secure else 8123
 

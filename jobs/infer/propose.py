@@ -47,7 +47,9 @@ class Proposal:
 
     def yaml(self, name: str) -> str:
         """The proposal as a part of `source`."""
-        lines = [f"# {remark}" for remark in [*self.trial.remarks, *self.remarks]]
+        remarks = [*self.trial.remarks, *self.remarks]
+        # Names of fields are whatever records say.
+        lines = [f"# {''.join(c if c.isprintable() else ' ' for c in remark)}" for remark in remarks]
         text = yaml.safe_dump({name: self.document}, sort_keys=False, allow_unicode=True, width=1000)
         return "\n".join([*lines, text.rstrip()])
 
@@ -56,8 +58,8 @@ def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Propos
     """The proposed format and columns of these records; None without records.
 
     Raises:
-        ConfigurationError: the records are in Confluent's wire format, and no registry is given or its schema has
-        no columns. Unavailable: the registry does not answer.
+        ConfigurationError: the records are in Confluent's wire format, and no registry is given; or neither they nor
+        their schema have fields. Unavailable: the registry does not answer.
     """
     if not records:
         return None
@@ -66,6 +68,8 @@ def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Propos
         found, schemas = _registered(records, registry)
     else:
         found = _by_content(records)
+    if not found.document["columns"]:
+        raise ConfigurationError("the records are only empty objects", remedy="declare the columns by hand")
     return _tried(found, lambda document: trial(document, records, schemas))
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from jobs.decode.base import Decoder
 from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.unknown import Watch
 from jobs.spec.formats import Format
+from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 
 _MOST = 3  # reasons that are listed
@@ -48,9 +48,12 @@ class Trial:
 
 def trial(document: Mapping[str, Any], records: Sequence[bytes], registered: Schemas | None) -> Trial:
     """Decodes the records by this `source.key` or `source.value`. The records contain no tombstones."""
+    judged = examine(Format, document)
+    if judged.value is None:
+        return Trial(len(records), {"; ".join(mistake.sentence for mistake in judged.mistakes): len(records)})
     try:
-        errors = _decoder(Format.model_validate(document), registered).decode(pa.array(records, pa.binary())).errors
-    except (ConfigurationError, ValidationError) as problem:
+        errors = _decoder(judged.value, registered).decode(pa.array(records, pa.binary())).errors
+    except ConfigurationError as problem:
         return Trial(len(records), {str(problem): len(records)})
     return Trial(len(records), Counter(error.message for error in errors.values()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-import yaml
 
 from jobs.connections_file import load_connections
 from jobs.infer.propose import propose
@@ -68,7 +67,7 @@ def _show(
             found[name] = None
             output.say(f"  # no {name} is proposed: {problem}")
             continue
-        found[name] = yaml.safe_load(proposal.yaml(name))[name] if proposal else None
+        found[name] = proposal.document if proposal else None
         if proposal is None:
             output.say(f"  # no record has a {name}")
             continue

@@ -63,7 +63,7 @@ def place(text: str) -> tuple[TopicPartition, int]:
     """``orders-0=1500`` as a topic-partition and an offset."""
     where, _, offset = text.partition("=")
     topic, _, partition = where.rpartition("-")
-    if not (topic and partition.isdigit() and offset.isdigit()):
+    if not (topic and partition.isdecimal() and offset.isdecimal()):
         raise click.UsageError(f"{text!r} is not TOPIC-PARTITION=OFFSET, for example orders-0=1500")
     return TopicPartition(topic, int(partition)), int(offset)
 

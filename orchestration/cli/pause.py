@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 
 import click
@@ -79,4 +80,8 @@ def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None
 
 
 def _who() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as containers have
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

@@ -112,7 +112,7 @@ def _reread(
 
 def _numbers(text: str) -> tuple[int, int]:
     low, _, high = text.partition("-")
-    if not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
+    if not low.isdecimal() or not (high or low).isdecimal() or int(high or low) < int(low):
         raise click.UsageError("--batches is a number or a range: 3 or 3-7")
     return int(low), int(high or low)
 

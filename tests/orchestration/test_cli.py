@@ -65,6 +65,21 @@ def test_help_says_what_it_does_and_takes(name: str) -> None:
     assert all("json" in {option.name for option in c.params} for c in commands[1:] or commands)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["offsets", "set", "p", "orders-0=²"],
+        ["offsets", "set", "p", "orders-²=1"],
+        ["replay", "p", "--batches", "²"],
+        ["replay", "p", "--batches", "1-²"],
+        ["replay", "p", "--kafka-offsets", "orders-0=1:²"],
+    ],
+)
+def test_numbers_that_are_none(arguments: list[str]) -> None:
+    found = CliRunner().invoke(cli.batchmerge, arguments)
+    assert (found.exit_code, "Error: " in found.output) == (2, True), found.exception
+
+
 def test_a_day_of_a_pipeline(
     connections: Connections, topic: Topic, declared: Callable[[Flow], str], call: Call, tmp_path: Path
 ) -> None:

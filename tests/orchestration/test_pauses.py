@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from jobs.spec.tables import Table
 from orchestration import pauses
+from orchestration.cli import pause as pause_command
 from orchestration.components.launch import Launch
 from orchestration.components.pause_jobs import pause_jobs
 from orchestration.names import (
@@ -150,6 +153,15 @@ def test_maintenance_leaves_alone_what_is_paused(instance: dg.DagsterInstance) -
     assert not by_hand.success
     (failed,) = [event for event in by_hand.all_events if event.is_step_failure]
     assert "batchmerge resume p" in failure_text(failed)
+
+
+@pytest.mark.parametrize("nobody", [OSError("No username set in the environment"), KeyError("uid not found: 1001")])
+def test_who_has_paused_where_the_user_has_no_name(nobody: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> str:
+        raise nobody
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert pause_command._who() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:

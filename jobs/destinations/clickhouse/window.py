@@ -27,7 +27,7 @@ def most_partitions(connection: ClickHouseConnection) -> int:
     """The most partitions of a table that one insert may touch: ClickHouse's default, or the connection's limit."""
     asked = connection.settings.get(_MOST_PARTITIONS, "")
     # ClickHouse itself refuses other values.
-    return int(asked) or _UNLIMITED if asked.isdigit() else 100
+    return int(asked) or _UNLIMITED if asked.isdecimal() else 100
 
 
 def needed(chunks: int, partitions: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+import yaml
 
 from jobs.decode.json_strict import parse_json
 from jobs.infer.propose import propose
@@ -244,6 +245,21 @@ def test_a_key_that_cannot_be_proposed_does_not_hide_the_value(
     found = infer_command._show(cast(KafkaCluster, SimpleNamespace(name="kafka")), "t", None, 9)
     assert (found["key"], found["value"]) == (None, {"format": "json", "columns": {"a": "long"}})
     assert "# no key is proposed: the records are in Confluent's wire format" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("record", [b"{}", b'{"schema": {"type": "struct", "fields": []}, "payload": {}}'])
+def test_objects_without_fields_have_no_columns(record: bytes) -> None:
+    with pytest.raises(ConfigurationError, match=r"only empty objects.* Fix: declare the columns by hand"):
+        propose([record, record], None)
+
+
+def test_a_proposal_is_yaml_whatever_records_are_called() -> None:
+    name = "a\nb: [\x01\u2028{"
+    records = [json.dumps({name: kind}).encode() for kind in (1, "x")]
+    proposal = propose(records, None)
+    assert proposal is not None
+    assert yaml.safe_load(proposal.yaml("value")) == {"value": proposal.document}
+    assert name in proposal.document["columns"]
 
 
 def test_number_of_too_many_digits_is_left_out() -> None:
