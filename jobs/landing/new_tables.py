@@ -51,6 +51,13 @@ class NameRule:
     reports_columns: bool = False
     settled: Mapping[str, str | None] | None = None
 
+    def takes_none(self, left: pa.Array, key: pa.Array | None, value: pa.Array) -> pa.Array:
+        """True for each of these records that names no table, or one that is not allowed."""
+        names = self._names(key, value)
+        allowed = re.compile(self.allow).fullmatch
+        wrong = [name for name in names.filter(left).unique().to_pylist() if name is None or not allowed(name)]
+        return pc.and_(left, pc.is_in(names, value_set=pa.array(wrong, pa.string())))
+
     def judge(self, left: pa.Array, key: pa.Array | None, value: pa.Array, verdicts: Verdicts) -> dict[str, int]:
         """Refuses the records whose names cannot become tables; returns the others' new names, each with its first row.
 

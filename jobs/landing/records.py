@@ -161,11 +161,12 @@ class RecordReader:
         named = dict[str, int]()
         if self.routes is not None:
             left = matched_by_none(self.routes, batch.column("topic"), readable, value, op)
+            if self.skips_unrouted:
+                nowhere = self.new_tables.takes_none(left, readable, value) if self.new_tables else left
+                verdicts.filter_where(nowhere, but=self._may_be_routed(verdicts, bad))
             if self.new_tables:
                 named = self.new_tables.judge(left, key, value, verdicts)
-            elif self.skips_unrouted:
-                verdicts.filter_where(left, but=self._may_be_routed(verdicts, bad))
-            else:
+            elif not self.skips_unrouted:
                 verdicts.refuse_where(left, DecodeError("NoTable", "no table takes this record", ROUTE))
         if self.filtered_error:
             verdicts.refuse_filtered(self.filtered_error)

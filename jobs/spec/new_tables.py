@@ -29,8 +29,8 @@ class NewTables(Spec):
 
     allow: str = Field(
         "[a-z_][a-z0-9_]{0,99}",
-        description="regular expression that a value, in lower case, must match as a whole to have a table; records "
-        "with other values are dead letters",
+        description="regular expression that a value, in lower case, must match as a whole to have a table; no table "
+        "takes records with other values (`unrouted`)",
         examples=["order_.*"],
     )
     most: int = Field(100, ge=1, description="at most this many values become tables; others are dead letters")
@@ -128,7 +128,6 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     excluded = {
         "source.for_each": spec.source.for_each,
         "commit: together": spec.commit == "together",
-        "unrouted: skip": spec.unrouted == "skip",
     }
     for other in (other for other, there in excluded.items() if there):
         yield Mistake(("new_tables",), f"it does not go with `{other}`", "leave one of them out", at_key=True)

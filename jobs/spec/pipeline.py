@@ -113,8 +113,8 @@ class PipelineSpec(Spec):
     )
     unrouted: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="a record that no table takes, by `route` or `route_by`: refuse (it is bad) or skip (it is "
-        "left out, and counts as filtered)",
+        description="a record that no table takes, by `route`, `route_by` or `new_tables.allow`: refuse (it is bad) or "
+        "skip (it is left out, and counts as filtered)",
     )
     new_tables: NewTables | None = Field(
         None,

@@ -23,8 +23,8 @@ Mode = Literal["append", "upsert", "upsert_delete", "delete"]
 # braces for a part of a topic's name (`source.for_each`), or of a value (`new_tables`).
 PLAIN_PART = r"(?:[A-Za-z0-9_]|\{[^{}]+\})+"
 NAME_PART = r"(?:[A-Za-z0-9_-]|\{[^{}]+\})+"
-# The pattern of a qualified table name.
-TABLE_NAME = rf"^{NAME_PART}(\.{NAME_PART})+$"
+# The pattern of a qualified table name; a placeholder alone may stand for one.
+TABLE_NAME = rf"^(?:{NAME_PART}(\.{NAME_PART})+|\{{[^{{}}]+\}})$"
 
 
 # What to do with a value that the table's system cannot represent.

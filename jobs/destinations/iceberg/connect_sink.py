@@ -23,6 +23,7 @@ from jobs.destinations.iceberg import connect_catalog
 from jobs.destinations.iceberg.connect_catalog import connection_name
 from jobs.destinations.iceberg.connect_options import OPTIONS
 from jobs.spec.envelope import OP_COLUMN
+from jobs.spec.new_tables import NewTables
 from jobs.spec.pipeline import Intermediate
 from resources.connections import Connections
 from resources.errors import ConfigurationError
@@ -32,7 +33,13 @@ TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 
 # The records' field contains the table's whole name.
-_NAMED = "{route_by[0]}.{route_by[1]}"
+_NAMED = "{route_by}"
+# A name with a namespace: others can have no table, so a sink that makes none passes over them.
+_QUALIFIED = r"[^.{}]+(\.[^.{}]+)+"
+_MISSING = (
+    ". The sink passed over records that name a table that does not exist; here their merges fail until it is there: "
+    "narrow `allow`, or import again with --table for each table"
+)
 _ANY_CASE = "iceberg.tables.schema-case-insensitive"
 _CASE_TODO = (
     f"{_ANY_CASE}: ignore_case works with plain JSON; name fields whose case is not the table's in source.value.rename"
@@ -91,6 +98,11 @@ class IcebergSink(Sink):
                 "the connector names no table", where=configuration.name, remedy="name them with --table"
             )
         todo = connect_catalog.todo(configuration)
+        if _NAMED in names:
+            todo.append(
+                f"new_tables: at most {NewTables().most} tables, where the sink had no limit: raise `most` if records "
+                "name more" + ("" if _creates(configuration) else _MISSING)
+            )
         todo += [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
         routed = bool(configuration.text("iceberg.tables.route-field"))
         if routed and not _dynamic(configuration):
@@ -166,8 +178,8 @@ def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -
     if _dynamic(configuration) and not placed.each:
         found["route_by"] = configuration.text("iceberg.tables.route-field")
     if _NAMED in placed.tables:
-        found["new_tables"] = {"allow": r"\w+\.\w+"}
-    elif "route_by" in found or any("route" in _table(configuration, name) for name in placed.tables):
+        found["new_tables"] = {"allow": "[^{}]+" if _creates(configuration) else _QUALIFIED}
+    if "route_by" in found or any("route" in _table(configuration, name) for name in placed.tables):
         found["unrouted"] = "skip"
     keys = key_columns(configuration, list(placed.tables))
     if not keys and mode(configuration) != "append":
@@ -226,6 +238,10 @@ def _dynamic(configuration: Configuration) -> bool:
     return configuration.flag("iceberg.tables.dynamic-enabled")
 
 
+def _creates(configuration: Configuration) -> bool:
+    return configuration.flag("iceberg.tables.auto-create-enabled")
+
+
 def _table(configuration: Configuration, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": "iceberg", "connection": connection_name(configuration), "table": name}
     found["mode"] = mode(configuration)
@@ -246,7 +262,7 @@ def _table(configuration: Configuration, name: str) -> dict[str, Any]:
     }
     if properties:
         found["properties"] = properties
-    found["create"] = configuration.flag("iceberg.tables.auto-create-enabled")
+    found["create"] = _creates(configuration)
     evolve = configuration.flag("iceberg.tables.evolve-schema-enabled")
     found["evolve"] = {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve}
     return found

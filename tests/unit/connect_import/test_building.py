@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,21 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert lake["properties"]["s3.secret-access-key"] == "${env:ICEBERG_CATALOG_S3_SECRET_ACCESS_KEY}"
     assert lake["properties"]["io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
     assert imported.connections["kafka"]["password"] == "${env:KAFKA_PASSWORD}"
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_tables_that_records_name(creates: bool) -> None:
+    """The sink passes over records that name none; over those of missing ones too, unless it makes tables."""
+    imported, spec = made({**APACHE, "iceberg.tables.auto-create-enabled": str(creates).lower()})
+    assert (spec.unrouted, spec.tables[0].create) == ("skip", creates)
+    assert spec.new_tables
+    names = ("orders", "lake.my-db.orders", "db.c")
+    allowed = {name for name in names if re.fullmatch(spec.new_tables.allow, name)}
+    assert allowed == {"lake.my-db.orders", "db.c", *(["orders"] if creates else [])}
+    assert [t.table for t in all_tables(spec, [Named("lake.my-db.orders")])] == ["lake.my-db.orders"]
+    (todo,) = (line for line in imported.todo if line.startswith("new_tables"))
+    assert "at most 100 tables" in todo
+    assert ("--table" in todo) is not creates
 
 
 @pytest.mark.parametrize("given", [["token"], ["credential"], ["token", "credential"]])
@@ -363,11 +379,12 @@ def test_case_and_optional_columns_as_the_iceberg_sink_has_them() -> None:
     assert not {"ignore_case", "force_optional"} & made(APACHE)[0].document.keys()
     flags = {"iceberg.tables.schema-case-insensitive": "true", "iceberg.tables.schema-force-optional": "true"}
     imported, spec = made({**APACHE, **flags})
-    assert (spec.ignore_case, spec.force_optional, imported.todo) == (True, True, [])
+    todo = [line.split(":")[0] for line in imported.todo]
+    assert (spec.ignore_case, spec.force_optional, todo) == (True, True, ["new_tables"])
     # A schema names the fields, and the pipeline file's rules refuse `ignore_case` there.
     imported, spec = made({**APACHE, **flags, "value.converter.schemas.enable": "true"})
     assert (spec.ignore_case, spec.force_optional) == (False, True)
-    assert [line.split(":")[0] for line in imported.todo] == ["iceberg.tables.schema-case-insensitive"]
+    assert [line.split(":")[0] for line in imported.todo] == ["new_tables", "iceberg.tables.schema-case-insensitive"]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,27 @@ def test_new_names_are_reported_once_each_and_the_others_are_dead_letters() -> N
     assert errors[4] == "the field that names the table is null"
 
 
+def test_records_that_name_no_table_are_left_out_where_the_pipeline_skips_them() -> None:
+    """Not those of names that are allowed and get no table, nor those that nobody can read."""
+    skipping = spec(unrouted="skip", most=2, key="id", changes={"tombstones": "skip"})
+    values = [*kinds("Known", "no table", None, "login", "sale"), {"kind": None}, {"id": None, "kind": "login"}, b"{"]
+    rule: NameRule | None = rule_of(skipping, "known")
+    while rule:
+        reader = record_reader(skipping, batch(1, ranges=RANGES), landing_schema(skipping), names=rule)
+        ((rows, report),) = reader.with_reports([kafka_records(*((None, value) for value in values))])
+        rule = rule.after(report.names, skipping)
+    assert report.names == {"login": 3}
+    filtered = [n for n, op in enumerate(rows.column("op").to_pylist()) if op == "filtered"]
+    errors = {n: e["kind"] for n, e in enumerate(rows.column("error").to_pylist()) if e}
+    assert (filtered, errors) == ([1, 2, 5], {4: "NoTable", 6: "NullKey", 7: "undecodable"})
+
+
+def test_a_name_that_is_the_whole_value() -> None:
+    whole = spec(table="{route_by}", allow=".+")
+    assert [t.table for t in all_tables(whole, [Named("lake.db.orders")])] == ["lake.db.orders"] * 2
+    assert list(refused_names(whole, [], ["a.b.c", "plain", "a.b c"])) == ["plain", "a.b c"]
+
+
 def test_the_first_ones_have_the_room_that_is_left() -> None:
     rule = rule_of(spec(), "known", "other")
     _, names = read(rule, *kinds("b", "a", "b"))
