@@ -48,7 +48,13 @@ class AsksDagster(Protocol):
         """The number of stale keys at each table's last merge."""
 
 
+def home_folder() -> Path:
+    """The folder of the instance: `DAGSTER_HOME`, else `<data folder>/dagster`."""
+    named = os.environ.get("DAGSTER_HOME")
+    return Path(named).absolute() if named else data_folder() / "dagster"
+
+
 def used_home() -> Path | None:
     """The folder of the instance; None: Dagster was never used here."""
-    home = Path(os.environ.get("DAGSTER_HOME", data_folder() / "dagster"))
+    home = home_folder()
     return home if home.exists() else None

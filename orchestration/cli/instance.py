@@ -14,9 +14,9 @@ import dagster as dg
 import yaml
 from sqlalchemy.exc import OperationalError
 
+from orchestration.cli.dagster_answers import home_folder
 from orchestration.compute_logs import leave_in_terminal
 from orchestration.databases import keep_databases_open
-from resources.connections import data_folder
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local.locks import exclusive
 from resources.local.stack_state import replace_file
@@ -29,9 +29,8 @@ SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 
 
 def dagster_home() -> Path:
-    """`DAGSTER_HOME` if you have one, else `<data folder>/dagster`, made at its first use."""
-    named = os.environ.get("DAGSTER_HOME")
-    home = Path(named).absolute() if named else data_folder() / "dagster"
+    """The folder of the instance, made at its first use."""
+    home = home_folder()
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():
         replace_file(home / "dagster.yaml", SETTINGS.read_text())

@@ -30,9 +30,10 @@ from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import dagster_child, pipelines
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState
+from orchestration.cli.dagster_answers import AsksDagster, DagsterState, used_home
 from orchestration.cli.dagster_child import DagsterChild
 from orchestration.cli.dagster_state import DagsterHere, used_instance
+from orchestration.cli.instance import dagster_home
 from orchestration.cli.pipelines import (
     PipelineStatus,
     Status,
@@ -68,6 +69,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def here() -> Iterator[AsksDagster]:
     with used_instance() as instance:
         yield DagsterHere(instance)
+
+
+@pytest.mark.parametrize("named", ["", None])
+def test_an_empty_variable_names_no_folder(named: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", "") if named == "" else monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    assert used_home() is None
+    assert dagster_home() == used_home() == tmp_path / "dagster"
 
 
 IN_BOTH_PROCESSES = pytest.mark.parametrize("asking_dagster", [here, DagsterChild])
