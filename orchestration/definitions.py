@@ -5,9 +5,14 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.executor import PRELOAD, step_processes
 from orchestration.files import FOLDER
 from orchestration.loading import load_folder
 from orchestration.sensors.alert import failure_alert
+
+# Steps at once of a run that is launched on assets of any pipelines, as every backfill is. A step mostly waits for its
+# system, and one that hangs is not to stop the others: more than there are cores.
+_AT_ONCE = 32
 
 
 @dg.definitions
@@ -17,7 +22,8 @@ def defs() -> dg.Definitions:
 
 
 def with_shared(found: dg.Definitions) -> dg.Definitions:
-    """The pipelines' definitions with one asset for each key, and the sensors for all pipelines."""
+    """The pipelines' definitions with one asset for each key, the sensors for all pipelines, and the executor of runs
+    that are launched on assets, if they name none."""
     return dg.Definitions(
         assets=_once(list(found.assets or [])),
         asset_checks=found.asset_checks,
@@ -25,7 +31,7 @@ def with_shared(found: dg.Definitions) -> dg.Definitions:
         sensors=[*(found.sensors or []), failure_alert],
         jobs=found.jobs,
         resources=found.resources,
-        executor=found.executor,
+        executor=found.executor or step_processes(_AT_ONCE, PRELOAD),
         loggers=found.loggers,
         metadata=found.metadata,
         component_tree=found.component_tree,

@@ -40,6 +40,16 @@ def test_lineage_is_topic_landing_tables() -> None:
     assert {key: graph.get(key).parent_keys for key in TABLES} == {key: {LANDING} for key in TABLES}
 
 
+def test_a_launch_on_assets_has_the_executor_of_the_job_or_the_one_that_is_named() -> None:
+    """Every backfill is one: its steps wait for pools asleep, and those of a killed one are found."""
+    found = KafkaPipeline("p", _flow().spec).definitions()
+    named = dg.Definitions(executor=dg.in_process_executor)
+    for definitions, name in ((found, "step_processes"), (dg.Definitions.merge(found, named), "in_process")):
+        repository = with_shared(definitions).get_repository_def()
+        assert repository.get_job("__ASSET_JOB").executor_def.name == name
+        assert repository.get_job("p").executor_def.name == "step_processes"
+
+
 def test_every_asset_says_whose_it_is_and_what_it_is_made_of() -> None:
     graph = _graph(_flow())
     assert graph.get(dg.AssetKey(["kafka", "orders"])).kinds == {"kafka"}
