@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import dagster as dg
 
@@ -15,6 +16,7 @@ from orchestration.names import PIPELINE_TAG
 from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
 from orchestration.run_queue import count_again
 from orchestration.signs_of_life import is_silent
+from resources.local.locks import alone_in
 
 # Seconds that a step of a finished run may take to end.
 _GRACE = 60
@@ -71,9 +73,21 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
         return None
     if left := end_leftovers(run_id, run.tags):
         reason += f"; ended {left} processes of its steps, which lived on"
-    count_again(instance, run)
-    if run.status == dg.DagsterRunStatus.CANCELING:
-        instance.report_run_canceled(run, reason)
-    else:
-        instance.report_run_failed(run, reason)
-    return f"{name_of(run)} is over, its {reason}"
+    return f"{name_of(run)} is over, its {reason}" if _report(instance, run_id, reason) else None
+
+
+def _report(instance: dg.DagsterInstance, run_id: str, reason: str) -> bool:
+    """Reports the end of a run, once: many look for dead runs, and it may have ended in order before its process did.
+
+    Returns whether it did so. If another thread or process is about to, it leaves that to it.
+    """
+    with alone_in(Path(instance.root_directory)) as alone:
+        run = instance.get_run_by_id(run_id) if alone else None
+        if run is None or run.is_finished:
+            return False
+        count_again(instance, run)
+        if run.status == dg.DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run, reason)
+        else:
+            instance.report_run_failed(run, reason)
+    return True

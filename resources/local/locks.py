@@ -33,6 +33,27 @@ def exclusive(path: Path, say: Callable[[str], None]) -> Iterator[None]:
             _note(file, "")
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[bool]:
+    """Whether no other thread or process of this machine is in the same block. Waits for nobody, and writes nothing."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield _is_free(handle)
+    finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the handle, too
+        os.close(handle)
+
+
+def _is_free(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network folders have no locks
+        return True
+    return True
+
+
 def _take(file: TextIO, say: Callable[[str], None]) -> None:
     due = time.monotonic() + _FIRST
     while True:

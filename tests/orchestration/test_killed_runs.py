@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -178,6 +180,35 @@ def test_only_what_is_surely_dead_is_ended(home: Path) -> None:
         assert _claim(instance, f"pool/{dead[0].run_id}", queued)
         assert all(holders(instance, [f"pool/{run.run_id}"]) for run in others)
         assert end_dead_runs(instance) == []
+
+
+def test_many_who_look_at_once_report_a_dead_run_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each report would be an alert."""
+    del home
+    together = threading.Barrier(4)
+    monkeypatch.setattr("orchestration.dead_runs.end_leftovers", lambda *_: together.wait(PATIENCE) and 0)
+    with dagster_instance() as instance, ThreadPoolExecutor(4) as pool:
+        dead = _dead_run(instance, "p")
+        lines = [line for found in pool.map(end_dead_runs, [instance] * 4) for line in found]
+        failures = instance.all_logs(dead.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+    assert len(lines) == len(failures) == 1
+
+
+def test_a_run_that_ends_in_order_while_somebody_looks_stays_a_success(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del home
+    with dagster_instance() as instance:
+        run = _dead_run(instance, "p")
+
+        def meanwhile(*_: object) -> int:
+            event = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, "p")
+            instance.report_dagster_event(event, run.run_id)
+            return 0
+
+        monkeypatch.setattr("orchestration.dead_runs.end_leftovers", meanwhile)
+        assert end_dead_runs(instance) == []
+        assert instance.get_run_by_id(run.run_id).status == STATUS.SUCCESS  # type: ignore[union-attr]
 
 
 def test_a_run_is_over_whose_launcher_died_before_it_began(home: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from resources.local.locks import exclusive
+from resources.local.locks import alone_in, exclusive
 from tests.kit.waiting import until
 
 _HOLDS = """
@@ -50,3 +50,10 @@ def test_a_lock_that_is_free_is_taken_without_a_word(tmp_path: Path) -> None:
             assert path.read_text()
         assert path.read_text() == ""
     assert messages == []
+
+
+def test_of_many_in_one_folder_one_is_alone(tmp_path: Path) -> None:
+    for _ in range(2):
+        with alone_in(tmp_path) as first, alone_in(tmp_path) as second:
+            assert (first, second) == (True, False)
+    assert list(tmp_path.iterdir()) == []
