@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from jobs.batch import LandedBatch
 from orchestration.components.config import Mode
 from resources.errors import ConfigurationError
+
+_HOUR = "%Y-%m-%dT%H"
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Window:
     def is_before(self, landed: Sequence[LandedBatch]) -> bool:
         """Whether these hours end before the oldest landed batch."""
         return bool(landed) and self.end.timestamp() * 1000 <= landed[0].batch.planned_at
+
+    @property
+    def options(self) -> str:
+        """The hours as options of `batchmerge replay`, which names the last hour."""
+        return f"--from {self.start:{_HOUR}} --to {self.end - timedelta(hours=1):{_HOUR}}"
 
     def __str__(self) -> str:
         return f"{self.start:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
@@ -47,7 +54,8 @@ def replays(mode: Mode, is_backfill: bool, window: Window | None, asked_at: date
     if window is not None and not window.start <= asked_at < window.end:
         raise ConfigurationError(
             f"a plain run goes on from the committed state, and does not process the hours {window}",
-            remedy="launch the current hour to go on, or launch these hours as a backfill (or with `mode: replay`) to "
-            "merge again what was landed in them",
+            remedy="launch the current hour to go on. To merge again what was landed in these hours, launch them with "
+            "`mode: replay` in the options of each step (Dagster launches one hour as a plain run, and several as a "
+            f"backfill, which needs no option), or run `batchmerge replay <pipeline> {window.options}`",
         )
     return False

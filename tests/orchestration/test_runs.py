@@ -181,7 +181,7 @@ def test_plain_run_on_a_past_hour_is_refused(
     result = run_job(instance, definitions(flow), flow.name, {}, hours=(past, past))
 
     assert not result.success
-    assert "launch these hours as a backfill" in str(result.landing.problem)
+    assert "with `mode: replay` in" in str(result.landing.problem)
     assert not result.transient
     assert result.tables[0].problem == "not run: a step before it failed"
     assert not events(instance, result, dg.DagsterEventType.STEP_RESTARTED)
