@@ -81,9 +81,9 @@ def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
             return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
 
         reread = pipeline.land_in_time(work)
-        return shown(pipeline, [reread] if reread else [], 0.0, {"replay of": str(window)})
+        return shown(pipeline, [reread] if reread else [], 0.0, {"read again": str(window)})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
-    return shown(pipeline, batches, 0.0, {"replay of": str(window)})
+    return shown(pipeline, batches, 0.0, {metadata.REPLAY_OF: str(window)})
 
 
 def shown(

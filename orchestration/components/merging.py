@@ -123,7 +123,7 @@ def report(
     if pipeline.spec.freshness:
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, watermark, behind, now))
     shown = {
-        **({"replay of": str(replayed)} if replayed else {}),
+        **({metadata.REPLAY_OF: str(replayed)} if replayed else {}),
         **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
         **metadata.progress(watermark, behind, now),
         **metadata.row_count(done.rows),

@@ -29,6 +29,8 @@ from resources.errors import ConfigurationError
 FAILED = "failed topics"
 # With many topics: what was landed of each.
 TOPICS = "topics"
+# The hours of a replay. A landing with it shows what was landed in them, and has landed nothing itself.
+REPLAY_OF = "replay of"
 # Prefix of the seconds that one stage of a merge took.
 STAGE = "seconds "
 

@@ -5,18 +5,18 @@ Totals begin at zero with the process, which Prometheus takes for a restart; not
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from orchestration.components.metadata import FAILED, STAGE, TOPICS
+from orchestration.components.metadata import FAILED, REPLAY_OF, STAGE, TOPICS
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, Labels
 from orchestration.metrics.measures import Measure, Sample
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import LANDING, PIPELINE_TAG
 
 _OUTCOMES = ("read", "landed", "quarantined", "skipped", "filtered", "inserted", "updated", "deleted")
 _ENDED = {
@@ -26,6 +26,8 @@ _ENDED = {
 }
 # Events that are read at a time.
 _PAGE = 500
+# Works of an asset that are known again; runs side by side report theirs in turns.
+_RECENT = 32
 # Some storages keep only whole seconds of the time when a run ended: queries begin this much earlier.
 _COARSE = timedelta(seconds=5)
 
@@ -56,6 +58,9 @@ class EventTotals:
     _totals: dict[tuple[Measure, tuple[str, ...]], float] = field(default_factory=lambda: defaultdict(float))
     _newest: dict[Labels, float] = field(default_factory=dict)
     _seen: dict[dg.AssetKey, int] = field(default_factory=dict)
+    _works: dict[dg.AssetKey, deque[tuple[str, object]]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=_RECENT))
+    )
     _start: int | None = None
     _runs: dict[str, _CountedRuns] = field(default_factory=dict)
 
@@ -90,16 +95,15 @@ class EventTotals:
         while True:
             wanted = dg.AssetRecordsFilter(key, after_storage_id=self._seen[key])
             page = self.instance.fetch_materializations(wanted, limit=_PAGE, ascending=True).records
-            counted = set[tuple[str, object]]()
             for record in page:
                 values = _values(record.event_log_entry)
                 self._seen[key] = record.storage_id
                 self._take_success(assets, key, record.timestamp, values)
                 # A backfill reports the same work once for every hour that it was asked for.
-                work = (record.run_id, values.get("commit id") or repr(values))
+                work, counted = (record.run_id, values.get("commit id") or repr(values)), self._works[key]
                 if work not in counted:
                     self._take_work(assets, key, values)
-                    counted.add(work)
+                    counted.append(work)
             if len(page) < _PAGE:
                 return
 
@@ -112,6 +116,8 @@ class EventTotals:
             self._newest[labels] = max(at, self._newest.get(labels, 0.0))
 
     def _take_work(self, assets: Assets, key: dg.AssetKey, values: Mapping[str, object]) -> None:
+        if key.path[0] == LANDING and REPLAY_OF in values:
+            return
         if key in assets.own:
             self._add(assets.own[key], values)
             return

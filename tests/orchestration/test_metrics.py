@@ -17,6 +17,7 @@ from jobs.batch import LandedBatch
 from jobs.members.known_topics import remember
 from jobs.members.side_by_side import Outcome
 from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
+from orchestration.components import metadata
 from orchestration.components.member_steps import landed_metadata
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, pipeline_assets
@@ -78,8 +79,14 @@ def test_each_topic_has_labels_of_its_own() -> None:
     assert Sample(measures.UP, ("p", "landing c"), 0.0) in found
 
 
-def _merged(instance: dg.DagsterInstance, commit_id: str, inserted: int, hours: tuple[str, ...] = ("h",)) -> None:
-    run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
+def _merged(
+    instance: dg.DagsterInstance,
+    commit_id: str,
+    inserted: int,
+    hours: tuple[str, ...] = ("h",),
+    run: dg.DagsterRun | None = None,
+) -> dg.DagsterRun:
+    run = run or create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
     for hour in hours:
         event = dg.AssetMaterialization(
             _KEY,
@@ -92,6 +99,7 @@ def _merged(instance: dg.DagsterInstance, commit_id: str, inserted: int, hours: 
             },
         )
         _report(instance, run, event)
+    return run
 
 
 def _report(instance: dg.DagsterInstance, run: dg.DagsterRun, event: dg.AssetMaterialization) -> None:
@@ -107,7 +115,10 @@ def _report(instance: dg.DagsterInstance, run: dg.DagsterRun, event: dg.AssetMat
     )
 
 
-def test_totals_begin_with_the_process_and_count_each_work_once(instance: dg.DagsterInstance) -> None:
+def test_totals_begin_with_the_process_and_count_each_work_once(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestration.metrics.events._PAGE", 2)
     _merged(instance, "before", 100)
     totals = EventTotals(instance)
     before = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
@@ -116,12 +127,28 @@ def test_totals_begin_with_the_process_and_count_each_work_once(instance: dg.Dag
     assert (measures.BATCHES, labels) not in before
 
     _merged(instance, "one", 5)
-    _merged(instance, "two", 7, hours=("h1", "h2", "h3"))  # a backfill reports the same work for each hour
+    run = _merged(instance, "two", 7, hours=("h1", "h2", "h3"))  # a backfill reports the same work for each hour
+    list(totals.samples(_ASSETS))
+    _merged(instance, "two", 7, hours=("h4", "h5"), run=run)
     after = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
     assert after[measures.BATCHES, labels] == 4
     assert after[measures.ROWS, (*labels, "inserted")] == 12
     assert after[measures.STAGE_SECONDS, (*labels, "merge")] == 3.0
     assert {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)} == after
+
+
+def test_a_replay_lands_only_what_it_reads_again(instance: dg.DagsterInstance) -> None:
+    """For hours that are landed its landing's step shows what was landed in them."""
+    landing, batches = dg.AssetKey(["landing", "p"]), [landed(1), landed(2)]
+    totals, assets = EventTotals(instance), Assets({landing: ("p", "landing")}, {}, frozenset("p"))
+    assert list(totals.samples(assets)) == []
+    found = dict[str, float]()
+    for kind in (metadata.REPLAY_OF, "read again"):
+        run = create_run_for_test(instance, job_name="__ASSET_JOB")
+        shown = {kind: "hours", **metadata.landed(batches, 0.0)}
+        _report(instance, run, dg.AssetMaterialization(landing, metadata=shown))
+        found[kind] = sum(s.value for s in totals.samples(assets) if s.measure == measures.BATCHES)
+    assert found == {metadata.REPLAY_OF: 0, "read again": 2}
 
 
 def test_a_step_of_many_topics_counts_each(instance: dg.DagsterInstance) -> None:
