@@ -42,6 +42,8 @@ SIGNS_TAG = "batchmerge/signs_of_life"
 CONTINUOUS_TAG = "batchmerge/continuous"
 # Runs of maintenance: the pipeline's own runs go on beside them, so they do not have its tag.
 MAINTENANCE_TAG = "batchmerge/maintenance"
+# Runs of verification, likewise.
+VERIFY_TAG = "batchmerge/verify"
 # While it is `WORK_BEGUN`, the run counts for the limit of runs that work side by side (dagster.yaml).
 WORK_TAG, WORK_BEGUN, WORK_ASIDE = "batchmerge/work", "begun", "aside"
 # The run of a command on several tables: it waits until it has the pools of all of them.
@@ -109,6 +111,11 @@ def pool(key: dg.AssetKey) -> str:
 def table_pool(pipeline: str, spec: PipelineSpec, table: Table) -> str:
     """A pool per table; tables that commit together share one, since one op writes them all and holds but one pool."""
     return f"together/{pipeline}" if spec.commit == "together" else pool(table_key(table))
+
+
+def all_pools(pipeline: str, spec: PipelineSpec) -> set[str]:
+    """The pools of the landing and of all tables."""
+    return {pool(landing_key(pipeline)), *(table_pool(pipeline, spec, table) for table in spec.tables)}
 
 
 def maintenance_job(pipeline: str) -> str:

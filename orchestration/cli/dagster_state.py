@@ -7,18 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
+from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.scheduler.instigation import InstigatorStatus
 
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from orchestration.databases import keep_databases_open
-from orchestration.names import PIPELINE_TAG, STALE_KEYS
+from orchestration.names import PIPELINE_TAG, STALE_KEYS, landing_key
 from orchestration.pauses import pauses_of
+from orchestration.runs_about import is_about, to_process, under_way
 from orchestration.step_failures import failure_text
 
 # Seconds without a heartbeat after which the daemon counts as down; its parts send one every 30 s.
 _SILENT = 90
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-_UNDER_WAY = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+# Finished runs on assets that are looked through, for the newest of each pipeline.
+_MOST = 100
 
 
 class DagsterHere(AsksDagster):
@@ -32,12 +35,14 @@ class DagsterHere(AsksDagster):
             return DagsterState()
         states = instance.all_instigator_state()
         pauses = {name: pauses_of(instance, name, map(dg.AssetKey, tables)) for name, tables in pipelines.items()}
+        keys = {name: {landing_key(name), *map(dg.AssetKey, tables)} for name, tables in pipelines.items()}
+        now = under_way(instance)
         by_table = {name: [pauses[name].tables.get(dg.AssetKey(t)) for t in pipelines[name]] for name in pipelines}
         return DagsterState(
             daemon=_daemon_runs(instance),
             stopped=frozenset(state.name for state in states if state.status == InstigatorStatus.STOPPED),
-            errors={name: error for name in pipelines if (error := _last_error(instance, name))},
-            runs={name: [_named(run) for run in _runs(instance, name, _UNDER_WAY)] for name in pipelines},
+            errors=_last_errors(instance, keys),
+            runs={name: [_named(run) for run in now if is_about(run, name, keys[name])] for name in pipelines},
             paused={name: reason for name, found in pauses.items() if (reason := found.reason())},
             tables_paused={name: [str(one) if one else None for one in found] for name, found in by_table.items()},
         )
@@ -67,14 +72,9 @@ def _stale_keys(event: dg.EventLogEntry | None) -> int:
     return value.value or 0 if isinstance(value, dg.IntMetadataValue) else 0
 
 
-def _runs(
-    instance: dg.DagsterInstance, name: str, statuses: Sequence[dg.DagsterRunStatus], limit: int | None = None
-) -> Sequence[dg.DagsterRun]:
-    return instance.get_runs(dg.RunsFilter(statuses=list(statuses), tags={PIPELINE_TAG: name}), limit=limit)
-
-
 def _named(run: dg.DagsterRun) -> str:
-    return f"run {run.run_id[:8]} is {run.status.value.lower()}"
+    job = "launched on assets" if run.job_name == IMPLICIT_ASSET_JOB_NAME else run.job_name
+    return f"run {run.run_id[:8]}{'' if PIPELINE_TAG in run.tags else f' ({job})'} is {run.status.value.lower()}"
 
 
 def _daemon_runs(instance: dg.DagsterInstance) -> bool:
@@ -83,11 +83,20 @@ def _daemon_runs(instance: dg.DagsterInstance) -> bool:
     return time.time() - max(heartbeats, default=0.0) < _SILENT
 
 
-def _last_error(instance: dg.DagsterInstance, name: str) -> str | None:
-    runs = _runs(instance, name, _FINISHED, limit=1)
-    if not runs or runs[0].status != dg.DagsterRunStatus.FAILURE:
-        return None
-    run_id = runs[0].run_id
+def _last_errors(instance: dg.DagsterInstance, keys: Mapping[str, set[dg.AssetKey]]) -> dict[str, str]:
+    """By pipeline the error of the newest finished run that has landed or merged its assets, if that failed."""
+    on_assets = dg.RunsFilter(statuses=_FINISHED, job_name=IMPLICIT_ASSET_JOB_NAME)
+    launched, found = instance.get_run_records(on_assets, limit=_MOST), dict[str, str]()
+    for name in keys:
+        own = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, tags={PIPELINE_TAG: name}), limit=1)
+        others = [record for record in launched if to_process(record.dagster_run, name, keys[name])]
+        newest = max([*own, *others[:1]], key=lambda record: record.storage_id, default=None)
+        if newest and newest.dagster_run.status == dg.DagsterRunStatus.FAILURE:
+            found[name] = _error(instance, newest.dagster_run.run_id)
+    return found
+
+
+def _error(instance: dg.DagsterInstance, run_id: str) -> str:
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         if entry.dagster_event:
             return failure_text(entry.dagster_event)

@@ -19,15 +19,7 @@ from orchestration.cli.job_runs import execute
 from orchestration.cli.progress import engine_log
 from orchestration.components.failures import as_failures
 from orchestration.files import each_pipeline, most_terminal, pipeline_spec, split_name
-from orchestration.names import (
-    COMMAND_TAG,
-    COMMAND_WAITS,
-    COMMAND_WORKS,
-    PIPELINE_TAG,
-    landing_key,
-    pool,
-    table_pool,
-)
+from orchestration.names import COMMAND_TAG, COMMAND_WAITS, COMMAND_WORKS, PIPELINE_TAG, all_pools
 from orchestration.step_failures import failure_text, failures
 from orchestration.turns import turn
 from resources.errors import BatchmergeError, TerminalError
@@ -80,7 +72,7 @@ def _run(
     wait: bool,
     work: Callable[[], tuple[T, list[BatchmergeError]]],
 ) -> tuple[T, list[BatchmergeError]]:
-    pools = {pool(landing_key(pipeline)), *(table_pool(pipeline, spec, table) for table in spec.tables)}
+    pools = all_pools(pipeline, spec)
     found, raised = list[tuple[T, list[BatchmergeError]]](), list[Exception]()
 
     @dg.op(name=command, out=dg.Out(dg.Nothing))

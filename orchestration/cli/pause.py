@@ -17,6 +17,7 @@ from orchestration.cli.progress import engine_log
 from orchestration.cli.run import advance
 from orchestration.files import pipeline_spec
 from orchestration.names import table_named
+from orchestration.runs_about import runs_to_end
 from orchestration.sensors.busy import runs_of
 from orchestration.stopping import stop_runs
 
@@ -61,7 +62,8 @@ def resume(pipeline: str, table: str | None) -> None:
 @click.argument("table", required=False)
 @click.option("--although-paused", is_flag=True, help="Run also if somebody has paused it.")
 def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
-    """End all runs of PIPELINE, also hanging ones, free their pools, and run it in this process.
+    """End all runs of PIPELINE, also hanging ones, backfills and maintenance, free their pools, and run it in this
+    process.
 
     With TABLE the new run merges that table only. Nothing is lost: it goes on from what is committed.
     """
@@ -69,7 +71,7 @@ def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
     with engine_log(), dagster_instance() as instance:
         if not although_paused:
             pauses.require_not_paused(pauses.read_pauses(instance, pipeline, spec))
-        for line in stop_runs(instance, runs_of(instance, pipeline, spec)):
+        for line in stop_runs(instance, runs_to_end(instance, pipeline, spec)):
             output.say(line)
     advance(pipeline, spec, {}, only=wanted, although_paused=although_paused)
 

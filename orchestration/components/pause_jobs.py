@@ -10,7 +10,7 @@ from orchestration import pauses
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.names import table_named
-from orchestration.sensors.busy import runs_of
+from orchestration.runs_about import runs_to_end
 from orchestration.stopping import stop_runs
 from resources.errors import ConfigurationError
 
@@ -37,7 +37,7 @@ def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
             raise ConfigurationError(
                 "a run is for all tables of the pipeline, so one alone cannot be restarted", remedy="leave `table` out"
             )
-        return stop_runs(instance, runs_of(instance, launch.name, launch.spec)) or ["nothing was under way"]
+        return stop_runs(instance, runs_to_end(instance, launch.name, launch.spec)) or ["nothing was under way"]
 
     ends = f"Ends all runs of {launch.name}, also hanging ones, and frees their pools. The next tick starts a run."
     whole = "or one of its tables" if len(launch.spec.tables) > 1 else "or its table"

@@ -31,6 +31,15 @@ class Assets:
     steps: Mapping[dg.AssetKey, Mapping[str, Labels]] = field(default_factory=dict)
     pipelines: frozenset[str] = frozenset()
 
+    def by_pipeline(self) -> dict[str, set[dg.AssetKey]]:
+        found = {pipeline: {landing_key(pipeline)} for pipeline in self.pipelines}
+        for key, (pipeline, _) in self.own.items():
+            found.setdefault(pipeline, set()).add(key)
+        for key, labels in self.steps.items():
+            for pipeline, _ in labels.values():
+                found.setdefault(pipeline, set()).add(key)
+        return found
+
     @property
     def keys(self) -> list[dg.AssetKey]:
         return [*self.own, *(key for key in self.steps if key not in self.own)]

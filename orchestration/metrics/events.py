@@ -16,7 +16,8 @@ from orchestration.components.metadata import FAILED, REPLAY_OF, STAGE, TOPICS
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, Labels
 from orchestration.metrics.measures import Measure, Sample
-from orchestration.names import LANDING, PIPELINE_TAG
+from orchestration.names import LANDING
+from orchestration.runs_about import to_process
 
 _OUTCOMES = ("read", "landed", "quarantined", "skipped", "filtered", "inserted", "updated", "deleted")
 _ENDED = {
@@ -28,19 +29,20 @@ _ENDED = {
 _PAGE = 500
 # Works of an asset that are known again; runs side by side report theirs in turns.
 _RECENT = 32
-# Some storages keep only whole seconds of the time when a run ended: queries begin this much earlier.
-_COARSE = timedelta(seconds=5)
+# Some storages keep only whole seconds of the time when a run ended, and clocks of machines that end runs differ:
+# queries begin this much earlier.
+_COARSE = timedelta(minutes=1)
 
 
 @dataclass
 class _CountedRuns:
-    """The runs of a pipeline that were counted, as far as a later query can find them again."""
+    """The runs that were counted, as far as a later query can find them again."""
 
     since: datetime
     counted: dict[str, datetime] = field(default_factory=dict)
 
-    def ended(self, pipeline: str) -> dg.RunsFilter:
-        return dg.RunsFilter(tags={PIPELINE_TAG: pipeline}, statuses=list(_ENDED), updated_after=self.since - _COARSE)
+    def ended(self) -> dg.RunsFilter:
+        return dg.RunsFilter(statuses=list(_ENDED), updated_after=self.since - _COARSE)
 
     def is_new(self, run_id: str, ended: datetime) -> bool:
         new = run_id not in self.counted
@@ -62,7 +64,7 @@ class EventTotals:
         default_factory=lambda: defaultdict(lambda: deque(maxlen=_RECENT))
     )
     _start: int | None = None
-    _runs: dict[str, _CountedRuns] = field(default_factory=dict)
+    _runs: _CountedRuns | None = None
 
     def samples(self, assets: Assets) -> Iterator[Sample]:
         """Reads new events, and gives the samples of all that is known."""
@@ -74,8 +76,7 @@ class EventTotals:
         for key, last in self._last(assets.keys).items():
             if last > self._seen[key]:
                 self._follow(assets, key)
-        for pipeline in sorted(assets.pipelines):
-            self._follow_runs(pipeline)
+        self._follow_runs(assets)
         yield from (Sample(measures.LAST_SUCCESS, labels, at) for labels, at in self._newest.items())
         yield from (Sample(measure, values, value) for (measure, values), value in self._totals.items())
 
@@ -135,15 +136,21 @@ class EventTotals:
             if isinstance(value, int | float):
                 self._totals[total] += value
 
-    def _follow_runs(self, pipeline: str) -> None:
-        first = pipeline not in self._runs
-        runs = self._runs.setdefault(pipeline, _CountedRuns(datetime.now(UTC)))
-        for record in self.instance.get_run_records(runs.ended(pipeline)):
-            run = record.dagster_run
-            if runs.is_new(run.run_id, record.update_timestamp) and not first:
-                self._totals[measures.RUNS, (pipeline, _ENDED[run.status])] += 1
-                steps = self.instance.get_run_step_stats(run.run_id)
-                self._totals[measures.RETRIES, (pipeline,)] += sum(max(0, (step.attempts or 1) - 1) for step in steps)
+    def _follow_runs(self, assets: Assets) -> None:
+        first = self._runs is None
+        runs = self._runs = self._runs or _CountedRuns(datetime.now(UTC))
+        keys = assets.by_pipeline()
+        for record in self.instance.get_run_records(runs.ended()):
+            if runs.is_new(record.dagster_run.run_id, record.update_timestamp) and not first:
+                self._take_run(record.dagster_run, keys)
+
+    def _take_run(self, run: dg.DagsterRun, keys: Mapping[str, set[dg.AssetKey]]) -> None:
+        if not (pipelines := [name for name in keys if to_process(run, name, keys[name])]):
+            return
+        again = sum(max(0, (step.attempts or 1) - 1) for step in self.instance.get_run_step_stats(run.run_id))
+        for pipeline in pipelines:
+            self._totals[measures.RUNS, (pipeline, _ENDED[run.status])] += 1
+            self._totals[measures.RETRIES, (pipeline,)] += again
 
 
 def _values(entry: dg.EventLogEntry) -> dict[str, object]:

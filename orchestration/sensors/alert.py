@@ -12,6 +12,7 @@ import requests
 from dagster import DagsterEvent
 
 from orchestration.names import PIPELINE_TAG
+from orchestration.runs_about import pipeline_tag
 from orchestration.step_failures import failure_facts, failure_text
 from resources.errors import Unavailable
 
@@ -38,7 +39,8 @@ def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
     run = context.dagster_run
     if run.tags.get(_WILL_RETRY) == "true":
         return dg.SkipReason(f"run {run.run_id} is tried again")
-    _post(address, message(run, context.get_step_failure_events()))
+    pipeline = _pipeline_of(run, context.repository_def)
+    _post(address, message(run, pipeline, context.get_step_failure_events()))
     return None
 
 
@@ -65,9 +67,8 @@ def _post(address: str, message: dict[str, Any]) -> None:
     )
 
 
-def message(run: dg.DagsterRun, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
+def message(run: dg.DagsterRun, pipeline: str, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
     """The report. Its `text` alone has everything, for chats that show nothing else."""
-    pipeline = run.tags.get(PIPELINE_TAG) or _pipeline_of(run)
     steps = [_step(event) for event in failures]
     message = "; ".join(_step_text(step) for step in steps) or "the run's process ended"
     return {
@@ -90,8 +91,10 @@ def _step(event: DagsterEvent) -> dict[str, object]:
     return {"step": event.step_key, "error": failure_text(event), **shown, "batch": facts.get("fact batch")}
 
 
-def _pipeline_of(run: dg.DagsterRun) -> str:
-    """The pipeline of a run that was launched by hand on assets, by its landing; else the name of the job."""
-    selected = sorted(run.asset_selection or [])
-    landing = [key.path[1] for key in selected if key.path[0] == "landing"]
-    return landing[0] if landing else run.job_name
+def _pipeline_of(run: dg.DagsterRun, loaded: dg.RepositoryDefinition | None) -> str:
+    """The pipeline that the run names, or those whose assets it was launched on; else the name of the job."""
+    if named := pipeline_tag(run):
+        return named
+    keys = {*(run.asset_selection or ()), *(check.asset_key for check in run.asset_check_selection or ())}
+    assets = [loaded.asset_graph.get(key) for key in keys if loaded.asset_graph.has(key)] if loaded else []
+    return ", ".join(sorted({one.tags[PIPELINE_TAG] for one in assets if PIPELINE_TAG in one.tags})) or run.job_name

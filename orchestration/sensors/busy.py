@@ -24,20 +24,13 @@ from orchestration.names import (
     CONTINUOUS_TAG,
     LEFT_OUT_TAG,
     MAINTENANCE_TAG,
-    PIPELINE_TAG,
     landing_key,
     op_name,
     table_key,
 )
 from orchestration.pauses import Pauses, read_pauses
+from orchestration.runs_about import UNDER_WAY, keys_of, to_process, under_way
 
-_UNDER_WAY = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED}
 
 
@@ -104,7 +97,7 @@ def maintenance_reason(instance: dg.DagsterInstance, name: str) -> str | None:
     An older one may have died where nobody can see it.
     """
     since = datetime.now(UTC) - timedelta(days=1)
-    filters = dg.RunsFilter(statuses=_UNDER_WAY, tags={MAINTENANCE_TAG: name}, created_after=since)
+    filters = dg.RunsFilter(statuses=UNDER_WAY, tags={MAINTENANCE_TAG: name}, created_after=since)
     runs = instance.get_runs(filters, limit=1)
     return next((_named(run, run.job_name) for run in runs), None)
 
@@ -117,10 +110,10 @@ def still_to_do(
     Args:
         replays: backfills count too, and commands that wait for their turn.
     """
-    keys, found = _keys(name, spec), dict[dg.AssetKey, str]()
-    for run in _runs(instance):
+    keys, found = keys_of(name, spec), dict[dg.AssetKey, str]()
+    for run in under_way(instance):
         beside = BACKFILL_TAG in run.tags or run.tags.get(COMMAND_TAG) == COMMAND_WAITS
-        selected = set() if beside and not replays else _selected(run, name, keys)
+        selected = set() if beside and not replays else to_process(run, name, keys)
         if selected and run.status == dg.DagsterRunStatus.STARTED:
             entries = instance.all_logs(run.run_id, of_type=_ENDS)
             ended = {entry.dagster_event.step_key for entry in entries if entry.dagster_event}
@@ -130,24 +123,9 @@ def still_to_do(
 
 
 def runs_of(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> list[dg.DagsterRun]:
-    """Runs under way, backfills too, that are about the pipeline's tables."""
-    keys = _keys(name, spec)
-    return [run for run in _runs(instance) if _selected(run, name, keys)]
-
-
-def _keys(name: str, spec: PipelineSpec) -> set[dg.AssetKey]:
-    return {landing_key(name), *(table_key(table) for table in spec.tables)}
-
-
-def _runs(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    return list(instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
-
-
-def _selected(run: dg.DagsterRun, name: str, keys: set[dg.AssetKey]) -> set[dg.AssetKey]:
-    """Which of the pipeline's assets the run is about. One that was launched by hand on assets has no tag of ours."""
-    if run.asset_selection:
-        return keys & set(run.asset_selection)
-    return keys if run.tags.get(PIPELINE_TAG) == name else set()
+    """Runs under way, backfills too, that land or merge the pipeline's tables."""
+    keys = keys_of(name, spec)
+    return [run for run in under_way(instance) if to_process(run, name, keys)]
 
 
 def _named(run: dg.DagsterRun, name: str) -> str:

@@ -9,13 +9,14 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from orchestration.names import MAINTENANCE_TAG, table_key
 from orchestration.sensors.alert import VARIABLE, failure_alert
 from resources.connections import Connections
 from resources.errors import Unavailable
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce, put
 from tests.kit.web import Handler, serving
-from tests.orchestration.launching import advance
+from tests.orchestration.launching import advance, definitions
 
 Webhook = tuple[str, list[dict[str, object]]]
 
@@ -43,10 +44,19 @@ def _flow(topic: str) -> Flow:
     return Flow(topic, ["append"], overrides={"trigger": {"records": 1}, "retry": {"max_retries": 0}})
 
 
-def _alert(instance: dg.DagsterInstance, run: dg.DagsterRun, event: dg.DagsterEvent) -> None:
+def _alert(
+    instance: dg.DagsterInstance,
+    run: dg.DagsterRun,
+    event: dg.DagsterEvent,
+    loaded: dg.RepositoryDefinition | None = None,
+) -> None:
     failure_alert(
         dg.build_run_status_sensor_context(
-            sensor_name="failure_alert", dagster_event=event, dagster_instance=instance, dagster_run=run
+            sensor_name="failure_alert",
+            dagster_event=event,
+            dagster_instance=instance,
+            dagster_run=run,
+            repository_def=loaded,
         ).for_run_failure()
     )
 
@@ -106,6 +116,26 @@ def test_a_failure_names_its_batch(
     (alert,) = posted
     assert [step["batch"] for step in alert["steps"] if step["batch"]] == ["2"]  # type: ignore[attr-defined]
     assert f"{flow.name} failed: batch 2: " in str(alert["text"])
+
+
+def test_a_failure_names_its_pipeline_however_the_run_was_launched(
+    instance: dg.DagsterInstance, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+    flow = Flow("t", ["append"], name="p")
+    loaded, (table,) = definitions(flow).get_repository_def(), flow.spec.tables
+    check = dg.AssetCheckKey(table_key(table), "reconciled")
+    for launched in (
+        {"asset_selection": frozenset({table_key(table)})},
+        {"asset_check_selection": frozenset({check})},
+        {"tags": {MAINTENANCE_TAG: "p"}},
+        {"tags": loaded.get_job("p_verify").run_tags},
+        {},
+    ):
+        run = create_run_for_test(instance, job_name="job", status=dg.DagsterRunStatus.FAILURE, **launched)
+        _alert(instance, run, dg.DagsterEvent(dg.DagsterEventType.RUN_FAILURE.value, "job"), loaded)
+    assert [alert["pipeline"] for alert in posted] == ["p", "p", "p", "p", "job"]
 
 
 def test_each_failure_is_reported_once_however_often_the_sensor_ticks(

@@ -223,10 +223,14 @@ def test_runs_are_counted_by_how_they_ended(instance: dg.DagsterInstance) -> Non
     for status in (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS):
         create_run_for_test(instance, job_name="p", status=status, tags={PIPELINE_TAG: "p"})
     create_run_for_test(instance, job_name="q", status=dg.DagsterRunStatus.FAILURE, tags={PIPELINE_TAG: "q"})
+    for key in (_KEY, dg.AssetKey("of others")):
+        status, keys = dg.DagsterRunStatus.CANCELED, frozenset({key})
+        create_run_for_test(instance, job_name="__ASSET_JOB", status=status, asset_selection=keys)
     for _ in range(2):
         found = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
         assert found[measures.RUNS, ("p", "success")] == 2
         assert found[measures.RUNS, ("p", "failure")] == 1
+        assert found[measures.RUNS, ("p", "canceled")] == 1, "a backfill has no tag of the pipeline"
         assert (measures.RUNS, ("q", "failure")) not in found
 
 

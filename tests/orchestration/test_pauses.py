@@ -6,6 +6,7 @@ import os
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -20,8 +21,10 @@ from orchestration.components.pause_jobs import pause_jobs
 from orchestration.names import (
     ALTHOUGH_PAUSED_TAG,
     LEFT_OUT_TAG,
+    MAINTENANCE_TAG,
     PIPELINE_TAG,
     PROCESS_TAG,
+    VERIFY_TAG,
     landing_key,
     op_name,
     table_key,
@@ -164,7 +167,7 @@ def test_who_has_paused_where_the_user_has_no_name(nobody: Exception, monkeypatc
     assert pause_command._who() == f"uid {os.getuid()}@{socket.gethostname()}"
 
 
-def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
+def test_the_buttons_do_the_same(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     pause, resume, restart = pause_jobs(Launch("p", FLOW.spec))
 
     def press(button: dg.JobDefinition, **config: str) -> None:
@@ -180,9 +183,21 @@ def test_the_buttons_do_the_same(instance: dg.DagsterInstance) -> None:
     press(resume)
     assert read_pauses(instance, "p", FLOW.spec) == Pauses("p")
 
-    hung = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
-    instance.add_run_tags(hung.run_id, {PROCESS_TAG: process_tags(hung.run_id)[PROCESS_TAG].replace("@", "1@")})
+    launches: list[dict[str, Any]] = [
+        {"tags": {PIPELINE_TAG: "p"}},
+        {"tags": {MAINTENANCE_TAG: "p"}},
+        {"tags": {VERIFY_TAG: "p"}},
+        {"asset_selection": frozenset({table_key(FLOW.spec.tables[0])})},
+        {},
+        {"tags": {PIPELINE_TAG: "another"}},
+    ]
+    hung = [create_run_for_test(instance, job_name="x", status=dg.DagsterRunStatus.STARTED, **one) for one in launches]
+    for run in hung:
+        instance.add_run_tags(run.run_id, {PROCESS_TAG: process_tags(run.run_id)[PROCESS_TAG].replace("@", "1@")})
+    instance.event_log_storage.set_concurrency_slots("landing/p", 1)
+    assert instance.event_log_storage.claim_concurrency_slot("landing/p", hung[4].run_id, "step").is_claimed
+    monkeypatch.setattr("orchestration.stopping.end_dead_runs", lambda _: None)  # which would end all of them
+    monkeypatch.setattr("orchestration.stopping._PATIENCE", 0.0)
     press(restart)
-    ended = instance.get_run_by_id(hung.run_id)
-    assert ended
-    assert ended.is_finished
+    ended = [run.is_finished for one in hung if (run := instance.get_run_by_id(one.run_id))]
+    assert ended == [True] * 5 + [False]

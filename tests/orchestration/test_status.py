@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import dagster as dg
 import psutil
@@ -51,7 +51,7 @@ from orchestration.cli.status import _pipelines, exit_code
 from orchestration.components import metadata
 from orchestration.metrics import measures
 from orchestration.metrics.tables import table_samples
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG
 from orchestration.pauses import pause
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit import specs
@@ -108,6 +108,29 @@ def test_a_daemon_runs_as_long_as_it_says_so(home: Path, silent_for: int, runs: 
     assert found.runs == {"p": [f"run {run.run_id[:8]} is started"], "q": []}
     assert (found.paused, found.tables_paused["p"], found.tables_paused["q"][0]) == ({}, [None, None], None)
     assert str(found.tables_paused["q"][1]).startswith("paused by anna since")
+
+
+@IN_BOTH_PROCESSES
+def test_runs_are_shown_and_their_errors_however_they_were_launched(home: Path, asking_dagster: Asks) -> None:
+    home.mkdir()
+    table, status = ["iceberg", "a", "t"], dg.DagsterRunStatus
+    on_table: dict[str, Any] = {"job_name": "__ASSET_JOB", "asset_selection": frozenset({dg.AssetKey(table)})}
+    kinds: list[tuple[str, dg.DagsterRunStatus, dict[str, Any]]] = [
+        ("", status.CANCELING, {"job_name": "p", "tags": {PIPELINE_TAG: "p"}}),
+        (" (launched on assets)", status.STARTED, on_table),
+        (" (p_verify)", status.STARTED, {"job_name": "p_verify", "tags": {VERIFY_TAG: "p"}}),
+        (" (p_maintenance)", status.STARTED, {"job_name": "p_maintenance", "tags": {MAINTENANCE_TAG: "p"}}),
+    ]
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        runs = [create_run_for_test(instance, status=status, **launched) for _, status, launched in kinds]
+        create_run_for_test(instance, job_name="p", status=status.SUCCESS, tags={PIPELINE_TAG: "p"})
+        failed = create_run_for_test(instance, status=status.FAILURE, **on_table)
+    with asking_dagster() as dagster:
+        found = dagster.state({"p": [table], "q": [["iceberg", "a", "another"]]})
+    shown = zip(runs, kinds, strict=True)
+    lines = [f"run {run.run_id[:8]}{what} is {status.value.lower()}" for run, (what, status, _) in shown]
+    assert {name: sorted(of_it) for name, of_it in found.runs.items()} == {"p": sorted(lines), "q": []}
+    assert found.errors == {"p": f"run {failed.run_id} failed"}
 
 
 class TestChild:
