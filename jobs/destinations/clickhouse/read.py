@@ -38,7 +38,7 @@ class ClickHouseValues(RowValues):
     own: Sequence[Column]
 
     def texts(self) -> Mapping[str, str]:
-        """Columns that are read as text, with their types in the table."""
+        """Columns that are read as text, with their declared types in ClickHouse."""
         types, compared_in_python = {c.name: c.type for c in self.own}, {c.name for c in self.compared_in_python}
         # A key of a named type is compared in its declared type.
         return {c.name: types[c.name] for c in self.columns if c.name in compared_in_python or self._is_renamed_text(c)}
