@@ -9,7 +9,7 @@ from jobs.members.known_topics import known_topics, seen_names
 from jobs.spec.members import SEPARATOR, expand, written_topics
 from jobs.spec.new_tables import Named, all_tables
 from jobs.spec.pipeline_file import PipelineFile
-from jobs.spec.table_templates import each
+from jobs.spec.table_templates import each, is_alone
 from jobs.spec.tables import Table
 from resources.config_files.mistakes import Mistake
 from resources.errors import BatchmergeError, ConfigurationError
@@ -68,7 +68,8 @@ class _TableEntry:
         if "{" in self.table:
             what = f"pipeline {other.file.name} names its tables so too ({other.line}), and Dagster has one asset for "
             what += f"all tables of {self.table}"
-            remedy = "read all the topics in one pipeline, or let something outside the braces differ"
+            differ = "give one of them a connection of another name" if is_alone(self.table) else ""
+            remedy = f"read all the topics in one pipeline, or {differ or 'let something outside the braces differ'}"
         return Conflict(pipelines, self.file.yaml.refusal([self._mistake(what, remedy)], ("attributes",)))
 
     def _mistake(self, what: str, remedy: str = "") -> Mistake:

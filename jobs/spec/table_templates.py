@@ -69,6 +69,11 @@ def placeholders(template: str) -> list[str]:
     return _PLACEHOLDER.findall(template)
 
 
+def is_alone(template: str) -> bool:
+    """Whether the template is one placeholder, which is the table's whole name."""
+    return _PLACEHOLDER.fullmatch(template) is not None
+
+
 def each(template: str) -> str:
     """A name for all tables of a template: `shop.{topic[2]}` becomes `shop.each_topic_2`."""
     return _PLACEHOLDER.sub(lambda match: "each_" + re.sub(r"\W+", "_", match[1]).strip("_"), template)
@@ -94,6 +99,9 @@ def template_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
         elif each:
             part = _PART if spec.source.for_each else _OF_FIELD
             yield from (_unknown(path, name, known) for name in found if name not in known and not part.fullmatch(name))
+            if is_alone(table.table) and (found[0] in ("name", *_DEBEZIUM) or "[" in found[0]):
+                what = f"`{table.table}` is one part, and a table's name begins with its namespace"
+                yield Mistake(path, what, f"put the namespace in front of it, as in `shop.{table.table}`")
 
 
 def _known(spec: PipelineSpec) -> list[str]:

@@ -16,6 +16,7 @@ from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import continuous_tables, table_key
+from orchestration.turns import Over
 from resources.errors import CommitFailed
 
 # Refused commits in a row after which the step fails. A run by hand may have landed first, but not so often.
@@ -58,11 +59,14 @@ def _land_in_turn(
 ) -> LandedBatch | None:
     """Lands a batch in a turn of its own: who waits for the table comes between two batches, however many wait.
 
-    None: there is nothing to land, or the commit was refused.
+    None: there is nothing to land, the commit was refused, or the step was over before its turn came. Then the ticks
+    end, and what was landed is reported.
     """
     try:
         with step.turn():
             landed = _land(step, pipeline, done, topics)
+    except Over:
+        return None
     except CommitFailed:
         done.refused += 1
         if done.refused == _REFUSALS:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -47,6 +48,7 @@ from orchestration.components.merging import TableResult, report, settled
 from orchestration.components.resting import Rests
 from orchestration.continuous.step import ContinuousStep
 from orchestration.continuous.topics import Topics
+from orchestration.turns import Over
 from resources.errors import BatchmergeError
 
 
@@ -60,7 +62,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
             seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.monotonic()
             due = {m.topic: m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)}
             if topics.awake(due):
-                with step.turn():
+                with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
                     due = topics.awake(due)
                     outcomes = _land(step, members, replace(seen, members=[*due.values()], failed={}), done)
                     # A topic that has landed a batch may have more to land: it stays due.
@@ -148,7 +150,7 @@ def merge_members_continuously(step: ContinuousStep) -> None:
         for _ in ticks:
             due = with_timeout(limit, where, lambda: _due(members, topics))
             if topics.awake(due):
-                with step.turn():
+                with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
                     due = topics.awake(due)
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
                     lacking = {topic for topic, outcome in outcomes.items() if outcome.done and outcome.done.lacks}

@@ -116,7 +116,8 @@ class ContinuousStep:
                 yield (tick for tick in ticks(interval, bell, self.is_over) if not self._waits())
 
     def is_over(self) -> bool:
-        """Whether a newer continuous run has begun, or somebody has paused the pipeline."""
+        """Whether a newer continuous run has begun, the file has no `interval` any more, or somebody has paused the
+        pipeline."""
         reason = current_run.reason_to_end(self.context.instance, self.launch.name, self.context.run_id)
         if reason := reason or self.launch.held(self.context):
             self.context.log.info("ends: %s", reason)

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -35,12 +35,20 @@ def exclusive(path: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[bool]:
-    """Whether no other thread or process of this machine is in the same block. Waits for nobody, and writes nothing."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Whether no other thread or process of this machine is in the same block. Waits for nobody, and writes nothing.
+
+    Where there is no such folder, or it has no locks, everybody counts as alone.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        yield True
+        return
     try:
         yield _is_free(handle)
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the handle, too
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the handle, too
         os.close(handle)
 
 

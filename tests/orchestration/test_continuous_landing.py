@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -16,6 +17,7 @@ from orchestration.continuous import job, landing
 from orchestration.continuous.landing import land_continuously
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import landing_key, pool
+from orchestration.turns import Over
 from tests.kit.batches import P0, P1, TOPIC_IDS, landed
 from tests.kit.flow import Flow
 
@@ -40,6 +42,24 @@ def test_a_tick_asks_kafka_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orchestration.continuous.landing.continuous_tables", lambda _: [])
     land_continuously(step)
     assert taken == [None, seen], "at the first tick it looks for what a dead run left, at the second nothing is new"
+
+
+def test_what_was_landed_is_reported_where_the_step_is_over_before_its_next_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step, seen, reported = MagicMock(), TopicState({}, {P0: 30, P1: 30}, TOPIC_IDS), list[int]()
+    step.at_work.return_value.__enter__.return_value = range(1)
+    step.open.return_value.land_in_time = lambda work, *_: work()
+    step.is_over.return_value = step.is_due.return_value = False
+    step.turn.side_effect = [nullcontext(), nullcontext(), Over()]
+    lands = iter([[], [landed(1)]])
+    monkeypatch.setattr("jobs.protocol.plan", lambda _: MagicMock(topics=seen))
+    monkeypatch.setattr("jobs.protocol.land", lambda *_: next(lands))
+    monkeypatch.setattr("orchestration.continuous.landing.continuous_tables", lambda _: [])
+    monkeypatch.setattr(landing, "_materialize", lambda _, __, done: reported.append(len(done.batches)))
+    monkeypatch.setattr("orchestration.components.checks.landing_results", lambda *_: [])
+    land_continuously(step)
+    assert reported == [1]
 
 
 def test_others_get_their_turn_and_reports_are_made_between_two_batches_of_a_backlog(

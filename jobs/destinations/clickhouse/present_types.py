@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import ARROW, SCALARS
+from jobs.destinations.clickhouse.columns import ARROW, SCALARS, Column, clickhouse_type
 from jobs.destinations.takes import Takes
 
 
@@ -51,6 +51,15 @@ def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes
     """What the columns of these names accept, if their types correspond to declared types."""
     known = {name: arrow_type(present[name]) for name in names if name in present}
     return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
+
+
+def compared_types(columns: Sequence[Column], present: Mapping[str, str]) -> dict[str, str]:
+    """The types in which columns are compared that have more nested fields than the file declares: the table's own
+    types without these fields."""
+    nested = [c for c in columns if pa.types.is_nested(c.arrow) and not c.declared and c.name in present]
+    known = {c: found[0] for c in nested if (found := arrow_type(present[c.name]))}
+    parts_of = {c.name: (kind, declared_part(kind, c.arrow)) for c, kind in known.items()}
+    return {name: clickhouse_type(part, False) for name, (kind, part) in parts_of.items() if part != kind}
 
 
 def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:

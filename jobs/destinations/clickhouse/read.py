@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.columns import Column
+from jobs.destinations.clickhouse.present_types import compared_types
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Layout, computes_values, joins_rows, removes_old_rows
 from jobs.destinations.reading import EXPIRY, TableReader
@@ -38,7 +39,7 @@ class ClickHouseValues(RowValues):
     own: Sequence[Column]
 
     def texts(self) -> Mapping[str, str]:
-        """Columns that are read as text, with their declared types in ClickHouse."""
+        """Columns that are read as text, with their types in the table."""
         types, compared_in_python = {c.name: c.type for c in self.own}, {c.name for c in self.compared_in_python}
         # A key of a named type is compared in its declared type.
         return {c.name: types[c.name] for c in self.columns if c.name in compared_in_python or self._is_renamed_text(c)}
@@ -60,7 +61,7 @@ class ClickHouseReader(TableReader):
 
     def __init__(self, values: ClickHouseValues, layout: Layout, shards: Sequence[Shard]) -> None:
         super().__init__(values, CLICKHOUSE, layout.path, final=layout.versioned)
-        self._texts = values.texts()
+        self._texts, self._own = values.texts(), values.own
         self._layout, self._shards = layout, shards
 
     def answers(self, text: str) -> list[pa.Table]:
@@ -97,12 +98,19 @@ class ClickHouseReader(TableReader):
 
     def _shares(self, spark: SparkSession, limit: int) -> Iterator[ReadShare]:
         names = [c.name for c in self.values.columns]
-        stored = sum(one.rows for one in self._described())
-        count = 1 if limit else share_count(spark, stored // len(self._shards))
+        described = self._described()
+        casts = compared_types(self._own, described[0].types) if described else {}
+        count = 1 if limit else share_count(spark, sum(one.rows for one in described) // len(self._shards))
         for number in range(count):
             # By a hash of the sorting key, so that all versions of a row are in one share, as FINAL needs.
             share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}
             text = self.text(
-                "some_rows", columns=names, limit=limit, texts=self._texts, share=share if count > 1 else None, of=count
+                "some_rows",
+                columns=names,
+                limit=limit,
+                texts=self._texts,
+                casts=casts,
+                share=share if count > 1 else None,
+                of=count,
             )
             yield from (ReadShare(partial(shard.server.batches, text), self.values) for shard in self._shards)

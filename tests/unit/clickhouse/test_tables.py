@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
-from jobs.destinations.clickhouse.present_types import arrow_type
+from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, Present, creation, plan_changes, removes_old_rows
@@ -21,6 +21,7 @@ from jobs.schema.types import parse_type
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import SchemaRefused
+from sql import render
 from tests.kit import specs
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
@@ -113,6 +114,30 @@ def test_default_types(declared: str, expected: str) -> None:
     kind, nullable = parse_type(declared)
     assert clickhouse_type(kind, nullable) == expected
     assert arrow_type(expected) == (kind, nullable)
+
+
+@pytest.mark.parametrize(
+    ("declared", "present", "compared"),
+    [
+        ("struct<a: int>", "Tuple(a Nullable(Int32))", None),
+        ("struct<a: int>", "Tuple(a Nullable(Int64))", None),
+        ("struct<a: int not null>", "Tuple(a Nullable(Int64), fax Nullable(String))", "Tuple(a Nullable(Int64))"),
+        ("array<struct<a: int>>", "Array(Tuple(b Int64, a Int32))", "Array(Tuple(a Int32))"),
+        ("array<struct<a: int>>", "Array(Tuple(b Enum8('x' = 1), a Int32))", None),
+        ("decimal(10,2)", "Nullable(Decimal(38, 2))", None),
+    ],
+)
+def test_values_are_compared_without_nested_fields_that_only_the_table_has(
+    declared: str, present: str, compared: str | None
+) -> None:
+    """But in the table's own types: a cast to others would change values, or fail."""
+    kind, nullable = parse_type(declared)
+    column = Column("c", present, present, kind, nullable, False)
+    found = compared_types([column], {"c": present})
+    assert found == ({"c": compared} if compared else {})
+    arguments = {"table": ("d", "t"), "columns": ["c"], "texts": {"c": "String"}, "limit": 0, "share": None, "of": 1}
+    text = f"CAST(`c`, '{compared}')" if compared else "`c`"
+    assert f"toString({text}) AS `c`" in render("clickhouse", "some_rows", final=False, casts=found, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
+
+import pytest
 
 from resources.local.locks import alone_in, exclusive
 from tests.kit.waiting import until
@@ -57,3 +60,15 @@ def test_of_many_in_one_folder_one_is_alone(tmp_path: Path) -> None:
         with alone_in(tmp_path) as first, alone_in(tmp_path) as second:
             assert (first, second) == (True, False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_everybody_is_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in some network folders; and in a folder that nothing has made yet."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    for folder in (tmp_path, tmp_path / "none"):
+        with alone_in(folder) as alone:
+            assert alone
