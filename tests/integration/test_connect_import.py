@@ -185,7 +185,10 @@ def test_an_unwrapping_connector_becomes_a_pipeline_that_runs(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
     name = topic()
-    unwrap = ("io.debezium.transforms.ExtractNewRecordState", {"add.fields": "lsn"})
+    unwrap = (
+        "io.debezium.transforms.ExtractNewRecordState",
+        {"add.fields": "lsn", "delete.tombstone.handling.mode": "rewrite"},
+    )
     mask = (KAFKA + "MaskField$Value", {"fields": "card", "replacement": "***"})
     cast = (KAFKA + "Cast$Value", {"spec": "price:float64"})
     flow = Flow(name, ["upsert_delete"])
