@@ -68,8 +68,9 @@ class _TableEntry:
         if "{" in self.table:
             what = f"pipeline {other.file.name} names its tables so too ({other.line}), and Dagster has one asset for "
             what += f"all tables of {self.table}"
-            differ = "give one of them a connection of another name" if is_alone(self.table) else ""
-            remedy = f"read all the topics in one pipeline, or {differ or 'let something outside the braces differ'}"
+            remedy = "read all the topics in one pipeline, or let something outside the braces differ"
+            if is_alone(self.table):
+                remedy = "read all the topics in one pipeline, or give one of them a connection of another name"
         return Conflict(pipelines, self.file.yaml.refusal([self._mistake(what, remedy)], ("attributes",)))
 
     def _mistake(self, what: str, remedy: str = "") -> Mistake:

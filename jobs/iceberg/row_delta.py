@@ -20,6 +20,7 @@ from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
 from jobs.iceberg.new_files import writes_parquet
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
 from jobs.iceberg.readable import readable
+from jobs.iceberg.schema import schema_at
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_commit import Found
 from resources.errors import CommitFailed
@@ -59,15 +60,8 @@ class RowDelta(Append):
         return (*self.table_path, f"snapshot_id_{self.base}") if self.base is not None else None
 
     def known_at_base(self, names: Iterable[str]) -> frozenset[str]:
-        """Which of these columns can be read at the base: Spark reads a snapshot with the schema that it was made with.
-
-        Names are compared without case, as Spark resolves them.
-        """
-        metadata = self._table.metadata
-        snapshot = metadata.snapshot_by_id(self.base) if self.base is not None else None
-        schemas = {schema.schema_id: schema for schema in metadata.schemas}
-        known = schemas.get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
-        there = {name.lower() for name in (known or self._table.schema()).column_names}
+        """Which of these columns can be read at the base. Names are compared without case, as Spark resolves them."""
+        there = {name.lower() for name in schema_at(self._table, self.base).column_names}
         return frozenset(name for name in names if name.lower() in there)
 
     @cached_property

@@ -67,20 +67,18 @@ def emptied(table: Table, columns: pa.Schema) -> tuple[list[TableRequirement], l
     ]
 
 
-def arrow_schema(table: Table) -> pa.Schema:
-    """The table's schema in Arrow's types, without field ids and storage variants."""
-    return _in_arrow(table.schema())
-
-
-def schema_at(table: Table, snapshot_id: int) -> pa.Schema:
-    """The schema in which Spark reads this snapshot: the one that it was made with. Types as in `arrow_schema`."""
-    snapshot = table.metadata.snapshot_by_id(snapshot_id)
+def schema_at(table: Table, snapshot_id: int | None) -> Schema:
+    """The schema in which Spark reads a snapshot: the one that it was made with; the present one if that is unknown, or
+    for None."""
+    snapshot = table.metadata.snapshot_by_id(snapshot_id) if snapshot_id is not None else None
     known = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
-    return _in_arrow(known or table.schema())
+    return known or table.schema()
 
 
-def _in_arrow(schema: Schema) -> pa.Schema:
-    found = schema_to_pyarrow(schema, include_field_ids=False)
+def arrow_schema(table: Table, snapshot_id: int | None = None) -> pa.Schema:
+    """The table's schema, or that of a snapshot (`schema_at`), in Arrow's types, without field ids and storage
+    variants."""
+    found = schema_to_pyarrow(schema_at(table, snapshot_id), include_field_ids=False)
     return pa.schema([pa.field(f.name, plain(f.type), f.nullable) for f in found])
 
 

@@ -56,10 +56,13 @@ def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes
 def compared_types(columns: Sequence[Column], present: Mapping[str, str]) -> dict[str, str]:
     """The types in which columns are compared that have more nested fields than the file declares: the table's own
     types without these fields."""
-    nested = [c for c in columns if pa.types.is_nested(c.arrow) and not c.declared and c.name in present]
-    known = {c: found[0] for c in nested if (found := arrow_type(present[c.name]))}
-    parts_of = {c.name: (kind, declared_part(kind, c.arrow)) for c, kind in known.items()}
-    return {name: clickhouse_type(part, False) for name, (kind, part) in parts_of.items() if part != kind}
+    found = dict[str, str]()
+    for c in columns:
+        own = pa.types.is_nested(c.arrow) and not c.declared and c.name in present
+        there = arrow_type(present[c.name]) if own else None
+        if there and (part := declared_part(there[0], c.arrow)) != there[0]:
+            found[c.name] = clickhouse_type(part, False)
+    return found
 
 
 def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:

@@ -36,7 +36,7 @@ from jobs.iceberg.history import (
     was_given_to,
 )
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
-from jobs.iceberg.schema import arrow_schema, schema_at
+from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
 from jobs.lineage import recreated_topics
 from jobs.maintenance.report import Done
@@ -162,7 +162,7 @@ class IcebergDestination(ReducedDestination):
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
 
         def landed_schema() -> pa.Schema:
-            return schema_at(landed.catalog.require(landed.identifier), step.wanted.snapshot)
+            return arrow_schema(landed.catalog.require(landed.identifier), step.wanted.snapshot)
 
         def cores() -> int:
             return parallelism(step.context.session())
