@@ -49,17 +49,21 @@ class ResetState:
     def base(self, table: str | None = None) -> CommittedState:
         """The state whose offsets are kept unless a target changes them: of one table, or of all, if they agree.
 
+        Args:
+            table: its name as in `tables`; None: all.
+
         Raises:
             ConfigurationError: there is no state, or they do not agree.
         """
         if table is not None:
-            named = [state for name, state in self.tables.items() if table in (name, name.split(" ")[-1])]
-            if len(named) != 1 or named[0] is None:
+            if (state := self.tables[table]) is None:
+                others = [repr(name) for name, known in self.tables.items() if known]
                 raise ConfigurationError(
-                    f"{table} is {'more than one' if len(named) > 1 else 'no'} table with committed offsets",
-                    remedy=f"name one of {', '.join(repr(name) for name in self.tables)}",
+                    f"table {table} has no committed offsets",
+                    where=f"pipeline {self.pipeline}",
+                    remedy=f"name one of {', '.join(others)}" if others else "set `source.start`",
                 )
-            return named[0]
+            return state
         if self.current and self.current.batch_number == self.highest:
             return self.current
         states = {s.commit_id: s for s in [self.current, *self.tables.values()] if s}

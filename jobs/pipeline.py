@@ -30,7 +30,7 @@ from jobs.spark_tasks import OneTask
 from jobs.spec.added_columns import adds_columns, key_is_open, with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import Table
+from jobs.spec.tables import Table, table_named
 from jobs.time_limit import raise_if_to_end, with_timeout
 from jobs.topic_state import topic_state
 from resources.connections import (
@@ -40,7 +40,7 @@ from resources.connections import (
     SchemaRegistryConnection,
     SparkConnection,
 )
-from resources.errors import ConfigurationError, Unavailable
+from resources.errors import Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
@@ -191,15 +191,8 @@ class Pipeline:
         return [self.destination_of(table) for table in self.tables]
 
     def destination(self, table: str) -> Destination:
-        """The destination of that name: the table's, or kind and table if several systems have that table."""
-        found = [d for d in self.destinations() if d.table.is_called(table)]
-        if len(found) != 1:
-            problem = "more than one table" if found else "no table"
-            raise ConfigurationError(
-                f"pipeline {self.name} has {problem} {table!r}",
-                remedy=f"name one of {', '.join(repr(d.name) for d in found or self.destinations())}",
-            )
-        return found[0]
+        """The destination of the table that a person names so (`table_named`)."""
+        return self.destination_of(table_named(self.name, self.tables, table))
 
     def spark(self, role: str, *tables: ReachedBySpark) -> SparkSession:
         """The session of a role; opened once, and older operations of it interrupted then.

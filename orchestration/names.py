@@ -6,8 +6,6 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from resources.errors import ConfigurationError
-
 if TYPE_CHECKING:
     import dagster as dg
 
@@ -80,20 +78,6 @@ def _key(path: list[str]) -> dg.AssetKey:
     from dagster import AssetKey  # late: `status` needs other names, and no Dagster
 
     return AssetKey(path)
-
-
-def table_named(pipeline: str, spec: PipelineSpec, text: str) -> Table:
-    """The table that a person names: as in the file, with its kind before it, or as its asset.
-
-    Raises:
-        ConfigurationError: there is none, or more than one.
-    """
-    found = [table for table in spec.tables if table.is_called(text)]
-    if len(found) != 1:
-        problem = "more than one table" if found else "no table"
-        remedy = f"name one of {', '.join(repr(table.title) for table in found or spec.tables)}"
-        raise ConfigurationError(f"pipeline {pipeline} has {problem} {text!r}", remedy=remedy)
-    return found[0]
 
 
 def op_name(pipeline: str, key: dg.AssetKey) -> str:

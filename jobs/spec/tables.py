@@ -14,6 +14,7 @@ from jobs.spec.new_tables import Named
 from jobs.spec.routing import Route
 from jobs.spec.table_templates import each
 from resources.config_files.mistakes import Mistake, Path, refuse
+from resources.errors import ConfigurationError
 
 # The most seconds that a batch or a merge may take: what began earlier is taken for dead.
 LONGEST = 86_400
@@ -167,3 +168,17 @@ class Table(Spec):
     def on_usual_connection(self) -> bool:
         """Whether it uses the default connection of its kind."""
         return bool(self.connection == type(self).model_fields["connection"].default)
+
+
+def table_named(pipeline: str, tables: Sequence[Table], text: str) -> Table:
+    """The one of these tables that a person means (`Table.is_called`).
+
+    Raises:
+        ConfigurationError: there is none, or more than one.
+    """
+    found = [table for table in tables if table.is_called(text)]
+    if len(found) != 1:
+        problem = "more than one table" if found else "no table"
+        remedy = f"name one of {', '.join(repr(table.title) for table in found or tables)}"
+        raise ConfigurationError(f"pipeline {pipeline} has {problem} {text!r}", remedy=remedy)
+    return found[0]

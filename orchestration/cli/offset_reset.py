@@ -100,7 +100,7 @@ def _instant(text: str) -> datetime:
 def _reset(name: str, choice: Choice, table: str | None, accept_changes: bool, yes: bool) -> None:
     pipeline = open_pipeline(name, load_connections())
     known = offset_reset.read_state(pipeline)
-    base = known.base(table)
+    base = known.base(pipeline.destination(table).name if table else None)
     targets, dropped = choice(pipeline, known, base)
     meaning = pipeline.spec.meaning_hash if accept_changes else base.meaning_hash
     batch = offset_reset.plan_reset(known, base, targets, dropped, meaning)

@@ -9,14 +9,13 @@ import socket
 import click
 
 from jobs.spec.pipeline import PipelineSpec
-from jobs.spec.tables import Table
+from jobs.spec.tables import Table, table_named
 from orchestration import pauses
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import advance
 from orchestration.files import pipeline_spec
-from orchestration.names import table_named
 from orchestration.runs_about import runs_to_end
 from orchestration.sensors.busy import runs_of
 from orchestration.stopping import stop_runs
@@ -78,7 +77,7 @@ def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
 
 def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None]:
     spec = pipeline_spec(pipeline)
-    return spec, table_named(pipeline, spec, table) if table else None
+    return spec, table_named(pipeline, spec.tables, table) if table else None
 
 
 def _who() -> str:

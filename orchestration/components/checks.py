@@ -53,7 +53,7 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
     found.append(dg.AssetCheckSpec(SCHEMA, asset=key, description=_SAYS[SCHEMA]))
     if counts_keys(table):
         found.append(_blocking(KEYS, key))
-    if has_keys(table):
+    if table.has_unique_key:
         found.append(dg.AssetCheckSpec(STALE, asset=key, description=_SAYS[STALE]))
     if freshness:
         found.append(dg.AssetCheckSpec(CAUGHT_UP, asset=key, description=_SAYS[CAUGHT_UP]))
@@ -63,11 +63,6 @@ def table_checks(key: dg.AssetKey, table: Table, freshness: Freshness | None) ->
 def counts_keys(table: Table) -> bool:
     """Whether each merge counts the rows per key: the table has one row per key, and its system can count them."""
     return kind_of(table).capabilities.counts_keys_at_merge and table.has_unique_key
-
-
-def has_keys(table: Table) -> bool:
-    """Whether the table has one row per key, which can be older than the newest change."""
-    return table.has_unique_key
 
 
 def landing_results(

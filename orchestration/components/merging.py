@@ -118,7 +118,7 @@ def report(
     results.append(checks.schema_result(key, done.drift))
     if checks.counts_keys(table):
         results.append(checks.keys_result(key, done.duplicates))
-    if checks.has_keys(table):
+    if table.has_unique_key:
         results.append(checks.stale_result(key, done.stale, pipeline.name))
     if pipeline.spec.freshness:
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, watermark, behind, now))

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import dagster as dg
 from pydantic import Field
 
-from jobs.spec.tables import Table
+from jobs.spec.tables import Table, table_named
 from orchestration import pauses
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
-from orchestration.names import table_named
 from orchestration.runs_about import runs_to_end
 from orchestration.stopping import stop_runs
 from resources.errors import ConfigurationError
@@ -57,7 +56,7 @@ def _job(
     @dg.op(name=f"{launch.name}__{verb}", out=dg.Out(dg.Nothing))
     def switch(context: dg.OpExecutionContext, config: PauseConfig) -> None:
         with as_failures():
-            table = table_named(launch.name, launch.spec, config.table) if config.table else None
+            table = table_named(launch.name, launch.spec.tables, config.table) if config.table else None
             by = config.by or f"somebody in Dagster (run {context.run_id[:8]})"
             for line in work(context.instance, table, by) or ["nothing was paused"]:
                 context.log.info(line)

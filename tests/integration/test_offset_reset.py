@@ -215,7 +215,7 @@ def test_refusals_and_exit_codes(
         (["set", "", "elsewhere-0=1"], "not a source of the pipeline"),
         (["reset", "", "--to", "yesterday"], "--to is earliest, latest, committed, or a time"),
         (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere: no topic of pipeline"),
-        (["reset", "", "--to", "committed", "--table", "no.such"], "no.such is no table"),
+        (["reset", "", "--to", "committed", "--table", "no.such"], "has no table 'no.such'"),
     ]:
         code, output = batchmerge(engine, "offsets", *arguments)
         assert (code, sentence in output) == (2, True), output
@@ -225,6 +225,9 @@ def test_refusals_and_exit_codes(
     assert (code, f"run {run.run_id[:8]} of {flow.name} is started" in output) == (3, True), output
     code, output = batchmerge(engine, "offsets", "set", "", f"{flow.topic}-0=1")
     assert (code, "reads 1 again" in output) == (0, True), output
+    asset = "/".join(engine.destination("append").table.full_path)
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--table", asset)
+    assert (code, "Add --yes" in output) == (0, True), output
     state = engine.destination("append").committed()
     assert state
     assert state.batch_number == 1

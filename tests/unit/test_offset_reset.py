@@ -94,9 +94,16 @@ def test_tables_that_differ_need_a_decision() -> None:
     there = known(current=None, landed=[], highest=2)
     with pytest.raises(ConfigurationError, match="are at different batches"):
         there.base()
-    assert there.base("c.d") == committed(1)
-    batch = plan_reset(there, there.base("c.d"), {}, (), "hash")
+    assert there.base("iceberg c.d") == committed(1)
+    batch = plan_reset(there, there.base("iceberg c.d"), {}, (), "hash")
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 20), Impact("iceberg c.d", 0, 0)]
+
+
+def test_table_without_offsets_is_none_to_continue_from() -> None:
+    there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    with pytest.raises(ConfigurationError, match=r"iceberg c\.d has no committed offsets") as caught:
+        there.base("iceberg c.d")
+    assert caught.value.remedy == "name one of 'iceberg a.b'"
 
 
 def test_new_table_begins_with_the_reset_where_older_batches_are_gone() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import FromOffsets, FromTimestamp
-from orchestration.names import table_named
+from jobs.spec.tables import table_named
 from resources.errors import ConfigurationError
 from tests.kit import specs
 from tests.kit.specs import TAKEN_OUT, changed
@@ -101,11 +101,11 @@ def test_a_table_has_the_names_that_a_person_sees() -> None:
     first, second = specs.spec(specs.table(name="n.t", connection="lake2"), specs.table(name="n.u")).tables
     for text in ("n.t", "iceberg n.t", "iceberg n.t on lake2", "iceberg/lake2/n/t"):
         assert first.is_called(text)
-        assert table_named("p", specs.spec(specs.table(name="n.t", connection="lake2")), text) == first
+        assert table_named("p", [first, second], text) == first
     assert second.is_called("iceberg/n/u")
     assert not second.is_called("iceberg/n/t")
     with pytest.raises(ConfigurationError, match="no table 'nothing'") as caught:
-        table_named("p", specs.spec(specs.table(), specs.table("clickhouse")), "nothing")
+        table_named("p", specs.spec(specs.table(), specs.table("clickhouse")).tables, "nothing")
     assert caught.value.remedy == "name one of 'iceberg n.t', 'clickhouse n.t'"
 
 
