@@ -26,7 +26,7 @@ from functools import reduce
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.commit_loop import retry_on_conflict
-from jobs.dead_letters.landing_moved_rows import land_moved_rows, land_moved_rows_of_dead_run
+from jobs.dead_letters.landing_moved_rows import land_moved_rows, search_moved_rows
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.destinations.base import Destination
 from jobs.destinations.merge_context import Transaction
@@ -81,7 +81,7 @@ def land(pipeline: Pipeline, max_batches: int, topics: TopicState | None = None)
     done, wanted = 0, None
     pipeline.intermediate.prepare()
     events, dead_letters = LandingEvents(pipeline), DeadLetterTopic(pipeline)
-    land_moved_rows_of_dead_run(pipeline)
+    search_moved_rows(pipeline)
     dead_letters.publish()
     events.catch_up()
     while max_batches == 0 or done < max_batches:

@@ -15,20 +15,18 @@ import dagster as dg
 from orchestration.names import PIPELINE_TAG
 from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
 from orchestration.run_queue import count_again
+from orchestration.runs_about import IN_PROGRESS, NOT_BEGUN
 from orchestration.signs_of_life import is_silent
 from resources.local.locks import alone_in
 
 # Seconds that a step of a finished run may take to end.
 _GRACE = 60
-# A command that is killed right after it has created a run never starts it.
-_NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
-_IN_PROGRESS = [*_NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """Ends the runs whose process has ended, and frees the pools of ended runs. Returns a line for each such run."""
     held = _held(instance)
-    in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=_IN_PROGRESS))}
+    in_progress = {run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=IN_PROGRESS))}
     reasons = []
     for run_id in sorted({*held, *in_progress}):
         if reason := _end(instance, run_id):
@@ -67,7 +65,8 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
     if state == "unknown" and is_silent(instance, run):
         reason = f"{where(run.tags)} has given no sign of life for half an hour"
-    elif ended or (run.status in _NOT_BEGUN and will_not_begin(run.tags, run_id)):
+    elif ended or (run.status in NOT_BEGUN and will_not_begin(run.tags, run_id)):
+        # A command that is killed right after it has created a run never starts it.
         reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
     else:
         return None

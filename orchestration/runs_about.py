@@ -15,13 +15,9 @@ from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG, all_p
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
 
-UNDER_WAY = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+NOT_BEGUN = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
+IN_PROGRESS = [*NOT_BEGUN, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+UNDER_WAY = [dg.DagsterRunStatus.QUEUED, *IN_PROGRESS]
 _TAGS = (PIPELINE_TAG, MAINTENANCE_TAG, VERIFY_TAG)
 
 

@@ -98,16 +98,12 @@ def land_moved_rows(pipeline: Pipeline, landed: LandedBatch) -> LandedBatch:
     """
     if landed.moves == Moves():
         return landed
-    return replace(landed, counts=landed.counts.with_recovered(_search(pipeline)[landed.number]))
+    return replace(landed, counts=landed.counts.with_recovered(search_moved_rows(pipeline)[landed.number]))
 
 
-def land_moved_rows_of_dead_run(pipeline: Pipeline) -> None:
-    """Lands such rows of batches whose run died before it, or could not query a table."""
-    _search(pipeline)
-
-
-def _search(pipeline: Pipeline) -> Counter[int]:
-    """Searches, and lands what is found; returns the number of landed rows by batch."""
+def search_moved_rows(pipeline: Pipeline) -> Counter[int]:
+    """Searches such rows, also of batches whose run died before it or could not query a table, and lands what is found;
+    returns the number of landed rows by batch."""
     place = pipeline.intermediate
     table = place.catalog.load(place.identifier) if names_unchanged_columns(pipeline.spec) else None
     if table is None:

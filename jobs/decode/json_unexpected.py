@@ -23,11 +23,7 @@ def unexpected(read: pa.Table, declared: pa.StructType, watch: Watch) -> list[tu
     ):
         return []
     struct = pa.StructArray.from_arrays([c.combine_chunks() for c in read.columns], names=read.column_names)
-    found = _in_struct(struct, declared, ())
-    if watch.within:
-        found = (one for one in found if len(one[0]) > 1 and one[0][0] in watch.within)
-    elif watch.passing:
-        found = (one for one in found if not one[0][0].startswith(watch.passing))
+    found = (one for one in _in_struct(struct, declared, ()) if watch.observes(one[0]))
     return [(path, values, rows) for path, values, rows in found if not pa.types.is_null(values.type)]
 
 

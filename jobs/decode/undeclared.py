@@ -28,12 +28,7 @@ def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iter
     """The paths and wire types of these fields."""
     if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
         return iter(())
-    found = _in_record(wire, kind, (), watch.widens)
-    if watch.within:
-        found = ((path, inner) for path, inner in found if len(path) > 1 and path[0] in watch.within)
-    elif watch.passing:
-        found = ((path, inner) for path, inner in found if not path[0].startswith(watch.passing))
-    return found
+    return (one for one in _in_record(wire, kind, (), watch.widens) if watch.observes(one[0]))
 
 
 def undeclared_part(wire: Wire, kind: pa.DataType, watch: Watch) -> Wire:

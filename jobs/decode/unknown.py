@@ -47,6 +47,12 @@ class Watch:
     widens: frozenset[Path] = frozenset()
     excluded: frozenset[Path] = frozenset()
 
+    def observes(self, path: Path) -> bool:
+        """Whether a field at this path of the record is to be watched."""
+        if self.within:
+            return len(path) > 1 and path[0] in self.within
+        return not (self.passing and path[0].startswith(self.passing))
+
     def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
         """Finds such fields in records of this type; None if they cannot have any."""
         found = self._all_rest(kind, ignore_case)

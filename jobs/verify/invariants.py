@@ -41,12 +41,9 @@ def not_next(landed: Sequence[LandedBatch]) -> list[str]:
         f"batch {after.number} follows {after.batch.previous_commit_id}, but batch {before.number} is "
         f"{before.batch.commit_id}"
         for before, after in pairwise(landed)
-        if not _follows(before, after) or (after.number != before.number + 1 and after.batch.continues is None)
+        if not after.batch.follows(before.batch.commit_id)
+        or (after.number != before.number + 1 and after.batch.continues is None)
     ]
-
-
-def _follows(before: LandedBatch, after: LandedBatch) -> bool:
-    return after.batch.follows(before.batch.commit_id)
 
 
 def offset_mismatch(state: CommittedState | None, landed: Sequence[LandedBatch]) -> list[str]:

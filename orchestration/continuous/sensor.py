@@ -30,13 +30,14 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import read_pauses
+from orchestration.runs_about import NOT_BEGUN
 from orchestration.sensors.busy import paused_reason
 from orchestration.step_failures import failure_text
 
 # The daemon looks at its sensors every five seconds, and not more often.
 _EVERY = 5
 _STATUS = dg.DagsterRunStatus
-_WAITS = (_STATUS.QUEUED, _STATUS.NOT_STARTED, _STATUS.STARTING)
+_WAITS = (_STATUS.QUEUED, *NOT_BEGUN)
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE}
 # A person has cancelled the run: none of its steps has failed.
 _CANCELLED = (_STATUS.CANCELED, _STATUS.CANCELING)
