@@ -34,7 +34,7 @@ class Renamed:
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
-        stay = {row: tuple(self._renaming.columns.get(n, n) for n in names) for row, names in decoded.unchanged.items()}
+        stay = {row: tuple(self._renaming.column((n,))[0] for n in names) for row, names in decoded.unchanged.items()}
         # The same memory: only names differ.
         values = decoded.values.view(self.type)
         return replace(decoded, values=values, unchanged=stay, unknown=self._renaming.found(decoded.unknown))

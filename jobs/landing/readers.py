@@ -23,6 +23,7 @@ from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
 from jobs.landing.records import VALUE_KEY, DeleteOrder, Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
+from jobs.schema.found_fields import shown
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
 from jobs.spec.columns import key_fields
@@ -213,7 +214,7 @@ def _decoder(
         whole = columns.column if isinstance(columns, RecordKey) and columns.columns else None
         decoder = Nested(of_type(kind.field(0).type, watch), whole) if whole else of_type(kind, watch)
     elif rules:
-        decoder = Enveloped(kind, rules.renamed(renaming.fields), of_type, watch)
+        decoder = Enveloped(kind, rules.renamed(renaming.outer_fields), of_type, watch)
     else:
         decoder = of_type(kind, watch)
     if excluded := columns.excluded:
@@ -251,8 +252,9 @@ def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
         case "fail":
             return Watch("refuse", excluded=excluded)
         case "add" if refused is not None:
-            fields = Renaming(value.rename).fields
-            lost = frozenset((fields.get(name, name),) for (name,) in spec.source.lost)
+            renaming = Renaming(value.rename)
+            lost = frozenset(map(renaming.field, spec.source.lost))
+            fields = {shown(column): shown(path) for column, path in renaming.fields.items()}
             reasons = {fields.get(name, name): reason for name, reason in refused.items()}
             return Watch("refuse", reasons=reasons, excluded=excluded | lost)
     return _reporting(spec)

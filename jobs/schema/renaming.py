@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 
 import pyarrow as pa
 
-from jobs.schema.found_fields import FoundFields, Path, shown
+from jobs.schema.found_fields import FoundFields, Path
 from jobs.schema.types import inside, with_inside
 
 Step = Callable[[Path, str], tuple[str, str]]
@@ -24,35 +25,44 @@ class Renaming:
 
     columns: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def fields(self) -> dict[str, str]:
+    @cached_property
+    def _columns(self) -> dict[Path, str]:
+        return {tuple(path.split(".")): column for path, column in self.columns.items()}
+
+    @cached_property
+    def fields(self) -> dict[Path, Path]:
         """From a column's path (its parents named as in records) to its field's path in a record."""
-        return {shown((*path.split(".")[:-1], column)): path for path, column in self.columns.items()}
+        return {(*path[:-1], column): path for path, column in self._columns.items()}
+
+    @property
+    def outer_fields(self) -> dict[str, str]:
+        """The same of columns that are not inside others, by their names."""
+        return {column: path[0] for path, column in self._columns.items() if len(path) == 1}
 
     def in_records(self, kind: pa.DataType) -> pa.DataType:
         """The type with the names of fields in records."""
-        fields = self.fields
 
         def step(path: Path, column: str) -> tuple[str, str]:
-            name = fields.get(shown((*path, column)), column).rpartition(".")[2]
+            name = self._field_in(path, column)[-1]
             return name, name
 
         return _mapped(kind, (), step)
 
     def as_columns(self, kind: pa.DataType, path: Path = ()) -> pa.DataType:
         """The type at this path of records, with the names of columns."""
-        return _mapped(kind, path, lambda at, name: (name, self.columns.get(shown((*at, name)), name)))
+        return _mapped(kind, path, lambda at, name: (name, self._columns.get((*at, name), name)))
 
     def column(self, path: Path) -> Path:
         """The column of a field."""
-        return tuple(self.columns.get(shown(path[: n + 1]), step) for n, step in enumerate(path))
+        return tuple(self._columns.get(path[: n + 1], step) for n, step in enumerate(path))
 
     def field(self, path: Path) -> Path:
         """The field of a column."""
-        found: Path = ()
-        for column in path:
-            found = (*found, self.fields.get(shown((*found, column)), column).removeprefix(f"{shown(found)}."))
-        return found
+        return reduce(self._field_in, path, ())
+
+    def _field_in(self, path: Path, column: str) -> Path:
+        """The field of a column inside the field at this path."""
+        return self.fields.get((*path, column), (*path, column))
 
     def found(self, fields: FoundFields) -> FoundFields:
         """The fields found in records, with the names of columns."""

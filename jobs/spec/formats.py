@@ -192,7 +192,7 @@ class Value(Format):
     def dialect(self) -> JsonDialect:
         """How keys and values are written where their format does not say it."""
         written = self.envelope.rules.dialect if self.envelope else JsonDialect(self.time_unit or "ms")
-        units, fields = written.timestamps, Renaming(self.rename).fields
+        units, fields = written.timestamps, Renaming(self.rename).outer_fields
         if not isinstance(units, str):
             units = {fields.get(name, name): unit for name, unit in units.items()}
         return replace(written, timestamps=units, best_fit=self.convert == "best_fit")

@@ -91,6 +91,36 @@ def test_new_fields_become_columns_by_their_other_names() -> None:
     assert decode(made.spec, RECORD).values.to_pylist()[0]["address"] == {"zip": "A1"}
 
 
+DOTTED = {"id": "long", "http.status": "long", "price": "long", "unit.price": "long", "s": "struct<`x.y`: long>"}
+
+
+@pytest.mark.parametrize("rename", [{}, {"custID": "id"}])
+@pytest.mark.parametrize("records", [1, 200])
+def test_fields_whose_names_have_dots(rename: dict[str, str], records: int) -> None:
+    same = {"http.status": 404, "price": 5, "unit.price": 6}
+    found = decode(
+        spec({"columns": DOTTED, "rename": rename}),
+        *[{**same, "custID" if rename else "id": 1, "status": 7, "s": {"x.y": 2, "y": 3}}] * records,
+    )
+    assert (found.values.to_pylist(), found.errors) == ([{**same, "id": 1, "s": {"x.y": 2}}] * records, {})
+
+
+def test_field_whose_name_has_a_dot_is_not_the_one_that_is_renamed() -> None:
+    value = {"columns": {"a": "struct<x: long>", ".b": "long"}, "rename": {"a.b": "x"}, "unknown_fields": "add"}
+    pipeline = spec(value)
+    record = {"a": {"b": 1}, "a.b": 2, ".b": 3}
+    found = decode(pipeline, record)
+    assert found.values.to_pylist() == [{"a": {"x": 1}, ".b": 3}]
+    assert list(found.unknown.by_path) == [("a.b",)]
+
+
+def test_keys_whose_fields_have_dots_in_their_names() -> None:
+    pipeline = specs.spec(key={"order.id": "long"})
+    reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
+    assert reader.key_decoder is not None
+    assert reader.key_decoder.decode(raw_values({"order.id": 5})).values.to_pylist() == [{"order.id": 5}]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

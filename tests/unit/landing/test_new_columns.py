@@ -118,6 +118,17 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -
     ]  # fmt: skip
 
 
+def test_fields_with_dots_in_their_names_become_columns(tmp_path: Path) -> None:
+    place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
+    place.land({"id": 1, "http.status": 200, "status": 7, "s": {"x.y": 1}})
+    landed = place.land({"id": 2, "http.status": 404, "s": {"x.y": 2}})
+    assert (landed.counts.quarantined, landed.new_columns) == (0, {})
+    assert place.rows() == [
+        {"id": 1, "http.status": 200, "status": 7, "s": {"x.y": 1}},
+        {"id": 2, "http.status": 404, "status": None, "s": {"x.y": 2}},
+    ]
+
+
 def test_fields_that_are_left_out_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = Place(tmp_path)
     for _ in range(2):
