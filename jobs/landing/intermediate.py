@@ -239,7 +239,7 @@ class IntermediateTable:
         """
         from jobs.landing.batch_records import BatchRecords
         from jobs.landing.new_columns import write_with_new_columns
-        from jobs.landing.ranges import land_ranges
+        from jobs.landing.ranges import judge, land_ranges
         from jobs.landing.task import Selection
         from resources.spark import spark_errors
 
@@ -257,7 +257,8 @@ class IntermediateTable:
             return records, append, land_ranges(spark, records, append, selection)
 
         with spark_errors(self.identifier):
-            _, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
+            records, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
+            judge(spark, records, self.identifier, landed)
             failpoint("land.written")
         return publish_landed(append, batch, committed, landed, topics, summary)
 

@@ -38,18 +38,23 @@ def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, sele
     """Writes the selected records of the batch to files that the append will commit; checks that none is missing.
 
     Raises:
-        InvariantBroken: the counts do not add up. BadRecords: the policy is `fail`, or there are too many.
-        TopicRecreated: a topic was recreated while it was read.
+        InvariantBroken: the counts do not add up. TopicRecreated: a topic was recreated while it was read.
     """
     reports = _write(spark, records, append, selection) if total(records.batch.ranges) else []
     found = sum_up(reports, records.batch.ranges, append.identifier)
     append.add(found.files)
     skip = not selection.bad_records
-    counts = check(records.batch, records.readings, append.identifier, found, append.rows, skip)
-    refuse_bad_records(
-        records.spec, records.batch, counts, append.identifier, lambda: records.bad(spark), found.moves.waiting
-    )
-    return LandedRanges(counts, found)
+    return LandedRanges(check(records.batch, records.readings, append.identifier, found, append.rows, skip), found)
+
+
+def judge(spark: SparkSession, records: BatchRecords, where: str, landed: LandedRanges) -> None:
+    """Judges the bad records of the pass whose files are committed: an earlier one may have had others.
+
+    Raises:
+        BadRecords: the policy is `fail`, or there are too many.
+    """
+    waiting = landed.report.moves.waiting
+    refuse_bad_records(records.spec, records.batch, landed.counts, where, lambda: records.bad(spark), waiting)
 
 
 def _write(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> list[TaskReport]:

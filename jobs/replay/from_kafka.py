@@ -28,7 +28,7 @@ from jobs.iceberg.append import Append
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
-from jobs.landing.ranges import LandedRanges, land_ranges
+from jobs.landing.ranges import LandedRanges, judge, land_ranges
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.task import Selection
 from jobs.lineage import of_one_meaning
@@ -219,7 +219,9 @@ class _KafkaRecords:
         landed = land_ranges(spark, records, commit, selection)
         if names := records.names_after(landed.report):
             commit.start_over()
-            landed = land_ranges(spark, replace(records, names=names), commit, selection)
+            records = replace(records, names=names)
+            landed = land_ranges(spark, records, commit, selection)
+        judge(spark, records, commit.identifier, landed)
         return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
     def _dead_letters(self, spark: SparkSession) -> int:

@@ -55,9 +55,9 @@ class Topics:
 class Place:
     """A pipeline's tables in a catalog of their own."""
 
-    def __init__(self, folder: Path, **value: object) -> None:
+    def __init__(self, folder: Path, parts: Mapping[str, object] | None = None, **value: object) -> None:
         self.connection = lake_connection(folder)
-        self.declared = specs.spec(columns={"id": "long not null"}, value=value)
+        self.declared = specs.spec(columns={"id": "long not null"}, value=value, **(parts or {}))
         self.committed: CommittedState | None = None
         self.taking: Taking = takes_nothing
 
@@ -127,6 +127,28 @@ def test_fields_with_dots_in_their_names_become_columns(tmp_path: Path) -> None:
         {"id": 1, "http.status": 200, "status": 7, "s": {"x.y": 1}},
         {"id": 2, "http.status": 404, "status": None, "s": {"x.y": 2}},
     ]
+
+
+def with_schema(kind: str, *ids: int) -> list[dict[str, Any]]:
+    """Records whose schema says the type of their only field."""
+    schema = {"type": "struct", "fields": [{"field": "id", "type": kind}]}
+    return [{"schema": schema, "payload": {"id": one}} for one in ids]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"on_bad_record": "fail"},
+        {"dead_letters": {"max_records": 1}},
+        {"dead_letters": {"max_share": 0.5, "share_from": 1}},
+    ],
+)
+def test_values_that_need_the_wider_column_are_not_bad_records(tmp_path: Path, policy: dict[str, object]) -> None:
+    place = Place(tmp_path, policy, format="connect_json", columns={}, unknown_fields="add")
+    place.land(*with_schema("int32", 1, 2))
+    wider = place.land(*with_schema("int64", 3_000_000_000, 3_000_000_001))
+    assert wider.new_columns == {"id": "int to long"}
+    assert [row["id"] for row in place.rows()] == [1, 2, 3_000_000_000, 3_000_000_001]
 
 
 def test_fields_that_are_left_out_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
