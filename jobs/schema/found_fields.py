@@ -1,7 +1,7 @@
 """Fields of records that have no column: their paths and types, and the number of records that have them. Pure.
 
-Types that are found for one field are joined by one rule, in any order: integers and other numbers become ``double``,
-structs get the fields of both, and incompatible types become ``text``, which accepts any value.
+Types that are found for one field are joined by one rule, in any order: the wider one wins, integers and other numbers
+become ``double``, structs get the fields of both, and incompatible types become ``text``, which accepts any value.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from jobs.schema.types import inside, with_inside
+from jobs.schema.types import inside, is_wider, with_inside
 
 Path = tuple[str, ...]
 """Names from the record inwards; ``element`` for a list, ``value`` for a map."""
@@ -128,6 +128,10 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return one
     if pa.types.is_null(one):
         return other
+    if is_wider(one, other):
+        return other
+    if is_wider(other, one):
+        return one
     if {one, other} <= _NUMBERS:
         return pa.int64() if {one, other} <= _WHOLE else pa.float64()
     return _common_nested(one, other) or pa.string()

@@ -5,10 +5,12 @@ With Kafka and with what the tables make of it: `tests/destinations/test_evoluti
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -129,10 +131,26 @@ def test_fields_with_dots_in_their_names_become_columns(tmp_path: Path) -> None:
     ]
 
 
-def with_schema(kind: str, *ids: int) -> list[dict[str, Any]]:
+def with_schema(kind: str, *ids: object, **more: object) -> list[dict[str, Any]]:
     """Records whose schema says the type of their only field."""
-    schema = {"type": "struct", "fields": [{"field": "id", "type": kind}]}
+    schema = {"type": "struct", "fields": [{"field": "id", "type": kind, **more}]}
     return [{"schema": schema, "payload": {"id": one}} for one in ids]
+
+
+def decimal(precision: int, cents: int) -> list[dict[str, Any]]:
+    parameters = {"scale": "2", "connect.decimal.precision": str(precision)}
+    value = base64.b64encode(cents.to_bytes(4)).decode()
+    return with_schema("bytes", value, name="org.apache.kafka.connect.data.Decimal", parameters=parameters)
+
+
+@pytest.mark.parametrize("before", [[], decimal(3, 1)])
+def test_column_that_becomes_wider_twice_in_one_batch(tmp_path: Path, before: list[dict[str, Any]]) -> None:
+    """As if the log was cut between the records."""
+    place = Place(tmp_path, format="connect_json", columns={}, unknown_fields="add")
+    place.land(*before)
+    assert place.land(*decimal(5, 2), *decimal(9, 3)).counts.landed == 2
+    assert place.table.spec.source.value.columns == {"id": "decimal(9,2)"}
+    assert [row["id"] for row in place.rows()][-2:] == [Decimal("0.02"), Decimal("0.03")]
 
 
 @pytest.mark.parametrize(
