@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
-from jobs.schema.types import parse_columns, type_name
+from jobs.schema.found_fields import Path as FieldPath
+from jobs.schema.found_fields import shown
+from jobs.schema.types import inside, parse_columns, type_name
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import metadata_of
 from resources.config_files.mistakes import Mistake, Path, closest, one_of
@@ -121,20 +123,15 @@ def _tombstones_without_order(spec: PipelineSpec, order_by: str) -> Iterator[Mis
 
 
 def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Names that would collide. Spark, which reads landed rows for every kind (replays, `verify`), ignores case."""
-    names = parse_columns(spec.source.row).names
-    op = spec.changes.op
-    kept = [c for c in names if not (op and op.field == c and not op.keep)]
-    kept += [field.name for field in key_fields(spec) if field.name not in names]
-    lower = [c.lower() for c in kept]
+    """Names that would collide."""
+    row, op = parse_columns(spec.source.row), spec.changes.op
+    kept = [c for c in row if not (op and op.field == c.name and not op.keep)]
+    kept += [field for field in key_fields(spec) if field.name not in row.names]
+    lower = [c.name.lower() for c in kept]
     where = ("source", "transform") if spec.source.transform else _COLUMNS
-    twice = [c for c in kept if lower.count(c.lower()) > 1]
-    if twice:
-        yield Mistake(
-            where,
-            f"{one_of(twice, 'and')} differ in upper and lower case only, and to Spark they are one name",
-            f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}",
-        )
+    for what in _one_name(kept):
+        remedy = f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}"
+        yield Mistake(where, what, remedy)
     for name in sorted(name for name in lower if name in RESERVED or name.startswith(PREFIX)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
     for number, table in enumerate(spec.tables):
@@ -151,6 +148,33 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                     f"{name} is a column of {of} already",
                     "give that one another name, or leave this one out",
                 )
+
+
+def _one_name(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """Which fields, also nested ones, have one name: to Spark, which reads landed rows for every kind (replays,
+    `verify`) and ignores case, or to Iceberg, where they are landed and which names a nested field by its path."""
+    named: dict[str, list[FieldPath]] = {}
+    for path in _iceberg_paths(fields, ()):
+        named.setdefault(shown(path).lower(), []).append(path)
+    alike = {path for paths in named.values() if len(paths) > 1 for path in paths}
+    for paths in named.values():
+        around = {path[:n] for path in paths for n in range(1, len(path))}
+        if len(paths) == 1 or around & alike:
+            continue
+        names = list(dict.fromkeys(map(shown, paths)))
+        if len(names) > 1:
+            yield f"{one_of(names, 'and')} differ in upper and lower case only, and to Spark they are one name"
+        else:
+            yield f"{names[0]} is the name of a field and the path of another, and to Iceberg they are one name"
+
+
+def _iceberg_paths(fields: Iterable[pa.Field], path: FieldPath) -> Iterator[FieldPath]:
+    for field in fields:
+        here = (*path, field.name)
+        yield here
+        if pa.types.is_map(field.type):
+            yield (*here, "key")
+        yield from _iceberg_paths(inside(field.type), here)
 
 
 def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.schema.types import parse_columns
 from resources.config_files.mistakes import Mistake
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ def case_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     for name in other:
         what = f"it works with plain JSON, not with {name}, whose schemas name the fields"
         yield Mistake(("ignore_case",), what, "leave it out")
-    fields = [*parse_columns(spec.source.row), *(spec.source.key.struct if spec.source.key else [])]
+    # Of the value's columns, and those of the tables' key, a rule of all pipelines says it.
+    fields = [] if spec.source.key is None else list(spec.source.key.struct)
     for path in sorted({path for field in fields for path in _differ_by_case(field.name, field.type)}):
         what = f"{path} differs from another field by upper and lower case only"
         yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")

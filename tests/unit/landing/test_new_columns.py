@@ -131,6 +131,17 @@ def test_fields_with_dots_in_their_names_become_columns(tmp_path: Path) -> None:
     ]
 
 
+def test_fields_that_have_one_name_are_dead_letters(tmp_path: Path) -> None:
+    place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
+    place.land({"id": 1, "s": {"a": 1}})
+    odd = [{"id": 2, "s": {"A": 5}}, {"id": 3, "s.a": 1}, {"id": 4, "s": {"b": 2}, "o": {"x": 1, "X": 2}}]
+    assert place.land(*odd).counts.quarantined == 2
+    assert place.table.spec.source.value.columns == {
+        "id": "long not null", "s": "struct<a: long, b: long>", "o": "text",
+    }  # fmt: skip
+    assert place.land({"id": 5, "s": {"c": 3}}).counts.quarantined == 0
+
+
 def with_schema(kind: str, *ids: object, **more: object) -> list[dict[str, Any]]:
     """Records whose schema says the type of their only field."""
     schema = {"type": "struct", "fields": [{"field": "id", "type": kind, **more}]}

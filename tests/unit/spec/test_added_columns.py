@@ -112,6 +112,30 @@ def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, k
     assert made.added == {"n": "long"}
 
 
+@pytest.mark.parametrize(
+    ("paths", "reason"),
+    [
+        ([("s", "X")], "s.x and s.X differ in upper and lower case only"),
+        ([("l", "element", "X")], "l.element.x and l.element.X differ in upper and lower case only"),
+        ([("s.x",)], "s.x is the name of a field and the path of another"),
+        ([("S.X",)], "s.x and S.X differ in upper and lower case only"),
+        ([("l.element",), ("m.key",), ("m.value",)], "is the name of a field and the path of another"),
+    ],
+)
+def test_nested_field_that_has_the_name_of_another_is_refused(paths: list[Path], reason: str) -> None:
+    made = additions(spec(), FoundFields({path: FoundField(pa.int64(), 1) for path in [*paths, ("s", "y")]}))
+    assert made.added == {"s.y": "long"}
+    assert list(made.refused) == [".".join(path) for path in paths]
+    assert all(reason in why for why in made.refused.values())
+
+
+def test_new_struct_whose_fields_have_one_name_is_text() -> None:
+    assert additions(spec(), found(o="struct<a: long, A: long>")).added == {"o": "text"}
+    both = FoundFields({("o",): FoundField(parse_type("struct<a: long>")[0], 1), ("o.a",): FoundField(pa.int64(), 1)})
+    made = additions(spec(), both)
+    assert (made.added, list(made.refused)) == ({"o": "struct<a: long>"}, ["o.a"])
+
+
 @pytest.mark.parametrize("kind", ["iceberg", "bigquery", "clickhouse"])
 def test_field_of_a_type_that_a_table_cannot_have_is_text(kind: str) -> None:
     wild = found(tree=None, geo="array<array<double>>", s__deep="struct<points: array<array<long>>>", n="long")
