@@ -129,6 +129,35 @@ def test_every_format_in_one_table(
     assert sorted(kinds) == ["schema", "schema", *["undecodable"] * 5]
 
 
+def test_fields_with_dots_in_their_names_are_columns(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name, columns = topic("dots"), {"order.id": "long not null", "http.status": "long", "s": "struct<`x.y`: long>"}
+    source = {
+        "topics": [name],
+        "key": {"format": "json", "columns": {"order.id": "long"}},
+        "value": {"format": "json", "columns": columns, "unknown_fields": "add"},
+    }
+    changes = {"key": {"columns": ["order.id"]}}
+    modes = ["append", "upsert_delete"]
+    engine = Engine(Flow(name, modes, overrides={"source": source, "changes": changes}), connections, spark)
+    rows: list[dict[str, Any]] = [
+        {"order.id": 1, "http.status": 500, "status": 1, "s": {"x.y": 5, "y": 6}, "http.path": "/a"},
+        {"order.id": 1, "http.status": 200, "status": 2, "s": {"x.y": 7, "y": 8}, "http.path": "/b"},
+        {"order.id": 2, "http.status": 404, "status": 3, "s": {"x.y": 9, "y": 0}, "http.path": "/c"},
+    ]
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for row in rows:
+        producer.produce(name, key=json.dumps({"order.id": row["order.id"]}), value=json.dumps(row))
+    assert producer.flush(PATIENCE) == 0
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (3, 0)
+    assert engine.replay("upsert_delete", 1, 1)
+    for mode, expected in {"append": rows, "upsert_delete": rows[1:]}.items():
+        found = catalog(connections).require(engine.flow.table(mode)).scan().to_arrow().to_pylist()
+        assert sorted(found, key=lambda row: row["status"]) == expected
+
+
 def test_newer_schema_of_a_registry_brings_its_fields(
     connections: Connections,
     spark: SparkSession,
