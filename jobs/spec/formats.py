@@ -168,7 +168,8 @@ class Value(Format):
     exclude: list[str] = Field(
         default_factory=list,
         description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and that "
-        "are neither counted nor rescued. The bytes of dead letters still have them",
+        "are neither counted nor rescued, nor is one with such a name (`customer.email: …`). The bytes of dead letters "
+        "still have them",
     )
     convert: Literal["exact", "best_fit"] = Field(
         "exact",
@@ -227,7 +228,7 @@ class Value(Format):
 
     @property
     def excluded(self) -> frozenset[FieldPath]:
-        return frozenset(tuple(path.split(".")) for path in self.exclude)
+        return frozenset(path for text in self.exclude for path in _meant_by(text))
 
     def _no_columns(self) -> Mistake:
         if self.unknown_fields is None:
@@ -275,12 +276,20 @@ class Value(Format):
             found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
         declared = {Renaming(self.rename).field(path) for path in field_paths(self.struct)} if self.exclude else set()
         for number, text in enumerate(self.exclude):
-            if tuple(text.split(".")) in declared:
+            if not declared.isdisjoint(_meant_by(text)):
                 found.append(
                     Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
                 )
         refuse(found)
         return self
+
+
+def _meant_by(text: str) -> Iterator[FieldPath]:
+    """The paths that a text can mean: a dot leads inside, or belongs to a field's own name."""
+    yield (text,)
+    for n, letter in enumerate(text):
+        if letter == ".":
+            yield from ((text[:n], *path) for path in _meant_by(text[n + 1 :]))
 
 
 def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:

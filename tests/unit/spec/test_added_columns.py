@@ -395,7 +395,7 @@ EXCLUDED = ["card", "buyer.email", "lines.element.note", "secret"]
 def test_excluded_fields_are_in_no_column_whatever_becomes_of_others() -> None:
     record = {
         "id": 1, "card": 5, "buyer": {"email": "e", "name": "n"}, "lines": [{"note": "x"}, {"note": "y", "nr": 1}],
-        "secret": {"deep": 1}, "new": 1,
+        "secret": {"deep": 1}, "new": 1, "buyer.email": "e",
     }  # fmt: skip
     raw = raw_values(*[record] * 200)
 
