@@ -51,7 +51,7 @@ _UNSTABLE = {"now", "curdate", "current_timezone", "rand", "randn", "random", "r
              "monotonically_increasing_id", "current_catalog", "current_database", "current_schema", "session_user",
              "user", "spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length",
              "reflect", "java_method", "try_reflect", "explode", "explode_outer", "posexplode", "posexplode_outer",
-             "inline", "inline_outer", "stack", "json_tuple"}  # fmt: skip
+             "inline", "inline_outer", "stack", "json_tuple", "window", "session_window"}  # fmt: skip
 # Texts that Spark takes for a moment of the run, as in `timestamp 'now'`.
 _MOMENTS = ("now", "today", "tomorrow", "yesterday")
 
