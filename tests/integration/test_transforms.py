@@ -177,6 +177,31 @@ def test_a_record_on_which_a_function_fails_is_a_dead_letter(
     assert error in message
 
 
+def test_a_failing_record_is_found_and_retried_beside_a_map(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    produce(connections, name, [{**value(n, "1"), "secret": '{"a": "x"}'} for n in range(3)])
+
+    def statement(share: str) -> dict[str, object]:
+        sql = f"select id, _op, from_json(secret, 'map<string,string>') as m, {share} as share from records"
+        return {"sql": sql, "columns": {"m": "map<string,string>", "share": "double"}}
+
+    engine = made(connections, spark, name, statement("4 / id"))
+    engine.advance()
+    rows = [{"id": n, "m": [("a", "x")], "share": 4 / n} for n in (1, 2)]
+    assert table(engine) == rows
+    ((offset, _, kind, message),) = dead_letters(engine)
+    assert (offset, kind) == (0, "transform")
+    assert "DIVIDE_BY_ZERO" in message
+    source = engine.document["source"]
+    assert isinstance(source, dict)
+    corrected = engine.edited(source={**source, "transform": statement("try_divide(4, id)")})
+    done = retry(corrected.pipeline)
+    assert (done.tried, done.recovered) == (1, 1)
+    assert table(corrected) == [{"id": 0, "m": [("a", "x")], "share": None}, *rows]
+
+
 def test_any_number_of_records_may_fail_in_a_conversion(
     connections: Connections, spark: SparkSession, topic: Callable[..., str]
 ) -> None:
