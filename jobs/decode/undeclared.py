@@ -10,7 +10,7 @@ import pyarrow as pa
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import is_wider
-from jobs.schema.wire import Wire, natural_type, with_unlimited_as_text
+from jobs.schema.wire import Wire, natural_type, with_text
 from resources.errors import ConfigurationError
 
 
@@ -74,6 +74,6 @@ def _in(wire: Wire, kind: pa.DataType, path: Path, widens: frozenset[Path]) -> I
 
 def _column_type(wire: Wire, path: Path) -> pa.DataType | None:
     try:
-        return natural_type(with_unlimited_as_text(wire), ".".join(path))
+        return natural_type(with_text(wire), ".".join(path))
     except ConfigurationError:
         return None

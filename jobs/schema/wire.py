@@ -115,13 +115,13 @@ def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
     """The type of a column that can hold every value of this wire type.
 
     Raises:
-        ConfigurationError: there is none (a record that contains itself, a decimal of over 38 digits).
+        ConfigurationError: there is none (a record that contains itself or nothing, a decimal of over 38 digits).
     """
     simple = _simple_type(wire, path)
     if simple is not None:
         return simple
     match wire.kind:
-        case "record":
+        case "record" if wire.fields:
             return pa.struct(natural_fields(wire, path))
         case "array":
             element = wire.items[0]
@@ -167,13 +167,15 @@ def _decimal(wire: Wire, path: str) -> pa.DataType:
     return pa.decimal128(precision, wire.scale)
 
 
-def with_unlimited_as_text(wire: Wire) -> Wire:
-    """The type with text for numbers that may have more digits than a decimal column: a column that nobody declared has
-    to hold all values."""
-    if wire.logical in ("number", "variable-decimal") or (wire.logical == "decimal" and wire.precision > MOST_DIGITS):
+def with_text(wire: Wire) -> Wire:
+    """The type with text for records without fields, and for numbers that may have more digits than a decimal column: a
+    column that nobody declared has to hold all values."""
+    unlimited = wire.logical in ("number", "variable-decimal")
+    unlimited = unlimited or (wire.logical == "decimal" and wire.precision > MOST_DIGITS)
+    if unlimited or (wire.kind == "record" and not wire.logical and not wire.fields):
         return Wire("string", nullable=wire.nullable)
-    fields = tuple((name, with_unlimited_as_text(inner)) for name, inner in wire.fields)
-    return replace(wire, fields=fields, items=tuple(with_unlimited_as_text(inner) for inner in wire.items))
+    fields = tuple((name, with_text(inner)) for name, inner in wire.fields)
+    return replace(wire, fields=fields, items=tuple(map(with_text, wire.items)))
 
 
 _WHOLE, _NUMBERS = {pa.int32(), pa.int64()}, {pa.int32(), pa.int64(), pa.float32(), pa.float64()}

@@ -197,8 +197,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     # Checking is costly and nearly always succeeds: check all columns at once, and bisect if a rule is broken.
     while todo:
         part = todo.pop()
-        more = _with_planted(spec, part)
-        problems = _problems(more, known) if part else []
+        more, problems = _tried(spec, part, known)
         problems += [
             f"{shown(path)} would be text, with a field in it that `exclude` names" for path in _texts(part) & around
         ]
@@ -217,12 +216,13 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     return Additions(spec, added, refused, columns_text(present))
 
 
-def _problems(spec: PipelineSpec, known: Collection[Mistake]) -> list[str]:
-    """The mistakes of the pipeline besides the known ones, as texts."""
+def _tried(spec: PipelineSpec, columns: Sequence[Column], known: Collection[Mistake]) -> tuple[PipelineSpec, list[str]]:
+    """The pipeline with these columns, and its mistakes besides the known ones, as texts."""
     try:
-        return [mistake.what for mistake in mistakes(spec) if mistake not in known]
-    except ConfigurationError as problem:  # of the transform
-        return [problem.what]
+        more = _with_planted(spec, columns)
+        return more, [mistake.what for mistake in mistakes(more) if mistake not in known]
+    except ConfigurationError as problem:  # of a type that is nested too deep, or of the transform
+        return spec, [problem.what]
 
 
 def _is_nested_in(tables: Mapping[str, Mapping[str, Takes]], path: Path) -> bool:

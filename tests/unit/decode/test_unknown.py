@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import json_format
 
 from jobs.decode.base import Decoded, Decoder
 from jobs.decode.decoders import decoder_for
@@ -18,6 +19,7 @@ from jobs.decode.json_strict import StrictJson
 from jobs.decode.registered import RegisteredSchema
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import shown
+from jobs.schema.protobuf import Messages, compiled, message_class
 from jobs.schema.types import type_name
 from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.avro import encoded, record, text
@@ -157,6 +159,58 @@ def test_avro_that_contains_itself_is_text() -> None:
         "id": 1,
         "tree": '{"v":"1970-01-01T00:00:00Z","next":{"v":"1970-01-01T00:00:00.001000Z","next":null}}',
     }
+
+
+BEGUN = {"type": "struct", "optional": True, "fields": [], "field": "begun"}
+EMPTY_IN_CONNECT = {
+    "type": "struct",
+    "fields": [
+        {"field": "id", "type": "int64"},
+        BEGUN,
+        {"field": "s", "type": "struct", "fields": [{"field": "n", "type": "int64", "optional": True}, BEGUN]},
+    ],
+}
+EMPTY_IN_AVRO = record(
+    ("id", "long"),
+    ("begun", ["null", record(name="Begun")]),
+    ("s", record(("n", ["null", "long"]), ("begun", ["null", "Begun"]), name="S")),
+)
+EMPTY_IN_PROTOBUF = """
+syntax = "proto3";
+import "google/protobuf/empty.proto";
+message Event {
+  message S { optional int64 n = 1; oneof what { google.protobuf.Empty begun = 2; string failed = 3; } }
+  int64 id = 1;
+  oneof what { google.protobuf.Empty begun = 2; }
+  S s = 4;
+}
+"""
+HAS_BEGUN: dict[str, Any] = {"id": 1, "begun": {}, "s": {"n": 2, "begun": {}}}
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf", "connect_json"])
+def test_record_without_fields_is_text(format_: str) -> None:
+    if format_ == "avro":
+        schema, raw = text(EMPTY_IN_AVRO).encode(), encoded(EMPTY_IN_AVRO, HAS_BEGUN)
+    elif format_ == "protobuf":
+        schema = compiled((EMPTY_IN_PROTOBUF,), ("",))
+        message = message_class(Messages(schema).named("Event"))()
+        raw = json_format.ParseDict(HAS_BEGUN, message).SerializeToString()
+    else:
+        schema, raw = b"", json.dumps({"schema": EMPTY_IN_CONNECT, "payload": HAS_BEGUN}).encode()
+    records = raw_values(*[raw] * MANY)
+
+    def decoder(watch: Watch, **columns: str) -> Decoder:
+        return decoder_for(format_, row_type({"id": "long", **columns}), schema, message="Event", watch=watch)
+
+    more = ", failed: string" if format_ == "protobuf" else ""
+    whole = f"struct<n: long, begun: string{more}>"
+    assert found(decoder(Watch()).decode(records)) == {"begun": ("string", MANY), "s": (whole, MANY)}
+    columns = {"begun": "text", "s": f"struct<n: long, begun: text{more.replace('string', 'text')}>"}
+    decoded = copied(decoder(Watch("refuse"), **columns)).decode(records)
+    assert not decoded.errors
+    value = decoded.values[0].as_py()
+    assert (value["begun"], value["s"]["begun"]) == ("{}", "{}")
 
 
 def test_numbers_that_json_has_not_are_texts_in_json_and_stay_in_a_column_of_text() -> None:

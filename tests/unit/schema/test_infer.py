@@ -253,6 +253,14 @@ def test_objects_without_fields_have_no_columns(record: bytes) -> None:
         propose([record, record], None)
 
 
+def test_record_without_fields_in_a_record_is_text() -> None:
+    fields = [{"field": "a", "type": "int32"}, {"field": "begun", "type": "struct", "fields": []}]
+    record = {"schema": {"type": "struct", "fields": fields}, "payload": {"a": 1, "begun": {}}}
+    proposal = propose([json.dumps(record).encode()], None)
+    assert proposal is not None
+    assert proposal.document["columns"] == {"a": "int not null", "begun": "text not null"}
+
+
 def test_a_proposal_is_yaml_whatever_records_are_called() -> None:
     name = "a\nb: [\x01\u2028{"
     records = [json.dumps({name: kind}).encode() for kind in (1, "x")]

@@ -20,7 +20,7 @@ from jobs.destinations.takes import Takes, Taking, of_schema
 from jobs.landing.readers import record_reader
 from jobs.landing.required_columns import required_property, with_required
 from jobs.schema.found_fields import FoundField, FoundFields, Path
-from jobs.schema.types import parse_columns, parse_type
+from jobs.schema.types import MAX_DEPTH, parse_columns, parse_type, type_name
 from jobs.spec.added_columns import (
     additions,
     key_found,
@@ -145,6 +145,15 @@ def test_field_of_a_type_that_a_table_cannot_have_is_text(kind: str) -> None:
     assert (made.added, made.refused) == ({**(nested if kind == "iceberg" else text), "n": "long", "tree": "text"}, {})
     opened = with_landed_columns(spec((specs.table(kind),)), landing_schema(made.spec))
     assert opened.source.value.columns == made.spec.source.value.columns
+
+
+def test_field_that_is_nested_too_deep_is_text() -> None:
+    def deep(levels: int) -> pa.DataType:
+        return pa.struct([("a", deep(levels - 1))]) if levels else pa.int64()
+
+    wild = {("fits",): FoundField(deep(MAX_DEPTH), 1), ("deeper",): FoundField(deep(MAX_DEPTH + 1), 1)}
+    made = additions(spec((specs.table("iceberg"),)), FoundFields({**wild, **found(n="long").by_path}))
+    assert (made.added, made.refused) == ({"fits": type_name(deep(MAX_DEPTH)), "deeper": "text", "n": "long"}, {})
 
 
 def test_a_batch_adds_at_most_500_columns() -> None:
