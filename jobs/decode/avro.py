@@ -96,7 +96,8 @@ def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Read
     """Made once per worker process; raises Unrepresentable."""
     kind = marked.kind
     written, named = avro_wire(texts), dict[str, Any]()
-    writer = parsed(texts, named)
+    # Its own defaults do not matter for reading a record, and old versions of Avro let wrong ones pass.
+    writer = parsed(texts, named, defaults=False)
     wire, change = (written, None) if reader is None else _resolved(written, named, reader)
     wrapped = None
     one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1
@@ -111,7 +112,7 @@ def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Read
 
 def _resolved(written: Wire, named: Mapping[str, Any], reader: str) -> Resolved:
     read, definitions = avro_wire((reader,)), dict[str, Any]()
-    parsed((reader,), definitions)
+    parsed((reader,), definitions, defaults=True)
     return Resolution(named, definitions).of(written, read)
 
 
@@ -146,8 +147,11 @@ def _in_step(
     return None if convert is None else InStep(wrap if wrapped is not None else read, convert)
 
 
-def parsed(texts: Sequence[str], named: dict[str, Any]) -> Any:
+def parsed(texts: Sequence[str], named: dict[str, Any], defaults: bool) -> Any:
     """The last schema in fastavro's parsed form, after those that it refers to; adds all named types to `named`.
+
+    Args:
+        defaults: as in `plain`.
 
     Raises:
         ConfigurationError: fastavro does not accept it.
@@ -155,7 +159,7 @@ def parsed(texts: Sequence[str], named: dict[str, Any]) -> Any:
     found: Any = "null"
     try:
         for text in texts:
-            found = fastavro.parse_schema(plain(json.loads(text)), named_schemas=named)
+            found = fastavro.parse_schema(plain(json.loads(text), defaults), named_schemas=named)
     except (fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, ValueError) as problem:
         raise ConfigurationError(f"not an Avro schema: {problem}", remedy="correct the schema") from None
     return found

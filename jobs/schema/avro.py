@@ -45,15 +45,19 @@ def avro_wire(texts: Sequence[str], where: str = "Avro schema") -> Wire:
     return found
 
 
-def plain(schema: Any) -> Any:
-    """The schema without logical types, so that values are read as plain numbers and bytes."""
+def plain(schema: Any, defaults: bool) -> Any:
+    """The schema without logical types, so that values are read as plain numbers and bytes.
+
+    Args:
+        defaults: whether it keeps its defaults, which only a reader's schema needs.
+    """
     if isinstance(schema, list):
-        return [plain(branch) for branch in schema]
+        return [plain(branch, defaults) for branch in schema]
     if isinstance(schema, dict):
         return {
-            name: plain(part) if name in ("type", "items", "values", "fields") else part
+            name: plain(part, defaults) if name in ("type", "items", "values", "fields") else part
             for name, part in schema.items()
-            if name != "logicalType"
+            if name != "logicalType" and (defaults or name != "default")
         }
     return schema
 

@@ -467,6 +467,41 @@ def test_defaults_of_the_reader(kind: Any, default: Any, column: str, wanted: An
     assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"id": 1, "c": wanted}] * 2)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "column", "value"),
+    [
+        ("string", None, "string", "a"),
+        ("string", 0, "string", "a"),
+        ("boolean", "false", "boolean", True),
+        ("int", 1.0, "int", 2),
+        ({**ENUM, "default": "C"}, "A", "string", "B"),
+        ({"type": "array", "items": {**A, "fields": [{"name": "x", "type": "long", "default": ""}]}}, [],
+         "array<struct<x: long>>", [{"x": 1}]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("reader", [False, True])
+def test_a_wrong_default_of_the_schema_by_which_it_was_written_does_not_matter(
+    kind: Any, default: Any, column: str, value: Any, reader: bool
+) -> None:
+    """As in Java: old versions of Avro let it pass, and records are not read by it."""
+    fields = [{"name": "id", "type": "long"}, {"name": "c", "type": kind, "default": default}]
+    wrong = {"type": "record", "name": "R", "fields": fields}
+    right = without_defaults(wrong)
+    decoder = registered(
+        RegisteredSchema(1, "AVRO", (text(wrong),)),
+        reader=text(right) if reader else None,
+        columns=f"id: long, c: {column}",
+    )
+    decoded = decoder.decode(pa.array([encoded(right, {"id": 1, "c": value}, 1)] * 2))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"id": 1, "c": value}] * 2)
+
+
+def without_defaults(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        return {name: without_defaults(part) for name, part in kind.items() if name != "default"}
+    return [without_defaults(part) for part in kind] if isinstance(kind, list) else kind
+
+
 def test_records_of_the_readers_own_schema_are_read_together() -> None:
     decoder = registered(RegisteredSchema(1, "AVRO", (text(V2),)), reader=text(V2))
     assert assert_same(decoder, [encoded(V2, {"id": 1, "name": "a"}, 1)], times=SMALL + 1) == 1

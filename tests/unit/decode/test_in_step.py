@@ -148,7 +148,7 @@ def columns(
         except ConfigurationError:
             continue
         fields.append(field)
-    parsed = fastavro.parse_schema(plain(schema))
+    parsed = fastavro.parse_schema(plain(schema, defaults=False))
     values = st.fixed_dictionaries({name: values for name, (_, values) in zip(names, typed, strict=True)})
     good = [written(parsed, value) for value in draw(st.lists(values, min_size=1, max_size=4))]
     return schema, good, draw(st.lists(changed(good), max_size=4)), pa.struct(fields)
