@@ -40,7 +40,7 @@ from resources.connections import (
     SchemaRegistryConnection,
     SparkConnection,
 )
-from resources.errors import Unavailable
+from resources.errors import BatchmergeError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from resources.schema_registry import SchemaRegistry
@@ -149,13 +149,14 @@ class Pipeline:
         return IntermediateTable(self.name, self.spec, catalog, registries, self.reads, self.taking)
 
     def taking(self, names: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
-        """The types that each table accepts in those of these columns that it has. A table that does not answer does
-        not delay the landing: records then decide the types, and its merge refuses one that the table cannot have."""
+        """The types that each table accepts in those of these columns that it has. A table that does not answer, or
+        refuses us, does not delay the landing: records then decide the types, and its merge refuses one that the table
+        cannot have."""
         found: dict[str, Mapping[str, Takes]] = {}
         for destination in self.destinations():
             try:
                 found[destination.name] = destination.takes(names)
-            except Unavailable as problem:
+            except BatchmergeError as problem:
                 _LOG.warning("%s does not say which columns it has: %s", destination.name, problem)
         return found
 

@@ -31,10 +31,12 @@ from jobs.landing.reads import WantedRead
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
+from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.spark_tasks import reports_in
 from jobs.spec.added_columns import with_landed_columns
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
 from tests.kit import specs
@@ -232,6 +234,18 @@ def test_column_that_a_table_requires_makes_dead_letters_of_records_without_it(t
     assert place.land({"id": 1, "price": 5}, {"id": 2}).counts.quarantined == 1
     assert place.table.spec.source.value.columns["price"] == "double not null"
     assert place.land({"id": 3, "price": 0.5, "more": 1}, {"id": 4, "more": 2}).counts.quarantined == 1
+
+
+@pytest.mark.parametrize("error", [Unavailable, ConfigurationError])
+def test_table_that_refuses_to_say_its_columns_delays_no_other(error: type[BatchmergeError]) -> None:
+    double = Takes(pa.float64())
+
+    def refuses(_: object) -> Mapping[str, Takes]:
+        raise error("no answer, or other credentials")
+
+    tables = [SimpleNamespace(name="a", takes=refuses), SimpleNamespace(name="b", takes=lambda _: {"n": double})]
+    pipeline = cast(Pipeline, SimpleNamespace(destinations=lambda: tables))
+    assert Pipeline.taking(pipeline, ["n"]) == {"b": {"n": double}}
 
 
 class Passes:
