@@ -67,8 +67,9 @@ class SchemaRegistry:
         return self._known[schema_id]
 
     def latest(self, subject: str) -> StoredSchema | None:
-        """The newest version of a subject; None where the registry has none. Raises as `by_id` does."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest", {})
+        """The newest version of a subject; None where the registry has none, or does not show it to us: we may have
+        permission for ids alone, which is enough to read records. Raises as `by_id` does."""
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest", {}, may_be_hidden=True)
         return self._stored(found["id"], found) if found else None
 
     def subjects(self) -> list[str]:
@@ -105,8 +106,8 @@ class SchemaRegistry:
     def _where(self) -> str:
         return f"schema registry {self.name}"
 
-    def _get(self, path: str, params: dict[str, str]) -> Any:
-        """The answer as JSON; None: the registry has no such thing. Tries each address of the registry."""
+    def _get(self, path: str, params: dict[str, str], may_be_hidden: bool = False) -> Any:
+        """The answer as JSON; None: the registry has no such thing, or hides it. Tries each address of the registry."""
         import httpx  # late: a third of a second, for those who have a registry
 
         problem = ""
@@ -121,7 +122,7 @@ class SchemaRegistry:
                 if answer.status_code in _BUSY or answer.status_code >= 500:
                     problem = f"{url} answers with status {answer.status_code}"
                     continue
-                return self._content(answer)
+                return None if may_be_hidden and answer.status_code == 403 else self._content(answer)
         raise Unavailable(
             problem or "no address is given", where=self._where, remedy="check the registry and its connection's `url`"
         )

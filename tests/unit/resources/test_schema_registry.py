@@ -83,6 +83,17 @@ def test_answers_that_are_none(server: str, status: int, content: object, error:
     assert "reg" in str(caught.value)
 
 
+def test_a_subject_that_is_not_shown_to_us_is_none(server: str) -> None:
+    """As Confluent's registry answers whether the subject is there or not."""
+    Answers.table = {"/subjects/t-value/versions/latest": (403, {"error_code": 40301}), "/subjects": (403, {})}
+    assert registry(server).latest("t-value") is None
+    with pytest.raises(ConfigurationError, match="refuses the credentials"):
+        registry(server).subjects()
+    Answers.table = {"/subjects/t-value/versions/latest": (401, {})}
+    with pytest.raises(ConfigurationError, match="refuses the credentials"):
+        registry(server).latest("t-value")
+
+
 @pytest.mark.parametrize("answer", [(200, {"message": "welcome"}), (404, {"error_code": 40401}), (404, b"")])
 def test_what_lists_no_subjects_is_no_registry(server: str, answer: tuple[int, object]) -> None:
     Answers.table = {"/subjects": answer}
