@@ -55,4 +55,8 @@ class WithoutBadOldValues:
         values = pa.concat_arrays([found.values, read]).take(pa.array(places, pa.int64()))
         for n in taken:
             del errors[rows[n].as_py()]
-        return replace(found, values=values, errors=errors, unknown=found.unknown + again.unknown)
+        unknown = found.unknown
+        if again.unknown:
+            # Some formats have reported fields of records that they refuse, others have not.
+            unknown += again.unknown.beyond(self.whole.decode(raw.take(rows)).unknown)
+        return replace(found, values=values, errors=errors, unknown=unknown)

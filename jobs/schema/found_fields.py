@@ -74,6 +74,13 @@ class FoundFields:
             self, by_path={path: replace(one, records=one.records * records) for path, one in self.by_path.items()}
         )
 
+    def beyond(self, counted: FoundFields) -> FoundFields:
+        """The same fields, with the numbers of records without those that are counted already."""
+        found = dict(self.by_path)
+        for path in found.keys() & counted.by_path.keys():
+            found[path] = replace(found[path], records=max(found[path].records - counted.by_path[path].records, 0))
+        return FoundFields(found, max(self.more - counted.more, 0))
+
     @property
     def counts(self) -> dict[str, int]:
         """The number of records by field name, for people: of the most frequent fields, sorted."""

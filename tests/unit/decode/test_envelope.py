@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from jobs.decode.base import Decoded, DecodeError
+from jobs.decode.base import Decoded, DecodeError, Decoder
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import EnvelopeRules
@@ -19,6 +20,8 @@ from jobs.decode.extended_json import MongoKey
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
 from jobs.decode.registered import RegisteredSchema
+from jobs.decode.unknown import Watch
+from jobs.schema.found_fields import FoundField
 from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.avro import encoded
 from tests.kit.avro import record as avro_record
@@ -88,6 +91,40 @@ def test_bad_old_value_that_a_wider_column_has() -> None:
     made = [change("u", {"id": 1, "qty": 3 * 10**9}, {"id": 1, "qty": 5}), change("d", {"id": 1, "qty": 4})]
     decoded = decode(made, named, columns)
     assert (list(decoded.errors), decoded.values.to_pylist()[1]["old"]) == ([0], 4)
+
+
+@pytest.mark.parametrize("times", [1, MANY])
+@pytest.mark.parametrize("format_", ["json", "json of a registry", "connect_json", "avro"])
+def test_unknown_field_beside_a_bad_old_value_counts_once(format_: str, times: int) -> None:
+    """Formats with a schema report the fields of records that they refuse, JSON does not."""
+    columns, before, after = {"id": "long", "n": "int"}, {"id": 1, "n": 2**40}, {"id": 1, "n": 5, "extra": 7}
+    of_row = ("id", "n", "extra")
+    schema, registered = b"", None
+    if format_ == "avro":
+        optional = [(name, ["null", "long"]) for name in of_row]
+        written = avro_record(
+            ("op", "string"), ("before", avro_record(*optional, name="Row")), ("after", "Row"), name="Change"
+        )
+        schema, raw = avro_text(written).encode(), encoded(written, change("u", {**before, "extra": None}, after))
+    elif format_ == "connect_json":
+        fields = [{"field": name, "type": "int64", "optional": True} for name in of_row]
+        images = [{"field": name, "type": "struct", "fields": fields} for name in ("before", "after")]
+        kind = {"type": "struct", "fields": [{"field": "op", "type": "string"}, *images]}
+        raw = json.dumps({"schema": kind, "payload": {"op": "u", "before": before, "after": after}}).encode()
+    else:
+        raw = json.dumps(change("u", before, after)).encode()
+    if format_ == "json of a registry":
+        image = {"type": "object", "properties": {name: {"type": "integer"} for name in of_row}}
+        text = json.dumps({"type": "object", "properties": {"before": image, "after": image}})
+        registered, raw = {1: RegisteredSchema(1, "JSON", (text,))}, b"\0\0\0\0\1" + raw
+
+    def inner(kind: pa.DataType, watch: Watch | None) -> Decoder:
+        return decoder_for(format_.split(maxsplit=1)[0], kind, schema, registered=registered, watch=watch)
+
+    debezium = EnvelopeRules("debezium", {}, of_deletes=frozenset({"id"}))
+    decoded = Enveloped(row_type(columns), debezium, inner, Watch()).decode(raw_values(*[raw] * times))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"id": 1, "n": 5}] * times)
+    assert decoded.unknown.by_path == {("extra",): FoundField(pa.int64(), times)}
 
 
 @pytest.mark.parametrize("needed", [None, frozenset({"id"})])
