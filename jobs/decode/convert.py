@@ -187,5 +187,5 @@ def _into(name: str, branch: Wire, kind: pa.StructType, path: str) -> Convert:
     """Converts to the struct of a union in which only this branch is set; none if the branch is not declared."""
     if kind.get_field_index(name) < 0:
         return lambda _value: {}
-    convert = converter(branch, kind.field(name).type, f"{path}.{name}" if path else name) or as_it_is
+    convert = _field(branch, kind.field(name), f"{path}.{name}" if path else name) or as_it_is
     return lambda value: {name: convert(value)}

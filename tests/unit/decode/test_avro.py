@@ -184,6 +184,15 @@ def test_unions_of_unlike_types_as_connect_has_them(kind: Any, column: str, valu
     assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": wanted}])
 
 
+def test_a_branch_in_a_column_of_text_takes_any_value() -> None:
+    kind, column = ["null", record(name="Begun"), POINT], "struct<Begun: text, Point: struct<x: int>>"
+    raws = [encoded(record(("c", kind)), {"c": value}) for value in (("Begun", {}), ("n.s.Point", {"x": 2}), None)]
+    decoded = Avro(pa.struct(list(parse_columns({"c": column}))), text(record(("c", kind)))).decode(raw_values(*raws))
+    assert [row["c"] for row in decoded.values.to_pylist()] == [
+        {"Begun": "{}", "Point": None}, {"Begun": None, "Point": {"x": 2}}, None
+    ]  # fmt: skip
+
+
 def test_parts_of_a_union() -> None:
     kind = ["string", POINT, ERROR]
     raw = encoded(record(("c", kind)), {"c": ("n.s.Point", {"x": 2})})
