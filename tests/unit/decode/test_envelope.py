@@ -99,7 +99,8 @@ def test_unknown_field_beside_a_bad_old_value_counts_once(format_: str, times: i
     """Formats with a schema report the fields of records that they refuse, JSON does not."""
     columns, before, after = {"id": "long", "n": "int"}, {"id": 1, "n": 2**40}, {"id": 1, "n": 5, "extra": 7}
     of_row = ("id", "n", "extra")
-    schema, registered = b"", None
+    schema = b""
+    registered: dict[int, RegisteredSchema] | None = None
     if format_ == "avro":
         optional = [(name, ["null", "long"]) for name in of_row]
         written = avro_record(
