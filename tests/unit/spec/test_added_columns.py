@@ -151,8 +151,9 @@ def test_field_that_is_nested_too_deep_is_text() -> None:
     def deep(levels: int) -> pa.DataType:
         return pa.struct([("a", deep(levels - 1))]) if levels else pa.int64()
 
-    wild = {("fits",): FoundField(deep(MAX_DEPTH), 1), ("deeper",): FoundField(deep(MAX_DEPTH + 1), 1)}
-    made = additions(spec((specs.table("iceberg"),)), FoundFields({**wild, **found(n="long").by_path}))
+    by_path: dict[Path, FoundField] = {**found(n="long").by_path}
+    by_path |= {("fits",): FoundField(deep(MAX_DEPTH), 1), ("deeper",): FoundField(deep(MAX_DEPTH + 1), 1)}
+    made = additions(spec((specs.table("iceberg"),)), FoundFields(by_path))
     assert (made.added, made.refused) == ({"fits": type_name(deep(MAX_DEPTH)), "deeper": "text", "n": "long"}, {})
 
 
