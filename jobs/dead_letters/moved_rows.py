@@ -211,10 +211,10 @@ class MovedRows:
         value, left_out, earlier = rows.column("value"), rows.column(UNCHANGED.name), batch.column(EARLIER)
         parts = []
         for field in value.type:
-            part = pc.struct_field(value, field.name)
+            part = pc.struct_field(value, [field.name])
             if earlier.type.get_field_index(field.name) >= 0:
                 keeps = pa.array([field.name in (names or ()) for names in left_out.to_pylist()], pa.bool_())
-                part = pc.if_else(keeps, pc.struct_field(earlier, field.name).cast(field.type), part)
+                part = pc.if_else(keeps, pc.struct_field(earlier, [field.name]).cast(field.type), part)
             parts.append(part)
         filled = pa.StructArray.from_arrays(parts, fields=list(value.type), mask=pc.is_null(value))
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))

@@ -120,7 +120,7 @@ class Enveloped:
     def _refuse_changed_keys(self, operation: pa.Array, old: pa.Array, new: pa.Array, found: Verdicts) -> None:
         """DMS sends a changed key as one update, and nothing that deletes the row of the old key."""
         for column in self._rules.key & {f.name for f in self._row_type}:
-            changed = pc.not_equal(*(pc.struct_field(image, column) for image in (old, new)))
+            changed = pc.not_equal(*(pc.struct_field(image, [column]) for image in (old, new)))
             text = (
                 f"the key column {column} was changed, and DMS sends no delete of the row with the old key: update the "
             )
@@ -142,7 +142,7 @@ class Enveloped:
             for part in path.split("."):
                 values = pc.struct_field(values, part)
             return with_fields(values, column.type)
-        values = with_fields(pc.struct_field(row, column.name), column.type)
+        values = with_fields(pc.struct_field(row, [column.name]), column.type)
         values = self._available(values, column, operation, found)
         if not column.nullable:
             lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(ROW_OPS)))

@@ -83,7 +83,7 @@ class NameRule:
         if not self.reports_columns or not len(value):
             return {}
         fields = [field.name for field in value.type]
-        present = [pc.is_valid(pc.struct_field(value, name)) for name in fields]
+        present = [pc.is_valid(pc.struct_field(value, [name])) for name in fields]
         numbered = [str(n) for n in range(len(fields))]
         rows = pa.table([self._names(key, value), *present], names=["name", *numbered])
         found = rows.group_by("name", use_threads=False).aggregate([(n, "any") for n in numbered]).to_pylist()

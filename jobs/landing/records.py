@@ -209,7 +209,7 @@ class RecordReader:
         # A delete may have only the key columns, so nulls in the others are no error.
         rows = pc.and_not(pc.is_valid(value), self._says_delete(value))
         for name in self.required:
-            lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, name)))
+            lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, [name])))
             text = f"column {name}: expected a value, found null"
             verdicts.refuse_where(lacking, DecodeError("missing", text, "transform"))
         return value, verdicts
@@ -236,7 +236,7 @@ class RecordReader:
             origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, decoder, batch, verdicts)
             missing = "the record has no key"
         verdicts.refuse_where(pc.is_null(origin), DecodeError("NullKey", missing, _BAD_KEY))
-        parts = [pc.struct_field(origin, name) for name in self.key_columns]
+        parts = [pc.struct_field(origin, [name]) for name in self.key_columns]
         present, absent = pc.is_valid(origin), pc.is_null(origin)
         if self.refuse_null_keys:
             for name, part in zip(self.key_columns, parts, strict=True):
@@ -267,9 +267,9 @@ class RecordReader:
         places = np.arange(len(value))
         places[bad] = len(value) + np.arange(len(bad))
         parts = [
-            pa.concat_arrays([part, pc.struct_field(found, name).cast(part.type)]).take(pa.array(places))
+            pa.concat_arrays([part, pc.struct_field(found, [name]).cast(part.type)]).take(pa.array(places))
             for name in self.key_columns
-            for part in [pc.struct_field(value, name)]
+            for part in [pc.struct_field(value, [name])]
         ]
         absent = pa.concat_arrays([pc.is_null(value), pc.is_null(found)]).take(pa.array(places))
         return pa.StructArray.from_arrays(parts, names=list(self.key_columns), mask=absent)

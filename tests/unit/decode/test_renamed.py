@@ -14,7 +14,7 @@ from jobs.landing.readers import record_reader
 from jobs.spec.added_columns import additions
 from jobs.spec.pipeline import PipelineSpec
 from tests.kit import specs
-from tests.kit.arrow import copied, raw_values
+from tests.kit.arrow import copied, kafka_records, raw_values
 from tests.kit.avro import encoded, record, text
 from tests.kit.batches import batch
 
@@ -114,11 +114,20 @@ def test_field_whose_name_has_a_dot_is_not_the_one_that_is_renamed() -> None:
     assert list(found.unknown.by_path) == [("a.b",)]
 
 
-def test_keys_whose_fields_have_dots_in_their_names() -> None:
-    pipeline = specs.spec(key={"order.id": "long"})
+@pytest.mark.parametrize("name", ["order.id", ".id"])
+def test_keys_whose_fields_have_dots_in_their_names(name: str) -> None:
+    pipeline = specs.spec(key={name: "long", "id": "long"})
     reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
-    assert reader.key_decoder is not None
-    assert reader.key_decoder.decode(raw_values({"order.id": 5})).values.to_pylist() == [{"order.id": 5}]
+    key = {name: 5, "id": 6}
+    assert reader.read(kafka_records((key, {"id": 1}))).column("key").to_pylist() == [key]
+
+
+def test_row_in_an_envelope_whose_fields_begin_with_a_dot() -> None:
+    found = decode(
+        spec({"columns": {".b": "long", "b": "long"}, "rename": {}, "envelope": "debezium"}),
+        {"op": "c", "after": {".b": 1, "b": 2}},
+    )
+    assert found.values.to_pylist() == [{".b": 1, "b": 2, "_op": "c"}]
 
 
 @pytest.mark.parametrize(
