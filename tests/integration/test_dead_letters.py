@@ -17,7 +17,7 @@ from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
 from tests.kit.command import Command
 from tests.kit.dead_letters import LARGE, narrowed, read_all
-from tests.kit.engine import Engine
+from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
 from tests.kit.records import Record, put
 
@@ -66,6 +66,32 @@ def test_limits_and_skip(connections: Connections, spark: SparkSession, topic: C
     assert landed.counts.balanced
     assert engine.read("upsert") == [(1, "a", 1.0), (4, "d", 1.0)]
     assert summary(engine.pipeline) == []
+
+
+def test_limits_count_what_does_not_fit_the_columns_that_the_batch_brings(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = Flow(topic(), ["append"])
+    source = {"topics": [flow.topic], "value": {"format": "connect_json"}}
+    flow.overrides = {"source": source, "changes": {}, "dead_letters": {"max_records": 1}}
+    engine = Engine(flow, connections, spark)
+
+    def produce(kind: str, *ids: int) -> None:
+        schema = {"type": "struct", "fields": [{"field": "id", "type": kind}]}
+        engine.produce(*(Record(0, None, {"schema": schema, "payload": {"id": one}}) for one in ids))
+
+    produce("int32", 1, 2)
+    engine.advance()
+    produce("int64", 3_000_000_000, 3_000_000_001)
+    (landed,) = engine.advance()
+    assert (landed.counts.quarantined, landed.new_columns) == (0, {"id": "int to long"})
+    engine.produce(Record(0, None, "no JSON"), Record(0, None, "nor this"))
+    more = {"type": "struct", "fields": [{"field": "more", "type": "string"}]}
+    engine.produce(Record(0, None, {"schema": more, "payload": {"more": "a new field"}}))
+    with pytest.raises(BadRecords, match=r"2 bad records, more than `dead_letters\.max_records: 1`.*not JSON"):
+        engine.advance()
+    rows = catalog(connections).require(flow.table("append")).scan().to_arrow()["id"].to_pylist()
+    assert sorted(rows) == [1, 2, 3_000_000_000, 3_000_000_001]
 
 
 def test_topic_gets_each_dead_letter_once(
