@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -129,7 +129,7 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     kept += [field for field in key_fields(spec) if field.name not in row.names]
     lower = [c.name.lower() for c in kept]
     where = ("source", "transform") if spec.source.transform else _COLUMNS
-    for what in _one_name(kept):
+    for what in _one_name(pa.struct(kept)):
         remedy = f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}"
         yield Mistake(where, what, remedy)
     for name in sorted(name for name in lower if name in RESERVED or name.startswith(PREFIX)):
@@ -150,31 +150,37 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                 )
 
 
-def _one_name(fields: Iterable[pa.Field]) -> Iterator[str]:
+def _one_name(columns: pa.StructType) -> Iterator[str]:
     """Which fields, also nested ones, have one name: to Spark, which reads landed rows for every kind (replays,
     `verify`) and ignores case, or to Iceberg, where they are landed and which names a nested field by its path."""
-    named: dict[str, list[FieldPath]] = {}
-    for path in _iceberg_paths(fields, ()):
-        named.setdefault(shown(path).lower(), []).append(path)
+    named: dict[str, dict[FieldPath, None]] = {}
+    for path, short in _iceberg_names(columns):
+        for name in (path, short):
+            named.setdefault(shown(name).lower(), {})[path] = None
     alike = {path for paths in named.values() if len(paths) > 1 for path in paths}
     for paths in named.values():
         around = {path[:n] for path in paths for n in range(1, len(path))}
         if len(paths) == 1 or around & alike:
             continue
         names = list(dict.fromkeys(map(shown, paths)))
-        if len(names) > 1:
+        if len(names) > 1 and len({name.lower() for name in names}) == 1:
             yield f"{one_of(names, 'and')} differ in upper and lower case only, and to Spark they are one name"
         else:
-            yield f"{names[0]} is the name of a field and the path of another, and to Iceberg they are one name"
+            own = min(names, key=len)
+            yield f"{own} is the name of a field and the path of another, and to Iceberg they are one name"
 
 
-def _iceberg_paths(fields: Iterable[pa.Field], path: FieldPath) -> Iterator[FieldPath]:
-    for field in fields:
-        here = (*path, field.name)
-        yield here
+def _iceberg_names(
+    kind: pa.DataType, path: FieldPath = (), short: FieldPath = ()
+) -> Iterator[tuple[FieldPath, FieldPath]]:
+    """The paths of all fields, and their short names, which lack `element` and `value` before the fields of structs."""
+    for field in inside(kind):
+        here, name = (*path, field.name), (*short, field.name)
+        yield here, name
         if pa.types.is_map(field.type):
-            yield (*here, "key")
-        yield from _iceberg_paths(inside(field.type), here)
+            yield (*here, "key"), (*name, "key")
+        is_left_out = pa.types.is_struct(field.type) and not pa.types.is_struct(kind)
+        yield from _iceberg_names(field.type, here, short if is_left_out else name)
 
 
 def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:

@@ -119,7 +119,11 @@ def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, k
         ([("l", "element", "X")], "l.element.x and l.element.X differ in upper and lower case only"),
         ([("s.x",)], "s.x is the name of a field and the path of another"),
         ([("S.X",)], "s.x and S.X differ in upper and lower case only"),
-        ([("l.element",), ("m.key",), ("m.value",)], "is the name of a field and the path of another"),
+        ([("l.x",)], "l.x is the name of a field and the path of another"),
+        (
+            [("l.element",), ("l.element.x",), ("m.key",), ("m.value",)],
+            "is the name of a field and the path of another",
+        ),
     ],
 )
 def test_nested_field_that_has_the_name_of_another_is_refused(paths: list[Path], reason: str) -> None:
