@@ -49,7 +49,7 @@ def write_with_new_columns(
     brought = adds_columns(spec) and (len(fields.by_path) > len(lost.by_path) or fields.more > 0)
     if not brought and names is None:
         return written
-    found = additions(spec, fields, taking) if brought else Additions(spec)
+    found = additions(spec, fields, taking, records.table) if brought else Additions(spec)
     _log_columns(append.identifier, found)
     if found.added:
         evolve(found.spec)

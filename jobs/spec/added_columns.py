@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes, Taking, fitted, is_required, takes_nothing
+from jobs.evolution import evolved
 from jobs.schema.found_fields import FoundFields, Path, field_paths, shown, without_paths
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, inside, parse_columns, with_inside
 from jobs.spec.changes import Key
+from jobs.spec.column_rules import one_name
 from jobs.spec.columns import optional
 from jobs.spec.formats import Value, columns_text
 from jobs.spec.rules import mistakes
@@ -164,11 +166,14 @@ def left_out(spec: PipelineSpec, found: FoundFields) -> FoundFields:
     return FoundFields({path: one for path, one in found.by_path.items() if len(path) > 1 and path[:1] in lost})
 
 
-def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> Additions:
+def additions(
+    spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing, landed: pa.Schema | None = None
+) -> Additions:
     """Makes columns of fields by the same rules as if the file declared them; `text` if no other type is possible.
 
     Args:
         taking: what existing tables accept: columns that they have get their type, and are required if theirs are.
+        landed: the intermediate table's columns, also those that are no longer filled; None if they are not known.
     """
     nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
     tables = taking({path[0] for path in found.by_path}) if found else {}
@@ -176,7 +181,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
     known, brought, around = set(mistakes(spec)), spec.source.value.brought, _around_excluded(spec)
-    lost = left_out(spec, found).by_path
+    lost, shared = left_out(spec, found).by_path, _shared_names(spec, landed)
     for path, one in sorted(found.by_path.items()):
         if path in lost:
             continue
@@ -198,6 +203,7 @@ def additions(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_not
     while todo:
         part = todo.pop()
         more, problems = _tried(spec, part, known)
+        problems += sorted(_shared_names(more, landed) - shared - {*problems})
         problems += [
             f"{shown(path)} would be text, with a field in it that `exclude` names" for path in _texts(part) & around
         ]
@@ -223,6 +229,12 @@ def _tried(spec: PipelineSpec, columns: Sequence[Column], known: Collection[Mist
         return more, [mistake.what for mistake in mistakes(more) if mistake not in known]
     except ConfigurationError as problem:  # of a type that is nested too deep, or of the transform
         return spec, [problem.what]
+
+
+def _shared_names(spec: PipelineSpec, landed: pa.Schema | None) -> set[str]:
+    """Which of the pipeline's columns have one name with others, or with columns of the table that it lacks."""
+    row = pa.struct(list(parse_columns(spec.source.row)))
+    return set(one_name(row if landed is None else evolved(landed.field("value").type, row)))
 
 
 def _is_nested_in(tables: Mapping[str, Mapping[str, Takes]], path: Path) -> bool:

@@ -125,11 +125,10 @@ def _tombstones_without_order(spec: PipelineSpec, order_by: str) -> Iterator[Mis
 def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     """Names that would collide."""
     row, op = parse_columns(spec.source.row), spec.changes.op
-    kept = [c for c in row if not (op and op.field == c.name and not op.keep)]
-    kept += [field for field in key_fields(spec) if field.name not in row.names]
-    lower = [c.name.lower() for c in kept]
+    landed = [*row, *(field for field in key_fields(spec) if field.name not in row.names)]
+    lower = [c.name.lower() for c in landed if not (op and op.field == c.name and not op.keep)]
     where = ("source", "transform") if spec.source.transform else _COLUMNS
-    for what in _one_name(pa.struct(kept)):
+    for what in one_name(pa.struct(landed)):
         remedy = f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}"
         yield Mistake(where, what, remedy)
     for name in sorted(name for name in lower if name in RESERVED or name.startswith(PREFIX)):
@@ -150,7 +149,7 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                 )
 
 
-def _one_name(columns: pa.StructType) -> Iterator[str]:
+def one_name(columns: pa.StructType) -> Iterator[str]:
     """Which fields, also nested ones, have one name: to Spark, which reads landed rows for every kind (replays,
     `verify`) and ignores case, or to Iceberg, where they are landed and which names a nested field by its path."""
     named: dict[str, dict[FieldPath, None]] = {}

@@ -144,6 +144,27 @@ def test_fields_that_have_one_name_are_dead_letters(tmp_path: Path) -> None:
     assert place.land({"id": 5, "s": {"c": 3}}).counts.quarantined == 0
 
 
+@pytest.mark.parametrize(
+    ("later", "fields"),
+    [
+        ({"exclude": ["price"]}, {"PRICE": 1}),
+        ({"exclude": ["s.a"]}, {"s": {"A": 1}}),
+        ({"exclude": ["s"]}, {"s.a": 1}),
+        ({"rename": {"price": "Price"}}, {"price": 1}),
+        ({}, {"OP": 1}),
+    ],
+)
+def test_field_with_the_name_of_a_column_that_only_the_landed_table_has(
+    tmp_path: Path, later: dict[str, object], fields: dict[str, object]
+) -> None:
+    parts = {"changes": {"op": {"field": "op"}}}
+    columns = {"id": "long not null", "op": "string"}
+    place = Place(tmp_path, parts, columns=columns, unknown_fields="add")
+    place.land({"id": 1, "op": "c", "price": 5, "s": {"a": 1}})
+    place.declared = specs.spec(value={"columns": columns, "unknown_fields": "add", **later}, **parts)
+    assert place.land({"id": 2, "op": "c", **fields}).counts.quarantined == 1
+
+
 def with_schema(kind: str, *ids: object, **more: object) -> list[dict[str, Any]]:
     """Records whose schema says the type of their only field."""
     schema = {"type": "struct", "fields": [{"field": "id", "type": kind, **more}]}
@@ -269,7 +290,7 @@ class Passes:
         plain = specs.spec(columns={"id": "long"})
         append = cast(Append, SimpleNamespace(identifier="n.t"))
         return (
-            BatchRecords(cast(KafkaCluster, None), plain, batch(1), pa.schema([])),
+            BatchRecords(cast(KafkaCluster, None), plain, batch(1), pa.schema({"value": pa.struct([])})),
             append,
             LandedRanges(Counts(), report),
         )
