@@ -208,6 +208,17 @@ def test_more_rows_than_the_limits_allow_stop_the_merge(kind: KindUnderTest, new
     assert (_keys(table), table.destination.refused()) == ([1, 3], {2: 1})
 
 
+@one_unfit_kind
+def test_limits_stop_no_merge_whose_rows_the_table_holds_by_now(kind: KindUnderTest, new_story: MakeStory) -> None:
+    table = unfit(kind, "quarantine", new_story, dead_letters={"max_share": 0.1, "share_from": 1})
+    _refuses_to_merge(table, "max_share")
+    _refuses_to_merge(table, "max_share")
+    accepting = table.under(table.story, **kind.accepting)
+    assert accepting.merge()
+    assert (_keys(accepting), accepting.destination.refused()) == ([1, 2, 3], {})
+    assert accepting.verify().wrong == []
+
+
 def _refuses_to_merge(table: TableUnderTest, why: str) -> None:
     state = table.destination.committed()
     with pytest.raises(BadRecords, match=why) as caught:

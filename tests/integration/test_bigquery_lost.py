@@ -1,4 +1,4 @@
-"""What BigQuery's tables do when a part of what is kept beside them is lost, on the emulator."""
+"""What BigQuery's tables do when a part of what is kept beside them is lost or outdated, on the emulator."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.destinations.bigquery.loading import Loader
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from resources.connections import Connections
 from tests.kit import model
-from tests.kit.bigquery import bigquery_flow, destination, rows, service
+from tests.kit.bigquery import bigquery_flow, destination, loads, rows, select, service
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
 from tests.kit.interrupting import dying_at
@@ -50,6 +51,55 @@ def test_flush_whose_batches_are_not_landed_any_more(
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
     left = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{flow.name}_append_")]
     row = destination(flow, "append", connections).state.read()
+    assert row is not None
+    assert left == [row.staging_table]
+
+
+def test_flush_that_was_loaded_under_an_earlier_file_is_loaded_again(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    """Without coordinates its rows would be those that a replay cannot recognize."""
+    flow = bigquery_flow(topic(partitions=2), ["append"])
+    engine = Engine(flow, connections, spark)
+    first = produce_changes(engine, 1)
+    engine.advance()
+    second = produce_changes(engine, 2)
+    with dying_at("bigquery.loaded"):
+        engine.advance()
+    engine = engine.with_table_options(metadata_columns=["topic", "partition", "offset"])
+    engine.advance()
+    expected = model.expected(first + second, "append")
+    assert rows(connections, flow.table("append")) == expected
+    assert len(loads(connections, flow)) == 3
+    (traced,) = select(connections, f"SELECT COUNT(_offset) AS n FROM `{flow.table('append')}`")
+    assert traced["n"] == len(model.expected(second, "append"))
+    assert engine.replay("append", 2, 2)
+    assert rows(connections, flow.table("append")) == expected
+
+
+def test_deletes_that_were_merged_outlive_a_load_that_is_given_up(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = bigquery_flow(topic(), ["upsert_delete"])
+    flow.overrides["changes"] = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "amount"}
+    engine = Engine(flow, connections, spark)
+
+    def produces(*changes: tuple[int, str, float]) -> None:
+        engine.produce(*(Record(0, key, {"id": key, "name": op, "amount": at, "op": op}) for key, op, at in changes))
+
+    produces((1, "c", 1))
+    engine.advance()
+    produces((1, "d", 7))
+    engine.advance()
+    produces((1, "u", 6), (2, "c", 1))
+    with dying_at("bigquery.loaded"):
+        engine.advance()
+    # As if retention had removed the landed batches.
+    monkeypatch.setattr(Loader, "copy", lambda *_, **__: pytest.fail("deletes come from landed batches"))
+    engine.with_table_options(null_elements="drop").advance()
+    assert rows(connections, flow.table("upsert_delete")) == [(2, "c", 1.0)]
+    left = [t for t, _ in service(connections).tables("tests") if t.startswith(f"tests._{flow.name}_upsert_delete_")]
+    row = destination(flow, "upsert_delete", connections).state.read()
     assert row is not None
     assert left == [row.staging_table]
 

@@ -27,11 +27,16 @@ from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.sent_rows import SentRows
 from resources.bigquery import Job
-from resources.errors import InvariantBroken, TerminalError
+from resources.errors import CommitFailed, InvariantBroken, TerminalError
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")
 _TOKEN = "batchmerge-token"
+_MADE_WITH = "batchmerge-made-with"
+
+
+class LoadedOtherwise(CommitFailed):
+    """The load of these batches that is done has other rows than this pipeline file makes of them."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,12 @@ class Loader:
 
     Attributes:
         rows: loads the rows if BigQuery cannot read the landed files.
+        made_with: what its rows are made with (`made_with`).
         as_landed: a landed row is a row of the staging table.
     """
 
     rows: SentRows
+    made_with: str
     as_landed: bool = False
 
     @property
@@ -69,12 +76,19 @@ class Loader:
 
         Raises:
             InvariantBroken: the staging table does not hold what was loaded.
+            LineageBroken, LoadedOtherwise: another run's load is done, of which this one can make no use.
         """
         token = {_TOKEN: uuid.uuid4().hex}
         # Before the load: should this run sleep, the dead letters of later runs stay.
         known = self.rows.side_table.attempts(wanted.first.number, wanted.last.number)
-        job = self._load_once(wanted, prefix, {**wanted.labels("load", self.rows.context.run_id), **token})
+        labels = {**wanted.labels("load", self.rows.context.run_id), _MADE_WITH: self.made_with, **token}
+        job = self._load_once(wanted, prefix, labels)
         ours = token.items() <= dict(job.labels).items()
+        # An earlier version did not say what it made them with.
+        if job.labels.get(_MADE_WITH) != self.made_with:
+            raise LoadedOtherwise(
+                "the pipeline file makes other rows now than those that are loaded", where=self._where
+            )
         flush = wanted if ours else adopted(job.labels, self.rows.context.intermediate.landed().batches, self._where)
         self._forget_unloaded(flush, job, known, ours)
         judged = Judged.of(job.labels)

@@ -45,7 +45,8 @@ class CleanUp(Work):
             for table, labels in self.bigquery.tables(self.table.table.split(".")[0])
             if table != row.staging_table and mine.items() <= labels.items() and "batchmerge-replay" not in labels
         ]
-        # A new staging table is made after the row names it: if the row is unchanged, all of these are older.
+        # A new staging table is made after the row names it: if the row is unchanged, all of these are older. All but
+        # one that is just taking deletes over: then they are lost, and remembered from the landed batches.
         if not left or self._generation() != row.generation:
             return 0
         for table in left:

@@ -8,8 +8,9 @@ step                                after a crash there
 1  batch number                     landing has given it; nothing is in BigQuery yet
 2  previous flush complete          the state row says so: it moves only after its merge job is done
 3  load job                         files that were written for it mean nothing without it. A load that is done keeps
-                                    its job id: the next run gets 409, and adopts the range in its labels. A load that
-                                    ran twice all the same adds rows that the merge counts once (batch number and `i`)
+                                    its job id: the next run gets 409, and adopts the range in its labels; or gives it
+                                    up, where its labels say that another pipeline file made its rows. A load that ran
+                                    twice all the same adds rows that the merge counts once (batch number and `i`)
 4  rows are there                   load jobs skip the streaming buffer, so nothing is waited for; rows are counted
 5  merge job                        submitted or done: 409, the next run waits for it and takes its range from its
                                     labels; failed: BigQuery has done nothing of it, and the next attempt number is used
@@ -29,16 +30,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.judged import Judged
-from jobs.destinations.bigquery.loading import Filled, Loader
+from jobs.destinations.bigquery.loading import Filled, LoadedOtherwise, Loader
 from jobs.destinations.bigquery.maintain import CleanUp
 from jobs.destinations.bigquery.names import load_prefix
-from jobs.destinations.bigquery.state import StateRow
+from jobs.destinations.bigquery.state import Generation, StateRow
+from jobs.destinations.bigquery.tables import new_staging_table
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import check_limits
@@ -113,18 +115,33 @@ class Merging(CleanUp):
             # Rows may be missing because another run has merged them and cleaned them up: that is no error.
             self.expect(row.committed)
             raise
-        except LineageBroken as gone:
+        except (LineageBroken, LoadedOtherwise) as useless:
             self.expect(row.committed)
-            raise self._discarded(row, gone) from gone
+            raise self._discarded(loader, row, useless.what) from useless
 
-    def _discarded(self, row: StateRow, gone: LineageBroken) -> CommitFailed:
-        """Gives up loads of a flush that nobody can finish; the next `prepare` makes another staging table.
+    def _discarded(self, loader: Loader, row: StateRow, why: str) -> CommitFailed:
+        """Gives up loads of a flush of which nobody can make use; the next `prepare` makes another staging table.
 
         Nothing of the flush is in the destination, and without its staging table no merge can bring it there.
         """
-        _LOG.warning("%s: %s; what was loaded of them is thrown away, nothing was merged", self.where, gone.what)
+        _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", self.where, why)
+        heir = self._heir(loader, row) if self.keeps_deletes and row.committed else None
         self.bigquery.delete_table(row.staging_table)
+        if heir and self.attempts_on(row).closed(applies) is None:
+            self.state.renew(row, row.table_created, heir)
         return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=self.where)
+
+    def _heir(self, loader: Loader, row: StateRow) -> Generation:
+        """A generation whose staging table has the merged deletes of this one: their batches may not be landed any
+        more."""
+        assert row.committed, "a table without a batch has merged no deletes"
+        heir = self.state.new_generation()
+        table_id = self.bigquery.table_id(heir.staging_table)
+        wanted = new_staging_table(table_id, self.pipeline, self.table.table, loader.rows.schema)
+        self.bigquery.create_lasting_table(wanted)
+        into_it = replace(loader, rows=replace(loader.rows, staging_table=heir.staging_table))
+        into_it.copy_deletes(row.staging_table, row.committed.batch_number)
+        return heir
 
     def settle(self) -> None:
         """Moves the state row to what finished merges have done, if their runs died before they moved it."""

@@ -103,6 +103,19 @@ class StateRow:
         return self.committed.batch_number + 1 if self.committed else 1
 
 
+@dataclass(frozen=True)
+class Generation:
+    """A random id, and a staging table of a name that there never was."""
+
+    id: str
+    staging_table: str
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Of the state row."""
+        return {"generation": self.id, "intermediate_table": self.staging_table}
+
+
 class TableState:
     """Reads and moves the state row of one table of one pipeline."""
 
@@ -141,7 +154,12 @@ class TableState:
         while (row := self.read()) is None:
             self.require_only_writer()
             # A row that was deleted by hand leaves a job that has done its work: then the next number does it again.
-            values = {**self._key, **self._new_generation(), "table_created": table_created, "moved_by": _token()}
+            values = {
+                **self._key,
+                **self.new_generation().columns,
+                "table_created": table_created,
+                "moved_by": _token(),
+            }
             attempts.step(partial(self._insert, values), lambda _job: False)
         return row
 
@@ -168,8 +186,8 @@ class TableState:
         Raises:
             CommitFailed: the row has moved since.
         """
-        theirs = TableState(self._bigquery, to, self._table, self._suffix)._new_generation()
-        self._update(row, {**theirs, "pipeline": to, "commit_id": "", "batch_number": 0, "state": ""})
+        theirs = TableState(self._bigquery, to, self._table, self._suffix).new_generation()
+        self._update(row, {**theirs.columns, "pipeline": to, "commit_id": "", "batch_number": 0, "state": ""})
 
     def _insert(self, values: dict[str, str], job_id: str) -> Job:
         return self._bigquery.submit_query(job_id, self._text("state_create"), values, {"batchmerge-kind": "state"})
@@ -183,13 +201,13 @@ class TableState:
         state = after.committed
         self._update(row, {"commit_id": state.commit_id, "batch_number": state.batch_number, "state": after.to_json()})
 
-    def renew(self, row: StateRow, table_created: str) -> None:
-        """Gives the row a new generation with a staging table of a new name.
+    def renew(self, row: StateRow, table_created: str, to: Generation | None = None) -> None:
+        """Gives the row a new generation, with a staging table of a new name; None: one whose table is to be made.
 
         Raises:
             CommitFailed: it has moved since.
         """
-        self._update(row, {**self._new_generation(), "table_created": table_created})
+        self._update(row, {**(to or self.new_generation()).columns, "table_created": table_created})
 
     def forget(self, row: StateRow) -> None:
         """Removes the row.
@@ -236,11 +254,10 @@ class TableState:
         wanted.description = "Committed state of the tables that Batchmerge keeps. Do not edit."
         return self._bigquery.find_table(self.state_table) or self._bigquery.create_lasting_table(wanted)
 
-    def _new_generation(self) -> dict[str, str]:
+    def new_generation(self) -> Generation:
         generation = uuid.uuid4().hex[:12]
         epoch = int(time.time() * 1000)
-        name = staging_name(self._table, self._suffix, self._pipeline, generation, epoch)
-        return {"generation": generation, "intermediate_table": name}
+        return Generation(generation, staging_name(self._table, self._suffix, self._pipeline, generation, epoch))
 
     @property
     def _key(self) -> dict[str, str]:

@@ -23,6 +23,7 @@ from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
+from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.names import merge_prefix
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
@@ -145,7 +146,7 @@ class Work:
         # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
         takes_landed = takes_landed_rows(self.spec, self.table, self.columns, present)
         as_landed = replayed is None and takes_landed and says_op(schema)
-        return Loader(rows, as_landed)
+        return Loader(rows, made_with(self.spec, self.table, self.columns, present), as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch], present: Sequence[AnyField]) -> Refusal:
         asks = partial(AskedTexts, self.bigquery, self.where)

@@ -1,0 +1,192 @@
+"""Whose loads a run takes for its own, and what becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from google.cloud.bigquery import SchemaField
+
+from jobs.batch import CommittedState, LandedBatches
+from jobs.destinations.bigquery.columns import destination_columns
+from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.loading import LoadedOtherwise, Loader
+from jobs.destinations.bigquery.made_with import made_with
+from jobs.destinations.bigquery.merge import Merging
+from jobs.destinations.bigquery.sent_rows import SentRows
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
+from jobs.spec.pipeline import PipelineSpec
+from resources.bigquery import BigQuery
+from resources.errors import CommitFailed
+from tests.kit import specs
+from tests.kit.batches import landed
+
+COLUMNS = {"id": "long", "name": "string", "items": "array<string>", "at": "long", "op": "string"}
+TEXT = SchemaField("name", "STRING")
+
+
+def spec_of(mode: str = "append", changes: Mapping[str, Any] | None = None, **options: object) -> PipelineSpec:
+    parts = {name: options.pop(name) for name in ("on_bad_record", "dead_letters") if name in options}
+    entry = specs.table("bigquery", mode, "d.t") | options
+    changes = {"order_by": "at", "op": {"field": "op"}, **(changes or {})}
+    return specs.spec(entry, columns=COLUMNS, key="id", changes=changes, **parts)
+
+
+def mark(*present: SchemaField, **parts: Any) -> str:
+    spec = spec_of(**parts)
+    table = spec.tables[0]
+    assert isinstance(table, BigQueryTable)
+    return made_with(spec, table, destination_columns(spec, table, "t"), present)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"metadata_columns": ["offset"]},
+        {"deletes": "rows"},
+        {"column_types": {"name": "JSON"}},
+        {"null_elements": "drop"},
+        {"out_of_range": "clamp"},
+        {"on_bad_record": "skip"},
+        {"changes": {"order_by": "arrival"}},
+        {"route": {"topics": ["t"]}},
+    ],
+    ids=str,
+)
+def test_rows_that_another_file_makes_differ(parts: dict[str, Any]) -> None:
+    assert mark(**parts) != mark()
+
+
+def test_rows_for_which_the_table_has_other_room_differ() -> None:
+    assert len({mark(TEXT), mark(SchemaField("name", "STRING", max_length=3)), mark()}) == 2
+
+
+@pytest.mark.parametrize(
+    "parts", [{"dead_letters": {"max_records": 3}}, {"merge_interval_seconds": 60}, {"time_limit_seconds": 60}], ids=str
+)
+def test_other_options_leave_rows_as_they_are(parts: dict[str, Any]) -> None:
+    assert mark(**parts) == mark()
+
+
+@dataclass
+class Service:
+    """Of BigQuery what loads and merges need: its jobs by id; and what was done, in order."""
+
+    connection = SimpleNamespace(reads=[])
+    jobs: dict[str, Any] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    row: dict[str, Any] = field(default_factory=dict)
+
+    def table_id(self, table: str) -> str:
+        return f"p.{table}"
+
+    def find_job(self, job_id: str) -> Any:
+        return self.jobs.get(job_id)
+
+    def wait(self, *_: object) -> None:
+        return None
+
+    def finish(self, *_: object) -> None:
+        return None
+
+    def read(self, *_: object) -> list[dict[str, Any]]:
+        return [self.row]
+
+    def create_lasting_table(self, table: Any) -> None:
+        self.done.append(f"create {table.dataset_id}.{table.table_id}")
+
+    def submit_query(self, _: str, text: str, values: Mapping[str, object], __: object) -> None:
+        lines = text.split("\n")
+        self.done.append(f"{lines[0].split(' (')[0]} {lines[2]} up to {values['last']}")
+
+    def delete_table(self, table: str) -> None:
+        self.done.append(f"delete {table}")
+
+    def change(self, _: str, values: Mapping[str, Any], __: str) -> int:
+        self.row |= {"generation": values["new_generation"], "moved_by": values["moved_by"]}
+        self.done.append(f"name {values['new_intermediate_table']}")
+        return 1
+
+
+class NoDeadLetters:
+    def attempts(self, *_: object) -> Sequence[str]:
+        return []
+
+    def forget(self, *_: object) -> None:
+        return None
+
+
+def loader(service: Service, by: str) -> Loader:
+    batches = LandedBatches([landed(1), landed(2)])
+    context = SimpleNamespace(pipeline="p", run_id="run", intermediate=SimpleNamespace(landed=lambda: batches))
+    rows = SentRows(
+        bigquery=cast(BigQuery, service),
+        context=cast(Any, context),
+        staging_table="d._t_g1",
+        schema=[SchemaField("i", "INTEGER")],
+        columns=[],
+        shape=cast(Any, None),
+        table=cast(BigQueryTable, SimpleNamespace(time_limit_seconds=9)),
+        where="t",
+        refusal=cast(Any, SimpleNamespace(attempt="a")),
+        side_table=cast(Any, NoDeadLetters()),
+    )
+    return Loader(rows, by)
+
+
+@pytest.mark.parametrize(("by", "taken"), [("one file", True), ("another", False), (None, False)])
+def test_load_of_another_run_is_taken_if_it_has_the_rows_of_this_file(
+    by: str | None, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of earlier versions do not say what made them."""
+    service, flush = Service(), Flush((landed(2),))
+
+    def load(_: SentRows, job_id: str, __: Flush, labels: Mapping[str, str], **___: object) -> Any:
+        job = SimpleNamespace(job_id=job_id, labels={**labels}, output_rows=18)
+        service.jobs[job_id] = job
+        return job
+
+    monkeypatch.setattr(SentRows, "load", load)
+    monkeypatch.setattr(SentRows, "count", lambda *_: 18)
+    monkeypatch.setattr(Loader, "_check", lambda *_: None)
+    loader(service, by or "").fill(flush, "load-2")
+    if by is None:
+        del service.jobs["load-2-1"].labels["batchmerge-made-with"]
+    if taken:
+        assert loader(service, "one file").fill(flush, "load-2").flush == flush
+    else:
+        with pytest.raises(LoadedOtherwise):
+            loader(service, "one file").fill(flush, "load-2")
+    assert [*service.jobs] == ["load-2-1"]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: bool) -> None:
+    """The staging table goes with the load, and nothing of the load can be merged any more."""
+    spec, service = spec_of("upsert_delete"), Service()
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    state = TableState(cast(BigQuery, service), "p", "d.t", "tmp")
+    row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
+    columns = destination_columns(spec, table, "t")
+    merging = Merging(cast(BigQuery, service), "p", spec, table, columns, state, cast(Any, None), "t")
+    if merged:
+        job = SimpleNamespace(labels={"batchmerge-kind": "merge"})
+        service.jobs[f"{merging.attempts_on(row).prefix}-1"] = job
+    service.row = {
+        "pipeline": "p", "generation": "g1", "intermediate_table": "d._t_g1", "table_created": "then",
+        "commit_id": "c1", "state": "", "moved_by": "before",
+    }  # fmt: skip
+    assert isinstance(merging._discarded(loader(service, "x"), row, "why"), CommitFailed)
+    created, copied, deleted, *named = service.done
+    other = created.removeprefix("create ")
+    assert other.startswith("d._t_tmp_p_")
+    assert copied == f"INSERT INTO `p.{other}` FROM `p.d._t_g1` up to 1"
+    assert deleted == "delete d._t_g1"
+    assert named == ([] if merged else [f"name {other}"]), (
+        "of a merge that has taken effect the row says its staging table"
+    )
