@@ -126,7 +126,11 @@ class Destination(ABC):
     def settle(self) -> None:  # noqa: B027  # nothing to do if data and state are committed together
         """Updates the committed state if a run died between its commit and the update of the state.
 
-        Called before an offset reset, when the landed batches that prove the commit may be gone.
+        Called where no merge does it first: before a replay and a comparison, which begin with the committed state; and
+        before an offset reset, when the landed batches that prove the commit may be gone.
+
+        Raises:
+            CommitFailed: another run has updated it meanwhile.
         """
 
     @abstractmethod

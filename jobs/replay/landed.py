@@ -61,6 +61,7 @@ def _replay(
         merge(pipeline, destination)
 
     def once() -> MergedBatches | None:
+        destination.settle()
         committed = destination.committed()
         pipeline.check_meaning(committed)
         if committed is None:

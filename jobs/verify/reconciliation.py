@@ -63,6 +63,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         CommitFailed: a merge changed the table during each of three tries.
     """
     for _ in range(_TRIES):
+        destination.settle()
         state = destination.committed()
         if state is None:
             return Verdict(0)

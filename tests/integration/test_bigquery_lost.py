@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from jobs.destinations.bigquery.loading import Loader
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
+from resources.errors import TableReplaced
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, loads, rows, select, service
 from tests.kit.command import Command
@@ -53,6 +55,47 @@ def test_flush_whose_batches_are_not_landed_any_more(
     row = destination(flow, "append", connections).state.read()
     assert row is not None
     assert left == [row.staging_table]
+
+
+def test_state_row_that_a_run_has_not_moved_is_moved_before_a_look_at_the_table(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    """The run died after its merge, and a pipeline that is paused does not run again."""
+    flow = bigquery_flow(topic(partitions=2), ["upsert_delete"])
+    engine = Engine(flow, connections, spark)
+    records = produce_changes(engine, 1)
+    engine.advance()
+    records += produce_changes(engine, 2)
+    with dying_at("bigquery.merged"):
+        engine.advance()
+    verdict = reconcile(engine.pipeline, engine.destination("upsert_delete"), 0)
+    assert (verdict.batch, verdict.wrong) == (2, [])
+    records += produce_changes(engine, 3)
+    with dying_at("bigquery.merged"):
+        engine.advance()
+    done = engine.replay("upsert_delete", 1, 3)
+    assert done is not None
+    assert [batch.number for batch in done.batches] == [1, 2, 3]
+    assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
+
+
+def test_table_that_was_dropped_after_such_a_run_is_filled_again(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
+) -> None:
+    flow = bigquery_flow(topic(partitions=2), ["append"])
+    engine = Engine(flow, connections, spark)
+    records = produce_changes(engine, 1)
+    engine.advance()
+    records += produce_changes(engine, 2)
+    with dying_at("bigquery.merged"):
+        engine.advance()
+    service(connections).delete_table(flow.table("append"))
+    with pytest.raises(TableReplaced, match="batchmerge offsets forget"):
+        engine.advance()
+    code, output = batchmerge(engine, "offsets", "forget", "", flow.table("append"), "--yes")
+    assert (code, "Done." in output) == (0, True), output
+    engine.advance()
+    assert rows(connections, flow.table("append")) == model.expected(records, "append")
 
 
 def test_flush_that_was_loaded_under_an_earlier_file_is_loaded_again(

@@ -177,14 +177,22 @@ def test_table_that_was_replaced_before_its_first_batch_is_accepted(emulator: Bi
 
 
 @pytest.mark.parametrize("step", ["drop_state", "hand_over"])
-def test_state_is_not_given_away_beside_a_merge(step: str, emulator: BigQuery, dataset: str) -> None:
-    """A run has submitted it after everything was looked at."""
+def test_state_is_not_given_away_beside_a_merge(
+    step: str, emulator: BigQuery, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run submits it after everything was looked at."""
     wanted = made(emulator, dataset)
     wanted.prepare()
     row = wanted.state.read()
     assert row is not None
     job_id = f"{wanted.merging.attempts_on(row).prefix}-1"
-    emulator.submit_query(job_id, "SELECT 1", {}, {"batchmerge-kind": "merge"})
+    delete = BigQuery.delete_table
+
+    def delete_late(service: BigQuery, table: str) -> None:
+        emulator.submit_query(job_id, "SELECT 1", {}, {"batchmerge-kind": "merge"})
+        delete(service, table)
+
+    monkeypatch.setattr(BigQuery, "delete_table", delete_late)
     with pytest.raises(CommitFailed, match="has merged"):
         wanted.drop_state() if step == "drop_state" else wanted.hand_over("q", None)
     assert wanted.state.read() == row

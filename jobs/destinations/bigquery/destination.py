@@ -104,6 +104,8 @@ class BigQueryDestination(Destination):
             require_batch_column(row.recreated, self.table, self.name)
 
     def drop_state(self) -> bool:
+        # Of a run that died before it moved the row.
+        self.settle()
         row = self.state.read()
         if row is None:
             return False

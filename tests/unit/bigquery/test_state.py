@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
+from google.cloud.bigquery import QueryJob
 
+from jobs.batch import CommittedState
+from jobs.destinations.bigquery.destination import BigQueryDestination
+from jobs.destinations.bigquery.flush import with_state
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
 from jobs.destinations.requirements import require_known_rows
 from resources.bigquery import BigQuery
+from resources.connections import BigQueryConnection
 from resources.errors import BatchmergeError, CommitFailed, CommitStateUnknown, InvariantBroken
+from tests.kit import specs
+from tests.kit.batches import landed
 
 ROW = StateRow("g1", "d._t_1", "then", "", None, "before")
 
@@ -72,3 +80,45 @@ def test_change_of_this_row_is_another_run(row: dict[str, str], says: str) -> No
     with pytest.raises(CommitFailed, match=says):
         renew(service)
     assert len(service.answers) == (8 if row else 4)
+
+
+@dataclass
+class WithJobs(Service):
+    """Statements do what they say, and there may be jobs; the destination table was dropped."""
+
+    answers: list[type[BatchmergeError] | int] = field(default_factory=list)
+    jobs: dict[str, Any] = field(default_factory=dict)
+
+    def read(self, *_: object) -> list[dict[str, str]]:
+        return [self.row] if self.row else []
+
+    def change(self, _: str, values: Mapping[str, Any], where: str) -> int:
+        del where
+        new = {name.removeprefix("new_"): value for name, value in values.items() if name.startswith("new_")}
+        self.row = {**self.row, **new, "moved_by": values["moved_by"]} if new else {}
+        return 1
+
+    def find_job(self, job_id: str) -> Any:
+        return self.jobs.get(job_id)
+
+    def wait(self, *_: object) -> None:
+        return None
+
+    def find_table(self, _: str) -> None:
+        return None
+
+    def delete_table(self, _: str) -> None:
+        return None
+
+
+def test_state_is_forgotten_also_where_a_run_died_before_it_moved_the_row() -> None:
+    (table,) = specs.spec(specs.table("bigquery", "append", "d.t")).tables
+    assert isinstance(table, BigQueryTable)
+    connection = BigQueryConnection(kind="bigquery", project="p")
+    destination, service = BigQueryDestination("p", specs.spec(), table, "bigquery", connection), WithJobs()
+    destination.__dict__["bigquery"] = service
+    text = with_state("INSERT", TableAt(CommittedState.after(landed(1)), {}))
+    job = Mock(spec=QueryJob, labels={"batchmerge-kind": "merge"}, query=text)
+    service.jobs[f"{destination.merging.attempts_on(ROW).prefix}-1"] = job
+    assert destination.drop_state()
+    assert service.row == {}
