@@ -27,9 +27,9 @@ class RetriedRows:
     """The result for the rows that one table refused.
 
     Attributes:
-        tried: the number of refused rows.
+        tried: the number of refused rows; 0 where the table cannot say.
         stay: the number that are still refused.
-        problem: why a replay was not possible; the other replays were made.
+        problem: why a replay was not possible, and the other replays were made; or why the table was not tried.
     """
 
     tried: int
@@ -40,7 +40,14 @@ class RetriedRows:
 
 def retry_refused(pipeline: Pipeline) -> dict[str, RetriedRows]:
     """Retries each table with refused rows; results by table name. A table that fails does not stop the others."""
-    return {d.name: done for d in pipeline.destinations() if (done := _retry(pipeline, d)) is not None}
+    return {d.name: done for d in pipeline.destinations() if (done := _retry_or_problem(pipeline, d)) is not None}
+
+
+def _retry_or_problem(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
+    try:
+        return _retry(pipeline, destination)
+    except BatchmergeError as failed:
+        return RetriedRows(0, 0, problem=failed)
 
 
 def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:

@@ -75,7 +75,7 @@ def retry(pipeline: str, no_wait: bool) -> None:
     """
     found, problems = each_in_turn(pipeline, "retry", not no_wait, _retry, _problems)
     done = _combined([retried for retried, _ in found])
-    refused = {table: rows for _, tables in found for table, rows in tables.items()}
+    refused = {table: rows for _, tables in found for table, rows in tables.items() if rows.tried}
     output.say(f"{done.recovered:,} of {done.tried:,} dead letters are recovered")
     for letter in done.stay:
         place = f"{letter.topic}-{letter.partition}@{letter.offset}"
