@@ -133,13 +133,19 @@ class BigQuery:
 
     def create_lasting_table(self, table: bigquery.Table) -> bigquery.Table:
         """As `create_table`, without the expiry that the dataset gives to new tables and their partitions."""
-        found = self.create_table(table)
+        return self.lasting(self.create_table(table))
+
+    def lasting(self, found: bigquery.Table) -> bigquery.Table:
+        """The table, after its expiry and that of its partitions were removed."""
         by = found.time_partitioning
         if found.expires is None and (by is None or by.expiration_ms is None):
             return found
         found.expires = None
         if by is not None:
-            found.time_partitioning = bigquery.TimePartitioning(type_=by.type_, field=by.field)
+            wanted = bigquery.TimePartitioning(type_=by.type_, field=by.field)
+            # BigQuery keeps what a request leaves out: only this way the client sends a null.
+            wanted.expiration_ms = None
+            found.time_partitioning = wanted
         return self.update_table(found, ["expires", "time_partitioning"] if by else ["expires"])
 
     def update_table(self, table: bigquery.Table, fields: Sequence[str]) -> bigquery.Table:

@@ -213,5 +213,11 @@ def test_what_is_ours_does_not_expire(emulator: BigQuery, dataset: str) -> None:
     tables = [emulator.find_table(name) for name, _ in emulator.tables(dataset)]
     assert len(tables) == 4
     assert [t.table_id for t in tables if t and t.expires] == ["dest"]
-    (by,) = (t.time_partitioning for t in tables if t and t.time_partitioning)
-    assert by.expiration_ms is None
+    (staging,) = (t for t in tables if t and t.time_partitioning)
+    assert staging.time_partitioning.expiration_ms is None
+    staging.time_partitioning = client.TimePartitioning(type_="DAY", expiration_ms=24 * 3600 * 1000)
+    emulator.update_table(staging, ["time_partitioning"])
+    assert one.prepare() == []
+    older = emulator.find_table(f"{staging.dataset_id}.{staging.table_id}")
+    assert older is not None
+    assert older.time_partitioning.expiration_ms is None, "which versions of before have left"

@@ -123,6 +123,8 @@ class Preparation(Work):
     def _staging_table(self, row: StateRow, staged: Sequence[Field]) -> list[str]:
         present = self.bigquery.find_table(row.staging_table)
         if present is not None and can_follow(row.staging_table, present.schema, staged):
+            # Versions of before left the expiry of partitions, which takes kept deletes away.
+            self.bigquery.lasting(present)
             changes = evolve(self.bigquery, row.staging_table, staged, Evolution())
             return [f"{row.staging_table}: {change}" for change in changes]
         # Its rows are all landed, so a staging table that cannot be changed is replaced like one that was lost.

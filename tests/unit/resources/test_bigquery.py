@@ -92,6 +92,23 @@ def test_texts_of_a_new_table_are_compared_as_they_are(service: BigQuery) -> Non
     assert (str(made.reference), [f.name for f in made.schema]) == ("p.d.t", ["id"])
 
 
+def test_our_own_tables_lose_their_expiry_in_words_that_bigquery_takes(service: BigQuery) -> None:
+    """What a PATCH leaves out stays as it is: expiries have to be null in it."""
+    asked: Any = service.client
+    table = {"datasetId": "d", "projectId": "p", "tableId": "t"}
+    found = {"tableReference": table, "timePartitioning": {"type": "DAY", "expirationMs": "86400000"}}
+    asked.get_table.return_value = client.Table.from_api_repr({**found, "expirationTime": "1700000000000"})
+    service.create_lasting_table(client.Table("p.d.t"))
+    ((changed, fields),) = (call.args for call in asked.update_table.call_args_list)
+    assert changed._build_resource(fields) == {
+        "expirationTime": None,
+        "timePartitioning": {"type": "DAY", "expirationMs": None},
+    }
+    asked.get_table.return_value = client.Table("p.d.t")
+    service.create_lasting_table(client.Table("p.d.t"))
+    asked.update_table.assert_called_once()
+
+
 def test_job_that_cannot_be_read_may_be_of_another_account(service: BigQuery) -> None:
     asked: Any = service.client
     asked.get_job.side_effect = google.Forbidden("no", errors=[{"reason": "accessDenied"}])
