@@ -1,4 +1,5 @@
-"""When batches of BigQuery tables are merged, and what becomes of a lost staging table, on the emulator."""
+"""When batches of BigQuery tables are merged, what becomes of a lost staging table, and what `verify` makes of
+converted values, on the emulator."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.verify.reconciliation import reconcile
 from resources.connections import Connections
 from tests.kit import model
 from tests.kit.bigquery import bigquery_flow, destination, rows, service
 from tests.kit.engine import Engine
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import Record, bootstrap, produce, put, random_changes
 
 pytestmark = pytest.mark.usefixtures("bigquery_tables")
 
@@ -54,3 +56,27 @@ def test_lost_staging_table_is_filled_again_under_another_name(
         service(connections).delete_table(row.staging_table)
     assert names[0] != names[1]
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+
+def test_verify_tells_of_a_row_whose_newer_change_was_skipped(
+    connections: Connections, spark: SparkSession, topic_: str
+) -> None:
+    """BigQuery cannot convert the text of that change, and nothing keeps it."""
+    flow = bigquery_flow(topic_, ["upsert"], column_types={"name": "DATE"})
+    flow.overrides["on_bad_record"] = "skip"
+    engine = Engine(flow, connections, spark)
+    engine.produce(put(1, "2024-02-29"), put(2, "2024-02-29"))
+    engine.advance()
+    engine.produce(put(1, "garbage"))
+    engine.advance()
+    assert reconcile(engine.pipeline, engine.destination("upsert"), 0).wrong == ["column name differs in 1 rows"]
+
+
+def test_verify_knows_nulls_from_json_nulls(connections: Connections, spark: SparkSession, topic_: str) -> None:
+    coordinates = ["topic", "partition", "offset"]
+    flow = bigquery_flow(topic_, ["append"], column_types={"name": "JSON"}, metadata_columns=coordinates)
+    engine = Engine(flow, connections, spark)
+    engine.produce(*(put(key, text) for key, text in enumerate(['{"a": [1, null]}', "null", None])))
+    engine.advance()
+    verdict = reconcile(engine.pipeline, engine.destination("append"), 0)
+    assert (verdict.compared, verdict.wrong) == (3, [])

@@ -229,6 +229,22 @@ def test_question_about_texts_is_accepted(kind: str, analyze: Callable[..., None
     analyze(text.replace("UNNEST(@texts)", "UNNEST([@text])"), {}, {"text": "STRING"})
 
 
+_TEXTS = {"doc": "JSON", "place": "GEOGRAPHY", "clock": "TIME", "code": "NUMERIC", "day": "DATE"}
+
+
+@pytest.mark.parametrize("name", _TEXTS)
+def test_questions_of_verify_are_accepted(name: str, analyze: Callable[..., None]) -> None:
+    """One about values does not fail at a text that cannot be converted; a null is no JSON null."""
+    found, target, _ = made(pipeline("append", dict.fromkeys(_TEXTS, "string"), "code", column_types=_TEXTS))
+    column = next(c for c in found.columns if c.name == name)
+    asked = render("bigquery", "stored_values", column=column)
+    assert "SAFE" in asked
+    analyze(asked.replace("UNNEST(@values)", "UNNEST([@value])"), {}, {"value": "STRING"})
+    read = render("bigquery", "some_rows", columns=[name], table=TARGET, texts=_TEXTS, limit=0, whole=None)
+    analyze(read, {TARGET: (target, False)}, {})
+    assert all(("IS NULL" in text) is (name == "doc") for text in (asked, read))
+
+
 @pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
 def test_statements_on_the_staging_table_are_accepted(case: str, analyze: Callable[..., None]) -> None:
     found, _, staged = made(CASES[case])

@@ -1,0 +1,57 @@
+"""Expected values as BigQuery would store them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from google.cloud.bigquery import ArrayQueryParameter
+
+from jobs.destinations.bigquery.columns import destination_columns
+from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.read import BigQueryValues
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.spec.columns import row_columns
+from resources.bigquery import BigQuery
+from tests.kit import specs
+
+
+@dataclass
+class Service:
+    """Of BigQuery what converts values: each is stored as `<value>!`."""
+
+    asked: list[list[str]] = field(default_factory=list)
+
+    def arrow(self, _: str, __: str, arrays: list[ArrayQueryParameter]) -> pa.Table:
+        (given,) = (array.values for array in arrays)
+        self.asked.append(given)
+        return pa.table({"stored": [f"{value}!" for value in given]})
+
+
+def stored(declared: str, wanted: str, values: list[Any]) -> tuple[list[object], Service]:
+    entry, service = specs.table("bigquery", "append", "d.t", column_types={"n": wanted}), Service()
+    spec = specs.spec(entry, columns={"id": "long", "n": declared})
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    columns, own = row_columns(spec, table), destination_columns(spec, table, "t")
+    held, asked = held_columns(spec, table, own), cast(BigQuery, service)
+    made = BigQueryValues(columns, table.column_types, held, bigquery=asked, table=table, own=own)
+    (column,) = (c for c in columns if c.name == "n")
+    return list(made.stored(column, pa.array(values, column.type))), service
+
+
+@pytest.mark.parametrize(
+    ("declared", "wanted", "values", "expected"),
+    [
+        ("string", "DATE", ["2024-01-01", None, "2024-01-01"], ["2024-01-01!", None, "2024-01-01!"]),
+        ("int", "DATE", [0, 2932897, None], ["0!", None, None]),
+        ("long", "TIME", [0, -1, 2**62], ["0!", None, None]),
+    ],
+)
+def test_values_that_the_table_refuses_are_null(
+    declared: str, wanted: str, values: list[Any], expected: list[str | None]
+) -> None:
+    """Of those that are text BigQuery says it."""
+    assert stored(declared, wanted, values)[0] == expected
