@@ -15,15 +15,11 @@ from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.certain_texts import without_certain
 from jobs.destinations.bigquery.limits import scale_of
+from jobs.destinations.bigquery.text_groups import in_groups
 from jobs.destinations.held_values import Mask
-from jobs.groups import groups
 from resources.bigquery import BigQuery
 from sql import render
 
-# Bytes of texts in one query: a request may have 10 MB.
-_MOST_BYTES = 5_000_000
-# Bytes of syntax around each text.
-_AROUND = 16
 # Digits after the point. BigQuery rounds texts that have more.
 _SCALES = {"NUMERIC": 9, "BIGNUMERIC": 38}
 
@@ -38,7 +34,7 @@ class AskedTexts:
 
     def __call__(self, values: pa.Array) -> Mask:
         texts = without_certain(pc.unique(values.drop_null()), self.type)
-        refused = [text for part in groups(texts.to_pylist(), _size, _MOST_BYTES) for text in self._refused(part)]
+        refused = [text for part in in_groups(texts.to_pylist()) for text in self._refused(part)]
         found = pc.is_in(values, value_set=pa.array(refused, values.type))
         return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
 
@@ -47,7 +43,3 @@ class AskedTexts:
         found = self.bigquery.arrow(render("bigquery", "unreadable_texts", type=self.type), self.where, [asked])
         rounded = [text for text in texts if scale_of(text) > _SCALES[self.type]] if self.type in _SCALES else []
         return [*found["text"].to_pylist(), *rounded]
-
-
-def _size(text: str) -> int:
-    return len(text.encode()) + _AROUND

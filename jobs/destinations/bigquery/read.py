@@ -26,6 +26,7 @@ from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.bigquery.statements import partition_filter
+from jobs.destinations.bigquery.text_groups import in_groups
 from jobs.destinations.held_values import out_of_range
 from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
@@ -33,9 +34,6 @@ from jobs.destinations.shares import ReadShare, rows_of, share_count
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import BIGQUERY, render
-
-# Values in one query.
-_AT_ONCE = 1000
 
 
 def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Column]) -> int:
@@ -79,8 +77,7 @@ class BigQueryValues(RowValues):
         given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
         text = render("bigquery", "stored_values", column=column)
         stored = dict[str, str]()
-        for start in range(0, len(given), _AT_ONCE):
-            part = given[start : start + _AT_ONCE]
+        for part in in_groups(given):
             values_asked = [ArrayQueryParameter("values", "STRING", part)]
             answer = self.bigquery.arrow(text, f"bigquery {self.table.table}", values_asked)
             stored |= dict(zip(part, answer["stored"].to_pylist(), strict=True))

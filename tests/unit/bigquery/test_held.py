@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from google.cloud.bigquery import SchemaField
+from google.cloud.bigquery import ArrayQueryParameter, SchemaField
 
+from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.held import held_columns
@@ -16,6 +19,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.held_values import DAY, Mask, out_of_range
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
 from jobs.schema.types import parse_columns
+from resources.bigquery import BigQuery
 from tests.kit import specs
 from tests.kit.arrow import copied
 
@@ -141,6 +145,21 @@ def test_files_are_loaded_as_they_are_where_every_value_has_room(
 ) -> None:
     held, as_landed = judged(declared, field, wanted)
     assert (held.may_refuse, as_landed) == (False, True)
+
+
+def test_each_question_about_texts_fits_into_a_request() -> None:
+    """The client sends a letter of another alphabet as six bytes."""
+    asked: list[list[str]] = []
+
+    def arrow(_: str, __: str, arrays: list[ArrayQueryParameter]) -> pa.Table:
+        asked.append(arrays[0].values)
+        assert len(json.dumps(arrays[0].to_api_repr())) < 10_000_000
+        return pa.table({"text": pa.array([], pa.string())})
+
+    texts = [f"улица Ленина, дом {n}, квартира пятая, второй этаж направо" for n in range(40_000)]
+    service = cast(BigQuery, SimpleNamespace(arrow=arrow))
+    assert not AskedTexts(service, "t", "GEOGRAPHY")(pa.array(texts)).any()
+    assert [text for part in asked for text in part] == texts
 
 
 def test_texts_in_large_arrays_are_judged_too() -> None:

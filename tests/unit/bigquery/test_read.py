@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ class Service:
 
     def arrow(self, _: str, __: str, arrays: list[ArrayQueryParameter]) -> pa.Table:
         (given,) = (array.values for array in arrays)
+        assert len(json.dumps(arrays[0].to_api_repr())) < 10_000_000
         self.asked.append(given)
         return pa.table({"stored": [f"{value}!" for value in given]})
 
@@ -55,3 +57,10 @@ def test_values_that_the_table_refuses_are_null(
 ) -> None:
     """Of those that are text BigQuery says it."""
     assert stored(declared, wanted, values)[0] == expected
+
+
+def test_each_question_about_values_fits_into_a_request() -> None:
+    documents = [json.dumps({"n": n, "text": "x" * 12_000}) for n in range(1000)]
+    found, service = stored("string", "JSON", documents)
+    assert found == [f"{document}!" for document in documents]
+    assert len(service.asked) == 2
