@@ -19,7 +19,7 @@ from tests.kit.bigquery import bigquery_flow, destination, loads, rows, select, 
 from tests.kit.command import Command
 from tests.kit.engine import Engine, catalog
 from tests.kit.interrupting import dying_at
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import COLUMNS, KEY, Record, bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.usefixtures("bigquery_tables")
 
@@ -184,3 +184,31 @@ def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     lose()
     happens((2, "u", 2))
     assert [row for row in rows(connections, flow.table(mode)) if row[0] == 2] == [], "as it was read again it is older"
+
+
+def test_deletes_of_an_earlier_order_stay_forgotten_after_the_staging_table_was_lost(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
+) -> None:
+    flow = bigquery_flow(topic(), ["upsert_delete"])
+    value = {"format": "json", "columns": {**COLUMNS, "version": "double"}}
+    flow.overrides["source"] = {"topics": [flow.topic], "key": {"format": "json", "columns": KEY}, "value": value}
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}}
+    flow.overrides["changes"] = {**changes, "order_by": "amount"}
+    engine = Engine(flow, connections, spark)
+
+    def happens(key: int, op: str, amount: float, version: float) -> None:
+        engine.produce(Record(0, key, {"id": key, "name": op, "amount": amount, "version": version, "op": op}))
+        engine.advance()
+
+    happens(7, "c", 1, 900)
+    happens(7, "d", 2, 900)
+    engine = engine.edited(changes={**changes, "order_by": "version"})
+    code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
+    assert code == 0, output
+    happens(7, "c", 3, 1)
+    row = destination(flow, "upsert_delete", connections).state.read()
+    assert row is not None
+    service(connections).delete_table(row.staging_table)
+    happens(8, "c", 3, 1)
+    happens(7, "u", 4, 2)
+    assert rows(connections, flow.table("upsert_delete")) == [(7, "u", 4.0), (8, "c", 3.0)]

@@ -30,6 +30,7 @@ from sql import render
 STATE_TABLE = "batchmerge_state"
 _ATTEMPTS = 5
 _RECREATED = PREFIX + "recreated-topics"
+_DELETES_SINCE = PREFIX + "deletes-since"
 _SCHEMA = [
     SchemaField("pipeline", "STRING", mode="REQUIRED"),
     SchemaField("table_name", "STRING", mode="REQUIRED"),
@@ -50,25 +51,32 @@ class TableAt:
 
     Attributes:
         recreated: topics that were recreated since the table has rows.
+        deletes_since: the first batch that was merged with the present key and order, by which deletes are kept; 0:
+            versions of before did not say it.
     """
 
     committed: CommittedState
     recreated: RecreatedTopics
+    deletes_since: int = 0
 
     @classmethod
     def after(cls, before: TableAt | None, batches: Sequence[LandedBatch], order: str, untraced_to: int) -> TableAt:
         done = [CommittedState.after(batch, order, untraced_to) for batch in batches]
         states = [*([before.committed] if before else []), *done]
-        return cls(states[-1], joined(before.recreated if before else {}, recreated_topics(states)))
+        goes_on = before and not before.committed.orders_otherwise(states[-1].meaning_hash, order)
+        since = before.deletes_since if before and goes_on else batches[0].number
+        return cls(states[-1], joined(before.recreated if before else {}, recreated_topics(states)), since)
 
     def to_json(self) -> str:
         recreated = {_RECREATED: self.recreated} if self.recreated else {}
-        return json.dumps({**self.committed.to_properties(), **recreated})
+        since = {_DELETES_SINCE: self.deletes_since} if self.deletes_since else {}
+        return json.dumps({**self.committed.to_properties(), **recreated, **since})
 
     @classmethod
     def from_json(cls, text: str) -> TableAt:
         properties = json.loads(text)
-        return cls(CommittedState.from_properties(properties), properties.get(_RECREATED, {}))
+        recreated, since = properties.get(_RECREATED, {}), properties.get(_DELETES_SINCE, 0)
+        return cls(CommittedState.from_properties(properties), recreated, since)
 
 
 @dataclass(frozen=True)

@@ -177,15 +177,15 @@ class Work:
             self.bigquery.update_table(*with_deletes(found))
 
     def remember_deletes(self, context: MergeContext, row: StateRow) -> None:
-        """Fills a staging table that replaces a lost one with the deletes that were merged.
+        """Fills a staging table that replaces a lost one with the deletes that were merged with this key and order.
 
         The merged rows come with them; the next clean-up removes those. If records were read again, their newest
         reading counts, as in a replay of all batches.
         """
-        if row.committed is None or not lacks_deletes(self.present_staging_table(row.staging_table)):
+        if row.at is None or not lacks_deletes(self.present_staging_table(row.staging_table)):
             return
-        known = context.intermediate.landed()
-        merged = tuple(b for b in known.batches if b.number <= row.committed.batch_number)
+        known = context.intermediate.landed().since(row.at.deletes_since)
+        merged = tuple(b for b in known.batches if b.number <= row.at.committed.batch_number)
         if not known.complete or not merged:
             _LOG.warning(
                 "%s: the staging table was lost, and with it the deletes before batch %d, the first that is still "

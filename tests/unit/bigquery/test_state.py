@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 from google.cloud.bigquery import QueryJob
 
-from jobs.batch import CommittedState
+from jobs.batch import CommittedState, LandedBatches
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import with_state
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
+from jobs.destinations.bigquery.work import Work
+from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.requirements import require_known_rows
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
@@ -61,6 +64,42 @@ def test_a_table_without_a_state_row_may_have_been_renamed() -> None:
     with pytest.raises(InvariantBroken) as caught:
         require_known_rows(3, table, "bigquery d.new", "bring the row back")
     assert caught.value.remedy.startswith("if the table was renamed, give it its old name again; else bring the row")
+
+
+def test_state_says_since_when_deletes_have_their_order() -> None:
+    """Another operation alone leaves deletes as they are; states of before do not say it."""
+
+    def after(before: TableAt | None, first: int, meaning: str, order: str) -> TableAt:
+        batches = [landed(number, meaning_hash=meaning) for number in (first, first + 1)]
+        return TableAt.from_json(TableAt.after(before, batches, order, 0).to_json())
+
+    began = after(None, 3, "by lsn", "lsn")
+    other_op = after(began, 5, "by lsn, other op", "lsn")
+    other_order = after(other_op, 7, "by version", "version")
+    assert [at.deletes_since for at in (began, other_op, other_order)] == [3, 3, 7]
+    assert after(other_order, 9, "by version", "version").deletes_since == 7
+    older = TableAt(began.committed, {})
+    assert [after(older, 5, *by).deletes_since for by in (("by lsn", "lsn"), ("by version", "version"))] == [0, 5]
+
+
+@pytest.mark.parametrize(("since", "remembered"), [(0, [1, 2, 3]), (2, [2, 3]), (3, [3])])
+def test_only_deletes_of_the_present_order_are_remembered(
+    since: int, remembered: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = specs.spec(specs.table("bigquery", "append", "d.t"))
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    work, loader = Work(cast(BigQuery, Mock()), "p", spec, table, [], Mock(), Mock(), "t"), Mock()
+    staging = Mock(labels={"batchmerge-deletes": "lost"})
+    monkeypatch.setattr(Work, "present_staging_table", lambda *_: staging)
+    monkeypatch.setattr(Work, "loader", lambda *_: loader)
+    known = LandedBatches([landed(number) for number in (1, 2, 3, 4)], complete=False)
+    context = cast(MergeContext, SimpleNamespace(intermediate=SimpleNamespace(landed=lambda: known)))
+    at = TableAt(CommittedState.after(landed(3)), {}, since)
+    work.remember_deletes(context, replace(ROW, commit_id="c3", at=at))
+    ((flush,),) = (call.args for call in loader.copy.call_args_list)
+    assert [batch.number for batch in flush.batches] == remembered
+    assert staging.labels["batchmerge-deletes"] == "kept"
 
 
 @pytest.mark.parametrize("answers", [[1], [CommitFailed, 1], [CommitStateUnknown, CommitFailed, 1]])
