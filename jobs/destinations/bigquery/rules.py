@@ -15,6 +15,9 @@ from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 
 _DATES = ("DATE", "TIMESTAMP", "DATETIME")
+# BigQuery takes 15 levels of RECORD (vendor page "Specify nested and repeated columns"). In the staging table each
+# column is inside of one.
+_MOST_LEVELS = 14
 _NOT_CLUSTERED = ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
 
 
@@ -31,6 +34,10 @@ def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
         except ConfigurationError as problem:
             path = ("column_types", column.name) if column.name in table.column_types else ()
             yield Mistake(path, problem.what, problem.remedy)
+            continue
+        if (levels := _levels(made.field)) > _MOST_LEVELS:
+            what = f"{column.name} has structs, or arrays and maps of them, {levels} deep, and BigQuery takes"
+            yield Mistake((), f"{what} {_MOST_LEVELS}", "declare what is deeper as `text`, which takes it as JSON")
     try:
         column_names(list(columns), table.sanitize_names, "", ours)
     except ConfigurationError as problem:
@@ -64,6 +71,11 @@ def _layout(table: BigQueryTable, fields: Mapping[str, Field]) -> Iterator[Mista
                 f"{name} is {_type(field)}, and BigQuery cannot cluster by that",
                 "use text, whole numbers, decimals, dates, timestamps, booleans or geography",
             )
+
+
+def _levels(field: Field) -> int:
+    """How deep its RECORDs are nested."""
+    return 1 + max(map(_levels, field.fields)) if field.field_type == "RECORD" else 0
 
 
 def _type(field: Field) -> str:

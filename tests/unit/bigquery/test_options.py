@@ -93,6 +93,26 @@ def test_names_are_sanitised_where_that_is_asked_for() -> None:
     assert [f.name for f in columns["1st"].fields] == ["x_y"]
 
 
+@pytest.mark.parametrize("around", ["struct<a: {}>", "array<struct<a: {}>>", "map<string,{}>"])
+def test_columns_that_are_too_deep_for_the_staging_table_are_refused(around: str) -> None:
+    """There each is inside of a struct, and BigQuery takes 15 of them."""
+
+    def mistakes(depth: int) -> list[str]:
+        kind = around.format("struct<a: {}>".format("long"))
+        for _ in range(depth - 2):
+            kind = f"struct<a: {kind}>"
+        found = specs.document(TABLE, columns={"id": "long", "deep": kind}, key="id")
+        try:
+            PipelineSpec.model_validate(found)
+        except ValidationError as problem:
+            return [str(problem)]
+        return []
+
+    assert mistakes(14) == []
+    (said,) = mistakes(15)
+    assert "deep has structs, or arrays and maps of them, 15 deep, and BigQuery takes 14" in said
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "allowed"),
     [
