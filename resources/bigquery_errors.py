@@ -1,7 +1,8 @@
 """BigQuery's errors in our tree: what to try again, what somebody else won, what a person must fix.
 
 5xx, lost connections, rate limits and quotas become `Unavailable`; 412 and a serialization conflict `CommitFailed`; a
-missing table `TableReplaced`; refused credentials and permissions `ConfigurationError`; everything else is terminal.
+missing table `TableReplaced`; refused credentials and permissions, and a project without billing, `ConfigurationError`;
+everything else is terminal.
 Messages lose what stands in quotes: it may be a record's value. Reasons: the vendor's page "Error messages".
 """
 
@@ -27,6 +28,7 @@ from resources.errors import (
 )
 
 _QUOTAS = frozenset({"rateLimitExceeded", "quotaExceeded", "jobRateLimitExceeded", "tableUnavailable"})
+_DENIED = frozenset({"", "accessDenied", "forbidden", "insufficientPermissions"})
 _LATER = frozenset({"backendError", "internalError", "jobBackendError", "jobInternalError", "badGateway", "timeout"})
 _CONFLICT = re.compile(
     r"could not serialize|concurrent update|too many DML|failed to commit|conflict on update", re.IGNORECASE
@@ -56,6 +58,13 @@ _KNOWN: dict[str, tuple[type[BatchmergeError], str, str]] = {
     ),
     "unauthenticated": (ConfigurationError, "BigQuery refuses the credentials", _CREDENTIALS),
     "accessDenied": (ConfigurationError, "BigQuery denies access", _GRANT),
+    "billingNotEnabled": (
+        ConfigurationError,
+        "the project has no billing, without which BigQuery refuses this",
+        "enable billing of the project (`billing_project` if there is one): the sandbox has no statements that change "
+        "tables",
+    ),
+    "blocked": (TerminalError, "BigQuery has blocked such work for now", "ask Google's support why"),
     "tooManyPartitions": (
         TerminalError,
         "the statement changes more partitions than BigQuery allows in one",
@@ -110,7 +119,7 @@ def _translated(problem: google_errors.GoogleAPICallError, where: str, denied: s
         reason = "backendError"
     elif isinstance(problem, google_errors.Unauthorized):
         reason = "unauthenticated"
-    elif isinstance(problem, google_errors.Forbidden) and reason not in _QUOTAS:
+    elif isinstance(problem, google_errors.Forbidden) and reason in _DENIED:
         reason = "accessDenied"
     return _classified(reason, message, where, denied)
 

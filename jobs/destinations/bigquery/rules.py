@@ -75,7 +75,7 @@ def _layout(table: BigQueryTable, fields: Mapping[str, Field]) -> Iterator[Mista
 
 def _levels(field: Field) -> int:
     """How deep its RECORDs are nested."""
-    return 1 + max(map(_levels, field.fields)) if field.field_type == "RECORD" else 0
+    return 1 + max(map(_levels, field.fields), default=0) if field.field_type == "RECORD" else 0
 
 
 def _type(field: Field) -> str:

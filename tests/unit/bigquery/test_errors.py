@@ -46,7 +46,10 @@ def reason(kind: type[google.GoogleAPICallError], text: str, message: str = "no"
         (reason(google.BadRequest, "stopped"), TransientError),
         (google.NotFound("x"), TableReplaced),
         (reason(google.Forbidden, "accessDenied"), ConfigurationError),
+        (reason(google.Forbidden, "insufficientPermissions"), ConfigurationError),
         (reason(google.Forbidden, "billingNotEnabled"), ConfigurationError),
+        (reason(google.Forbidden, "blocked"), TerminalError),
+        (reason(google.Forbidden, "responseTooLarge"), TerminalError),
         (google.Unauthorized("x"), ConfigurationError),
         (auth.DefaultCredentialsError("x"), ConfigurationError),
         (auth.RefreshError("x"), ConfigurationError),
@@ -69,6 +72,18 @@ def test_refused_access_names_system_and_settings(problem: Exception) -> None:
     with pytest.raises(ConfigurationError, match="BigQuery") as found, bigquery_errors("d.t"):
         raise problem
     assert all(f"`{setting}`" in found.value.remedy for setting in ("credentials_file", "credentials_json"))
+
+
+@pytest.mark.parametrize(
+    ("said", "fix"),
+    [("accessDenied", "grant roles"), ("billingNotEnabled", "enable billing"), ("responseTooLarge", ""),
+     ("blocked", "Google's support")],
+)  # fmt: skip
+def test_only_who_lacks_roles_is_told_to_grant_some(said: str, fix: str) -> None:
+    with pytest.raises(BatchmergeError) as found, bigquery_errors("d.t"):
+        raise reason(google.Forbidden, said)
+    assert fix in found.value.remedy
+    assert ("roles" in found.value.remedy) is (said == "accessDenied")
 
 
 def test_a_query_that_meets_its_own_id_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
