@@ -58,7 +58,7 @@ def test_lost_staging_table_is_filled_again_under_another_name(
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
 
 
-def test_verify_tells_of_a_row_whose_newer_change_was_skipped(
+def test_verify_reports_a_row_whose_newer_change_was_skipped(
     connections: Connections, spark: SparkSession, topic_: str
 ) -> None:
     """BigQuery cannot convert the text of that change, and nothing keeps it."""

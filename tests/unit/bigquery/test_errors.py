@@ -75,15 +75,15 @@ def test_refused_access_names_system_and_settings(problem: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "fix"),
+    ("given", "fix"),
     [("accessDenied", "grant roles"), ("billingNotEnabled", "enable billing"), ("responseTooLarge", ""),
      ("blocked", "Google's support")],
 )  # fmt: skip
-def test_only_who_lacks_roles_is_told_to_grant_some(said: str, fix: str) -> None:
+def test_only_who_lacks_roles_is_advised_to_grant_some(given: str, fix: str) -> None:
     with pytest.raises(BatchmergeError) as found, bigquery_errors("d.t"):
-        raise reason(google.Forbidden, said)
+        raise reason(google.Forbidden, given)
     assert fix in found.value.remedy
-    assert ("roles" in found.value.remedy) is (said == "accessDenied")
+    assert ("roles" in found.value.remedy) is (given == "accessDenied")
 
 
 def test_a_query_that_meets_its_own_id_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

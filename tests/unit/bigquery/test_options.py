@@ -109,8 +109,8 @@ def test_columns_that_are_too_deep_for_the_staging_table_are_refused(around: str
         return []
 
     assert mistakes(14) == []
-    (said,) = mistakes(15)
-    assert "deep has structs, or arrays and maps of them, 15 deep, and BigQuery takes 14" in said
+    (message,) = mistakes(15)
+    assert "deep has structs, or arrays and maps of them, 15 deep, and BigQuery takes 14" in message
 
 
 @pytest.mark.parametrize(
