@@ -53,7 +53,8 @@ def uis(home: Path) -> dict[int, Running]:
     """Dagster's web pages of this data folder, by port; some may have ended."""
     found = {}
     for file in sorted(home.glob("ui/*.json")):
-        with suppress(FileNotFoundError):  # `down` has removed it meanwhile
+        # `down` has removed it meanwhile, or a power failure has left it empty, which its page has not outlived.
+        with suppress(FileNotFoundError, ValidationError):
             found[int(file.stem)] = Running.model_validate_json(file.read_text())
     return found
 

@@ -16,12 +16,13 @@ from resources.local.service import Command
 from resources.local.stack_state import add_ui, uis
 from tests.kit.waiting import until
 
+_SLEEPER = Command([sys.executable, "-c", "import time; time.sleep(600)"])
+
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Running]:
     """A process that the data folder `tmp_path` has as its web page."""
-    command = Command([sys.executable, "-c", "import time; time.sleep(600)"])
-    running = processes.start(command, tmp_path / "log", tmp_path)
+    running = processes.start(_SLEEPER, tmp_path / "log", tmp_path)
     add_ui(tmp_path, 3000, running)
     yield running
     processes.stop(running)
@@ -42,3 +43,10 @@ def test_two_downs_take_turns(tmp_path: Path, page: Running) -> None:
 def test_down_makes_no_data_folder(tmp_path: Path) -> None:
     stack.down(tmp_path / "home", print)
     assert not (tmp_path / "home").exists()
+
+
+def test_down_ends_what_it_knows_beside_a_damaged_file(tmp_path: Path, page: Running) -> None:
+    """A power failure may leave the file of a page empty."""
+    (tmp_path / "ui" / "3001.json").touch()
+    stack.down(tmp_path, print)
+    assert (uis(tmp_path), processes.is_alive(page)) == ({}, False)
