@@ -226,9 +226,13 @@ class _Start:
             command = service.prepare(self._site, self._say)
             began = time.monotonic()
             running = processes.start(command, log, self._site.folder(service.name))
-            with self._writing:
-                self._state.processes[service.name] = running
-                self._state.write(self._site.home)
+            try:
+                with self._writing:
+                    self._state.processes[service.name] = running
+                    self._state.write(self._site.home)
+            except BaseException:
+                processes.stop(running)  # what is not in the file is never found again
+                raise
         self._wait(service, running, log_end)
         self._say(f"{service.name}: ready at {self._address(service)} after {time.monotonic() - began:.1f} s")
 

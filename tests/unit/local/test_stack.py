@@ -1,7 +1,8 @@
-"""What `down` ends, beside other commands on the same data folder."""
+"""What `up` leaves behind, and what `down` ends, beside other commands on the same data folder."""
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,43 @@ import pytest
 from resources.local import processes, stack
 from resources.local.locks import exclusive
 from resources.local.processes import Running
-from resources.local.service import Command
-from resources.local.stack_state import add_ui, uis
+from resources.local.service import Command, Say, Service, Site
+from resources.local.stack_state import StackState, add_ui, uis
 from tests.kit.waiting import until
 
 _SLEEPER = Command([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
+class _Sleeper(Service):
+    """A service that is ready at once, and does nothing."""
+
+    name = "sleeper"
+    port_names = ("only",)
+
+    def prepare(self, site: Site, say: Say) -> Command:
+        del site, say
+        return _SLEEPER
+
+    def ready(self, site: Site) -> bool:
+        del site
+        return True
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Running]]:
+    """What `up` starts of the only service there is."""
+    started, start = list[Running](), processes.start
+
+    def noted(command: Command, log: Path, cwd: Path) -> Running:
+        started.append(start(command, log, cwd))
+        return started[-1]
+
+    monkeypatch.setattr(stack, "SERVICES", (_Sleeper(),))
+    monkeypatch.setattr(stack, "_BY_NAME", {"sleeper": _Sleeper()})
+    monkeypatch.setattr(processes, "start", noted)
+    yield started
+    for running in started:
+        processes.stop(running)
 
 
 @pytest.fixture
@@ -50,3 +83,20 @@ def test_down_ends_what_it_knows_beside_a_damaged_file(tmp_path: Path, page: Run
     (tmp_path / "ui" / "3001.json").touch()
     stack.down(tmp_path, print)
     assert (uis(tmp_path), processes.is_alive(page)) == ({}, False)
+
+
+def test_up_leaves_no_service_that_stack_json_does_not_know(
+    tmp_path: Path, sleeper: list[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = StackState.write
+
+    def on_a_full_disk(state: StackState, home: Path) -> None:
+        if state.processes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(state, home)
+
+    monkeypatch.setattr(StackState, "write", on_a_full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        stack.up(tmp_path, None, print)
+    (running,) = sleeper
+    assert not processes.is_alive(running)
