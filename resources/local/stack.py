@@ -40,6 +40,8 @@ SERVICES: tuple[Service, ...] = (
 )
 _BY_NAME = {service.name: service for service in SERVICES}
 _LOOK_EVERY = 0.1
+# How a connections file begins that `up` may overwrite.
+_HEAD = "# Written by `batchmerge up`: changes are lost. Name another file in BATCHMERGE_CONNECTIONS.\n"
 _LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "S3", "gcs": "Google Cloud Storage"}
 
 
@@ -67,10 +69,12 @@ def up(home: Path, only: Iterable[str] | None, say: Say, lake: Lake | None = Non
         lake: where the lake's files are; None: as at the first `up`, and then in a folder.
 
     Raises:
-        ConfigurationError: an unknown service, one that cannot run here, or a lake that is elsewhere.
+        ConfigurationError: an unknown service, one that cannot run here, a lake that is elsewhere, or a
+            `connections.yaml` that somebody else has written.
         Unavailable: a service did not come up; the others stay.
     """
     with exclusive(home / "stack.lock", say):
+        _require_own_connections(home)
         state = StackState.read(home)
         _settle_lake(home, state, lake)
         chosen = _choose(only, state.lake, say)
@@ -265,11 +269,23 @@ class _Start:
         return self._site.address(service.name, service.port_names[0])
 
 
+def _require_own_connections(home: Path) -> None:
+    """Raises ConfigurationError if the file is there and was not written by `up`."""
+    path = home / "connections.yaml"
+    if path.exists() and not path.read_bytes().startswith(_HEAD.encode()):
+        raise ConfigurationError(
+            "`batchmerge up` would overwrite this file, which it has not written",
+            where=str(path),
+            remedy="move it elsewhere and name it in BATCHMERGE_CONNECTIONS, "
+            "or name another data folder in BATCHMERGE_HOME for the local services",
+        )
+
+
 def _write_connections(site: Site, state: StackState) -> None:
     """Entries of all services that this data folder has started and not stopped."""
     entries: dict[str, dict[str, Any]] = {}
     for service in SERVICES:
         if service.name in state.processes:
             entries |= service.connections(site)
-    head = "# Written by `batchmerge up`: changes are lost. Name another file in BATCHMERGE_CONNECTIONS.\n"
-    replace_file(site.home / "connections.yaml", head + yaml.safe_dump({"connections": entries}, sort_keys=False))
+    text = yaml.safe_dump({"connections": entries}, sort_keys=False)
+    replace_file(site.home / "connections.yaml", _HEAD + text)

@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from resources.errors import ConfigurationError
 from resources.local import processes, stack
 from resources.local.locks import exclusive
 from resources.local.processes import Running
@@ -100,3 +101,15 @@ def test_up_leaves_no_service_that_stack_json_does_not_know(
         stack.up(tmp_path, None, print)
     (running,) = sleeper
     assert not processes.is_alive(running)
+
+
+def test_up_overwrites_its_own_connections_only(tmp_path: Path, sleeper: list[Running]) -> None:
+    file = tmp_path / "connections.yaml"
+    file.write_text("# ours, by hand\nconnections: {}\n")
+    with pytest.raises(ConfigurationError, match="BATCHMERGE_CONNECTIONS"):
+        stack.up(tmp_path, None, print)
+    assert (file.read_text(), sleeper) == ("# ours, by hand\nconnections: {}\n", [])
+    file.unlink()
+    for _ in range(2):
+        stack.up(tmp_path, None, print)
+    assert file.read_text().startswith("# Written by `batchmerge up`")
