@@ -1,7 +1,7 @@
 """OpenLineage: every landing and merge as a run of a job with its datasets and columns.
 
 Sent by OpenLineage's own client where its environment names a receiver (`OPENLINEAGE_URL`, or its other variables).
-A receiver that does not answer is a warning in the run's log: lineage never stops data.
+A receiver that does not answer, and wrong settings, are a warning in the run's log: lineage never stops data.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,15 +28,51 @@ from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
 _PRODUCER = "batchmerge"
+_WRONG_SETTINGS = (
+    "OpenLineage's client does not take its settings, and sends no events: %s. "
+    "Fix: look at its variables (OPENLINEAGE_…) and its file; an address begins with http:// or https://"
+)
+# Seconds of each minute that the events of one process may take.
+_SHARE, _MINUTE = 10.0, 60.0
 
 
-def _client() -> OpenLineageClient:
+class TimeSpent:
+    """On events, by this process, since a minute began.
+
+    Events are sent in the steps that they are about, and `for_each` has a step for hundreds of topics: a receiver that
+    hangs, or is slow, would keep data back for an hour.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._seconds = -math.inf, 0.0
+
+    def is_up(self) -> bool:
+        now = time.monotonic()
+        if now - self._began >= _MINUTE:
+            self._began, self._seconds = now, 0.0
+        return self._seconds >= _SHARE
+
+    def add(self, seconds: float) -> None:
+        self._seconds += seconds
+        if self._seconds >= _SHARE > self._seconds - seconds:
+            _LOG.warning("OpenLineage's receiver is too slow: its next events are left out, for up to a minute")
+
+
+_SPENT = TimeSpent()
+
+
+def _client() -> OpenLineageClient | None:
     """A client that tries each event once more, unless the environment sets another number. With its default of five
-    a receiver that is down would delay every step by 18 s."""
-    client = OpenLineageClient()
+    a receiver that is down would delay every step by 18 s. None: it does not take its settings."""
+    try:
+        client = OpenLineageClient()
+    except Exception as refused:
+        _LOG.warning(_WRONG_SETTINGS, type(refused).__name__)  # its text may have an address with a password
+        return None
     transport = client.transport
     if isinstance(transport, HttpTransport) and transport.config.retry == HttpConfig(transport.config.url).retry:
-        transport.config.retry = {**transport.config.retry, "total": 1}
+        # Nor does the receiver say how long to wait (`Retry-After`).
+        transport.config.retry = {**transport.config.retry, "total": 1, "respect_retry_after_header": False}
     return client
 
 
@@ -52,7 +90,7 @@ class Sender:
     job: str
     inputs: Sequence[Dataset]
     output: Dataset
-    client: OpenLineageClient = field(default_factory=_client)
+    client: OpenLineageClient | None = field(default_factory=_client)
 
     def began(self) -> None:
         self._send(RunState.START)
@@ -65,8 +103,18 @@ class Sender:
         self._send(RunState.COMPLETE, rows=rows)
 
     def _send(self, state: RunState, error: str | None = None, rows: int | None = None) -> None:
+        if self.client is None or _SPENT.is_up():
+            return
+        began = time.monotonic()
+        try:
+            self.client.emit(self._event(state, error, rows))
+        except Exception as failed:
+            _LOG.warning("OpenLineage's receiver did not accept an event of %s: %s", self.job, type(failed).__name__)
+        _SPENT.add(time.monotonic() - began)
+
+    def _event(self, state: RunState, error: str | None, rows: int | None) -> RunEvent:
         namespace = os.environ.get("OPENLINEAGE_NAMESPACE", _PRODUCER)
-        event = RunEvent(
+        return RunEvent(
             eventType=state,
             eventTime=datetime.now(UTC).isoformat(),
             producer=_PRODUCER,
@@ -75,10 +123,6 @@ class Sender:
             inputs=[InputDataset(one.namespace, one.name) for one in self.inputs],
             outputs=[_output(self.output, rows)],
         )
-        try:
-            self.client.emit(event)
-        except Exception as failed:
-            _LOG.warning("OpenLineage's receiver did not accept an event of %s: %s", self.job, type(failed).__name__)
 
     def _run(self, namespace: str, error: str | None) -> Run:
         own = uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run_id}/{self.job}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from orchestration.metrics.assets import pipeline_assets
 from orchestration.metrics.events import EventTotals
 from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key, table_key
+from orchestration.open_lineage_sender import TimeSpent
 from orchestration.sensors.lag import look_at
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog
@@ -33,6 +35,7 @@ from resources.topic_partition import TopicPartition
 from tests.kit import specs
 from tests.kit.clickhouse import select
 from tests.kit.records import Record, bootstrap, produce
+from tests.kit.web import Handler, serving
 from tests.orchestration.launching import events
 
 Topic = Callable[..., str]
@@ -188,6 +191,28 @@ def test_topics_of_different_schema_one_that_fails_and_one_that_appears(
     assert [step.metadata["batches"] for step in third.steps] == [0, 0, 0]
     names = {event.asset_key for event in events(instance, third, dg.DagsterEventType.ASSET_MATERIALIZATION)}
     assert shop.key("iceberg", "orders") not in names
+
+
+def test_a_silent_receiver_of_lineage_delays_many_topics_once(
+    shop: Shop, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Silent(Handler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            time.sleep(60)
+
+    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
+    monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 600.0)  # longer than the run
+    for table in ("a", "b", "c"):
+        shop.make(table)
+        shop.write(table, {"id": 1, "name": table})
+    with serving(Silent) as address:
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
+        assert shop.run(instance).success
+    assert len(asked) == 2, "one event, tried twice"
+    assert [shop.iceberg(table) for table in ("a", "b", "c")] == [[{"id": 1, "name": n}] for n in ("a", "b", "c")]
 
 
 def test_a_members_batches_are_its_own_and_one_group_shows_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ import yaml
 from orchestration.cli.job_runs import run_job
 from orchestration.current_hour import hour_of
 from orchestration.open_lineage_dataset import Dataset
-from orchestration.open_lineage_sender import Sender
+from orchestration.open_lineage_sender import Sender, TimeSpent
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
@@ -122,8 +123,9 @@ def test_lineage_reports_a_failure_and_never_causes_one(
     assert [event["eventType"] for event in lineage] == ["START", "FAIL"]
     assert "no-such-topic" in lineage[1]["run"]["facets"]["errorMessage"]["message"]
 
-    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")  # nobody listens there
-    assert advance(instance, Flow(topic(), ["append"], overrides=NO_DELAY)).success
+    for nobody in ("http://127.0.0.1:9", "localhost:5000"):  # nobody listens there, and it is no URL
+        monkeypatch.setenv("OPENLINEAGE_URL", nobody)
+        assert advance(instance, Flow(topic(), ["append"], overrides=NO_DELAY)).success
 
 
 def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +134,59 @@ def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.Mon
     class Receiver(Handler):
         def do_POST(self) -> None:
             asked.append(self.path)
-            self.answer(503)
+            self.answer(503, headers={"Retry-After": "15"})
 
+    began = time.monotonic()
     with serving(Receiver) as address:
         monkeypatch.setenv("OPENLINEAGE_URL", address)
-        Sender("p", str(uuid.uuid4()), "landing", [], Dataset("n", "t")).began()
+        _sender().began()
     assert len(asked) == 2
+    assert time.monotonic() - began < 15, "the receiver does not say how long a step waits"
+
+
+def test_receiver_of_lineage_that_is_slow_delays_steps_for_a_part_of_each_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
+    class Receiver(Handler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            time.sleep(0.2)
+            self.answer(201)
+
+    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
+    monkeypatch.setattr("orchestration.open_lineage_sender._SHARE", 0.1)
+    with serving(Receiver) as address:
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
+        for _ in range(20):
+            _sender().began()
+        assert len(asked) == 1
+        assert [record.getMessage() for record in caplog.records if record.name == "batchmerge"] == [
+            "OpenLineage's receiver is too slow: its next events are left out, for up to a minute"
+        ]
+        monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 0.0)
+        _sender().began()
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("OPENLINEAGE_URL", "localhost:5000"), ("OPENLINEAGE__TRANSPORT__TYPE", "htttp")]
+)
+def test_wrong_settings_of_lineage_are_a_warning(
+    setting: str, value: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(setting, value)
+    sender = _sender()
+    sender.began()
+    sender.completed(1)
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "batchmerge"]
+    assert "settings" in message
+    assert value not in message, "an address may have a password"
+
+
+def _sender() -> Sender:
+    return Sender("p", str(uuid.uuid4()), "landing", [], Dataset("n", "t"))
 
 
 def test_run_without_new_records_changes_nothing(
