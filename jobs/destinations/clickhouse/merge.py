@@ -42,7 +42,7 @@ def merge(
         return Inserted()
     present = shard.require_table()
     if lease is None or not lease.state:
-        lease = _claim(shard, lease, present, newer)
+        lease = _claim(shard, lease, present, context.intermediate.landed().batches)
     steps = _steps(shard, context, lease, newer, present)
     inserted = advance_of(shard, Inserts(shard, context, present)).run(lease, steps)
     failpoint("merge.published")
@@ -92,12 +92,16 @@ def _steps(
     return steps
 
 
-def _claim(shard: Shard, lease: Lease | None, present: Present, newer: Sequence[LandedBatch]) -> Lease:
+def _claim(shard: Shard, lease: Lease | None, present: Present, landed: Sequence[LandedBatch]) -> Lease:
     """The lease of a table without a batch; it is there before other pipelines are looked for, and gone again where
-    there is one: of two that begin at the same moment at least one sees the other."""
+    there is one: of two that begin at the same moment at least one sees the other.
+
+    Args:
+        landed: all landed batches: the table may have any of them, not only those that are merged first.
+    """
     if lease is None:
-        _check_versions(shard, present, newer)
-        refill_until = newer[-1].number if _has_lost_its_state(shard, present, newer) else 0
+        _check_versions(shard, present, landed)
+        refill_until = landed[-1].number if _has_lost_its_state(shard, present, landed) else 0
         lease = shard.store.swap(None, Lease(refill_until=refill_until))
     try:
         shard.check_only_writer()
@@ -108,7 +112,7 @@ def _claim(shard: Shard, lease: Lease | None, present: Present, newer: Sequence[
     return lease
 
 
-def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> bool:
+def _has_lost_its_state(shard: Shard, present: Present, landed: Sequence[LandedBatch]) -> bool:
     """Whether the table has records of these topics but no lease: KeeperMap was emptied or replaced.
 
     Raises:
@@ -116,7 +120,7 @@ def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBa
     """
     if shard.table.mode != "append" or not present.rows:
         return False
-    topics = sorted({tp.topic for b in newer for tp in b.batch.ranges})
+    topics = sorted({tp.topic for b in landed for tp in b.batch.ranges})
     sql = render("clickhouse", "some_records", table=shard.layout.path)
     if not shard.server.rows(sql, {"topics": topics}):
         return False
@@ -133,7 +137,7 @@ def _has_lost_its_state(shard: Shard, present: Present, newer: Sequence[LandedBa
     return True
 
 
-def _check_versions(shard: Shard, present: Present, newer: Sequence[LandedBatch]) -> None:
+def _check_versions(shard: Shard, present: Present, landed: Sequence[LandedBatch]) -> None:
     """Upserts of batches that a table without a lease is past would be hidden, and counted.
 
     Raises:
@@ -142,9 +146,10 @@ def _check_versions(shard: Shard, present: Present, newer: Sequence[LandedBatch]
     if not shard.layout.versioned or shard.layout.ordered or not present.rows:
         return
     there = shard.server.rows(render("clickhouse", "newest_batch", table=shard.layout.path))[0]["batch"]
-    if there > newer[-1].number:
+    newest = landed[-1].number
+    if there > newest:
         raise ConfigurationError(
-            f"the table has rows of batch {there}, and the landed batches end with batch {newer[-1].number}: the state "
+            f"the table has rows of batch {there}, and the landed batches end with batch {newest}: the state "
             f"({'.'.join(shard.store.table)}, keeper_path {shard.server.connection.keeper_path}) and the landed table "
             "are others than those that it was filled with, and newer rows would be hidden",
             where=shard.where,

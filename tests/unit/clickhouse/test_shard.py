@@ -1,36 +1,52 @@
-"""Statements that stop older owners when a lease is taken over."""
+"""A table on one endpoint: statements that stop older owners, and what a run does that finds rows without a lease."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jobs.destinations.clickhouse.merge import merge
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.clickhouse.tables import layout_of
+from jobs.destinations.clickhouse.tables import Present, layout_of
 from resources.connections import ClickHouseConnection
+from resources.errors import ConfigurationError
 from tests.kit import specs
+from tests.kit.batches import landed
+from tests.unit.clickhouse.twin import Killed, MemoryStore
 
 
 @dataclass
 class Server:
-    """Keeps the statements."""
+    """Keeps the statements, and answers questions.
+
+    Attributes:
+        answers: by what the question has in it.
+    """
 
     connection: ClickHouseConnection
     name: str = "clickhouse"
     endpoint: str = "h:1"
     sent: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def execute(self, sql: str, settings: dict[str, object] | None = None) -> int:
         self.sent.append((sql, settings or {}))
         return 0
 
+    def rows(self, sql: str, parameters: dict[str, object] | None = None) -> list[dict[str, Any]]:
+        del parameters
+        return next((rows for part, rows in self.answers.items() if part in sql), [])
 
-def shard(server: Any, cluster: str | None) -> Shard:
-    spec = specs.spec(specs.table("clickhouse", "append", "d.t"), columns=specs.ID)
+
+def shard(server: Any, cluster: str | None, mode: str = "append") -> Shard:
+    key = None if mode == "append" else specs.ID
+    spec = specs.spec(specs.table("clickhouse", mode, "d.t"), columns={"name": "string"}, key=key)
     (table,) = spec.tables
     assert isinstance(table, ClickHouseTable)
     return Shard("p", spec, table, server, 1, layout_of(spec, table, 0, cluster), (), None)
@@ -52,3 +68,51 @@ def test_without_a_cluster_one_server_is_asked() -> None:
     server = Server(ClickHouseConnection(kind="clickhouse", endpoints=["h:1"]))
     shard(server, None).stop_older(Lease(epoch=10))
     assert [("ON CLUSTER" in sql, settings) for sql, settings in server.sent] == [(False, {})]
+
+
+CONNECTION = ClickHouseConnection(kind="clickhouse", endpoints=["h:1"])
+
+
+def there(rows: int) -> Present:
+    return Present("id", "MergeTree", "", "", rows, {}, frozenset(), frozenset(), "id", False, ())
+
+
+class StateStore(MemoryStore):
+    table = ("d", "batchmerge_state")
+
+    def other_pipelines(self) -> list[str]:
+        return []
+
+
+def merged(server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, rows: int, newest: int) -> Lease | None:
+    """The lease that a run has made of a table without one, when it begins to merge the first two landed batches."""
+    found, store = shard(server, None, mode), StateStore()
+    found.__dict__["store"] = store
+    monkeypatch.setattr(Shard, "require_table", lambda _: there(rows))
+    batches = [landed(number) for number in range(1, newest + 1)]
+    context: Any = SimpleNamespace(intermediate=SimpleNamespace(landed=lambda: SimpleNamespace(batches=batches)))
+
+    def ends(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr("jobs.destinations.clickhouse.merge._steps", ends)
+    with suppress(Killed):
+        merge(found, context, None, batches[:2])
+    return store.row
+
+
+@pytest.mark.parametrize(("answer", "rows", "until"), [([{"there": 1}], 20, 5), ([], 20, 0), ([{"there": 1}], 0, 0)])
+def test_without_a_lease_all_that_is_landed_may_be_in_the_table(
+    answer: list[dict[str, Any]], rows: int, until: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is merged later, since a batch that revises is merged alone."""
+    lease = merged(Server(CONNECTION, answers={"`_topic` IN": answer}), monkeypatch, "append", rows, newest=5)
+    assert lease
+    assert lease.refill_until == until
+
+
+def test_versions_without_a_lease_are_compared_with_all_that_is_landed(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(CONNECTION, answers={"max(`_version`)": [{"batch": 5}]})
+    assert merged(server, monkeypatch, "upsert", 20, newest=5)
+    with pytest.raises(ConfigurationError, match="rows of batch 5, and the landed batches end with batch 4"):
+        merged(server, monkeypatch, "upsert", 20, newest=4)
