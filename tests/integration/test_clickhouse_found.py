@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from jobs import offset_reset, protocol
 from jobs.connections_file import load_connections
+from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
 from resources.clickhouse import ClickHouseServer
@@ -183,4 +184,38 @@ def test_upserts_whose_versions_the_table_is_past_are_refused(make: Callable[...
             table.merge()
     else:
         table.merge()
+    assert table.read() == table.expected()
+
+
+def test_rows_that_the_engine_does_not_know(make: Callable[..., Table], caplog: pytest.LogCaptureFixture) -> None:
+    """A table on another server, as `Distributed` has it: here one of the server's own."""
+    table = make("append")
+    server, (database, name) = table.server, ClickHouseTable.path_of(table.name)
+    destination = table.pipeline.destination(table.name)
+    destination.prepare()
+    server.execute(f"CREATE TABLE {table.name}_there ENGINE = MergeTree ORDER BY () AS SELECT * FROM {table.name}")
+
+    def make_anew() -> None:
+        server.execute(f"DROP TABLE {table.name} SYNC")
+        server.execute(f"CREATE TABLE {table.name} AS remote('127.0.0.1', '{database}', '{name}_there')")
+
+    make_anew()
+    table.grow(random_changes(1, 30, 40, 1, bad=0))
+    table.land()
+    table.merge()
+    assert table.read() == table.expected()
+    count = len(table.expected())
+    with pytest.raises(ConfigurationError, match=f"the table has {count} rows"):
+        destination.drop_state()
+    assert destination.read(lambda: table.spark).known_count() == count
+    make_anew()
+    table.grow(random_changes(2, 30, 40, 1, bad=0))
+    table.land()
+    table.merge()
+    assert "it counts as restored" in caplog.text
+    server.execute(f"ALTER TABLE batchmerge_state DELETE WHERE startsWith(name, '{table.pipeline.name}/')")
+    table.grow(random_changes(3, 30, 40, 1, bad=0))
+    table.land()
+    table.merge()
+    assert "the state was emptied" in caplog.text
     assert table.read() == table.expected()

@@ -1,4 +1,4 @@
-"""Checks before a table is written: it is the same table on the same endpoints, and the batches follow its state."""
+"""Checks before a table is written: it is on the same endpoints, and the batches follow its state."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.tables import Present, joins_rows
-from jobs.destinations.requirements import require_same_table
 from resources.errors import CommitFailed, ConfigurationError
-
-
-def check_table(where: str, lease: Lease, table: ClickHouseTable, present: Present | None) -> None:
-    """Requires that the table is the one with the committed batches (`require_same_table`)."""
-    if lease.committed:
-        found, rows = (present.id, present.rows) if present else (None, 0)
-        require_same_table(lease.committed, lease.table_id, found, table, where, lambda: rows)
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:

@@ -24,8 +24,7 @@ def drop_state(shard: Shard) -> bool:
     lease = shard.store.lease()
     if lease is None:
         return False
-    present = tables.describe(shard.server, shard.layout.path)
-    require_empty(present.rows if present else None, shard.where)
+    require_empty(shard.row_count(tables.describe(shard.server, shard.layout.path)), shard.where)
     _forget(shard, lease)
     return True
 

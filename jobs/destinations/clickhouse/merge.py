@@ -118,7 +118,7 @@ def _has_lost_its_state(shard: Shard, present: Present, landed: Sequence[LandedB
     Raises:
         ConfigurationError: it has, and nothing shows which records it lacks.
     """
-    if shard.table.mode != "append" or not present.rows:
+    if shard.table.mode != "append" or not shard.row_count(present):
         return False
     topics = sorted({tp.topic for b in landed for tp in b.batch.ranges})
     sql = render("clickhouse", "some_records", table=shard.layout.path)
@@ -143,7 +143,7 @@ def _check_versions(shard: Shard, present: Present, landed: Sequence[LandedBatch
     Raises:
         ConfigurationError: KeeperMap and the intermediate table are both new, and the table is not.
     """
-    if not shard.layout.versioned or shard.layout.ordered or not present.rows:
+    if not shard.layout.versioned or shard.layout.ordered or not shard.row_count(present):
         return
     there = shard.server.rows(render("clickhouse", "newest_batch", table=shard.layout.path))[0]["batch"]
     newest = landed[-1].number

@@ -6,7 +6,7 @@ import logging
 
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
-from jobs.destinations.clickhouse.checks import check_endpoints, check_spread, check_table
+from jobs.destinations.clickhouse.checks import check_endpoints, check_spread
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.tables import Present
@@ -29,7 +29,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         check_spread(shard.where, lease, shard.spread_by)
     present = tables.describe(shard.server, shard.layout.path)
     if lease:
-        check_table(shard.where, lease, shard.table, present)
+        shard.check_table(lease, present)
     if lease is None or not lease.state:
         shard.check_only_writer()
     if not dry_run and lease is None:

@@ -72,7 +72,7 @@ class ClickHouseReader(TableReader):
         return sorted(names - set(self._layout.added))
 
     def known_count(self) -> int | str | None:
-        stored = sum(one.rows for one in self._described())
+        stored = self._stored()
         if not self._layout.versioned:
             return stored
         # For tables of upserts the server knows only the number of stored rows, with replaced versions.
@@ -92,6 +92,10 @@ class ClickHouseReader(TableReader):
         described = [tables.describe(shard.server, self._layout.path) for shard in self._shards]
         return [one for one in described if one]
 
+    def _stored(self) -> int:
+        """The number of stored rows, with replaced versions."""
+        return sum(shard.row_count(tables.describe(shard.server, self._layout.path)) for shard in self._shards)
+
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
         yield rows_of(spark, list(self._shares(spark, limit)), self.values.schema)
@@ -100,7 +104,7 @@ class ClickHouseReader(TableReader):
         names = [c.name for c in self.values.columns]
         described = self._described()
         casts = compared_types(self._own, described[0].types) if described else {}
-        count = 1 if limit else share_count(spark, sum(one.rows for one in described) // len(self._shards))
+        count = 1 if limit else share_count(spark, self._stored() // len(self._shards))
         for number in range(count):
             # By a hash of the sorting key, so that all versions of a row are in one share, as FINAL needs.
             share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}

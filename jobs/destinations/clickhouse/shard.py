@@ -9,13 +9,14 @@ from functools import cached_property
 
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
-from jobs.destinations.clickhouse.checks import check_endpoints, check_table
+from jobs.destinations.clickhouse.checks import check_endpoints
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.tables import Layout, Present
+from jobs.destinations.requirements import require_same_table
 from jobs.only_writer import require_only_writer
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
@@ -83,8 +84,20 @@ class Shard:
             return None
         check_endpoints(self.where, lease, self.endpoints)
         if lease.state:
-            check_table(self.where, lease, self.table, tables.describe(self.server, self.layout.path))
+            self.check_table(lease, tables.describe(self.server, self.layout.path))
         return lease.committed
+
+    def check_table(self, lease: Lease, present: Present | None) -> None:
+        """Requires that the table is the one with the committed batches (`require_same_table`)."""
+        if lease.committed:
+            found = present.id if present else None
+            require_same_table(
+                lease.committed, lease.table_id, found, self.table, self.where, lambda: self.row_count(present)
+            )
+
+    def row_count(self, present: Present | None) -> int:
+        """The number of rows on this endpoint; 0 without a table."""
+        return tables.row_count(self.server, self.layout.path, present) if present else 0
 
     @cached_property
     def dead_letters(self) -> SideTable:

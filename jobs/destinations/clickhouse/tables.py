@@ -61,6 +61,7 @@ class Present:
 
     Attributes:
         id: the table's UUID; a recreated table has another.
+        rows: their number; None: the engine does not know it, such as `Distributed` (`row_count` asks then).
         types: by column name, as the server spells them.
         sorting_columns: the columns of its sorting key.
         views: materialized views that read its inserts, as (database, name).
@@ -70,7 +71,7 @@ class Present:
     engine: str
     engine_full: str
     statement: str
-    rows: int
+    rows: int | None
     types: dict[str, str]
     partition_columns: frozenset[str]
     sorting_columns: frozenset[str]
@@ -187,6 +188,13 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
         partitioned=bool(row["partition_key"]),
         views=tuple((database, name) for database, name in row["views"]),
     )
+
+
+def row_count(server: ClickHouseServer, path: Sequence[str], present: Present) -> int:
+    """The number of stored rows, with replaced versions."""
+    if present.rows is not None:
+        return present.rows
+    return int(server.rows(render("clickhouse", "count_rows", table=path, final=False))[0]["rows"])
 
 
 def create(server: ClickHouseServer, layout: Layout) -> None:

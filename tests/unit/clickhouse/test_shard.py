@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.merge import merge
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.clickhouse.state import Lease, state_text
 from jobs.destinations.clickhouse.tables import Present, layout_of
 from resources.connections import ClickHouseConnection
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, TableReplaced
 from tests.kit import specs
-from tests.kit.batches import landed
+from tests.kit.batches import committed, landed
 from tests.unit.clickhouse.twin import Killed, MemoryStore
 
 
@@ -73,18 +74,27 @@ def test_without_a_cluster_one_server_is_asked() -> None:
 CONNECTION = ClickHouseConnection(kind="clickhouse", endpoints=["h:1"])
 
 
-def there(rows: int) -> Present:
+def there(rows: int | None) -> Present:
     return Present("id", "MergeTree", "", "", rows, {}, frozenset(), frozenset(), "id", False, ())
 
 
+def counted(rows: int) -> dict[str, list[dict[str, Any]]]:
+    """The answers about a table whose engine does not know its rows."""
+    return {"count(*)": [{"rows": rows}], "`_topic` IN": [{"there": 1}], "max(`_version`)": [{"batch": 9}]}
+
+
 class StateStore(MemoryStore):
-    table = ("d", "batchmerge_state")
+    name, table = "p/d.t/1", ("d", "batchmerge_state")
 
     def other_pipelines(self) -> list[str]:
         return []
 
+    def forget(self, held: Lease) -> None:
+        assert self.row == held
+        self.row = None
 
-def merged(server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, rows: int, newest: int) -> Lease | None:
+
+def merged(server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, rows: int | None, newest: int) -> Lease:
     """The lease that a run has made of a table without one, when it begins to merge the first two landed batches."""
     found, store = shard(server, None, mode), StateStore()
     found.__dict__["store"] = store
@@ -98,6 +108,7 @@ def merged(server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, rows: int
     monkeypatch.setattr("jobs.destinations.clickhouse.merge._steps", ends)
     with suppress(Killed):
         merge(found, context, None, batches[:2])
+    assert store.row
     return store.row
 
 
@@ -106,9 +117,8 @@ def test_without_a_lease_all_that_is_landed_may_be_in_the_table(
     answer: list[dict[str, Any]], rows: int, until: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what is merged later, since a batch that revises is merged alone."""
-    lease = merged(Server(CONNECTION, answers={"`_topic` IN": answer}), monkeypatch, "append", rows, newest=5)
-    assert lease
-    assert lease.refill_until == until
+    server = Server(CONNECTION, answers={"`_topic` IN": answer})
+    assert merged(server, monkeypatch, "append", rows, newest=5).refill_until == until
 
 
 def test_versions_without_a_lease_are_compared_with_all_that_is_landed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +126,27 @@ def test_versions_without_a_lease_are_compared_with_all_that_is_landed(monkeypat
     assert merged(server, monkeypatch, "upsert", 20, newest=5)
     with pytest.raises(ConfigurationError, match="rows of batch 5, and the landed batches end with batch 4"):
         merged(server, monkeypatch, "upsert", 20, newest=4)
+
+
+EMPTY, FULL = Server(CONNECTION, answers=counted(0)), Server(CONNECTION, answers=counted(3))
+
+
+def test_without_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Distributed`: where they counted as none, they came a second time."""
+    assert [merged(s, monkeypatch, "append", None, newest=5).refill_until for s in (EMPTY, FULL)] == [0, 5]
+    assert merged(EMPTY, monkeypatch, "upsert", None, newest=5)
+    with pytest.raises(ConfigurationError, match="rows of batch 9"):
+        merged(FULL, monkeypatch, "upsert", None, newest=5)
+
+
+def test_with_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.destinations.clickhouse.tables.describe", lambda *_: there(None))
+    empty, full = shard(EMPTY, None), shard(FULL, None)
+    for each in (empty, full):
+        each.__dict__["store"] = StateStore(row=Lease(state=state_text(committed(5)), table_id="another"))
+    with pytest.raises(TableReplaced, match="created again"):
+        empty.committed()
+    assert full.committed() == committed(5)
+    with pytest.raises(ConfigurationError, match="the table has 3 rows"):
+        drop_state(full)
+    assert drop_state(empty)
