@@ -15,6 +15,7 @@ from typing import TypeVar
 from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.base import Destination
+from jobs.destinations.requirements import require_nothing_begun
 from jobs.failpoints import failpoint
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
@@ -82,6 +83,10 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
     tables = before.destinations()
     for table in tables:
         table.settle()
+    # Before any table is handed over: the other pipeline cannot complete a batch in only some of its tables.
+    for table in tables:
+        for lease in table.leases():
+            require_nothing_begun(lease.batch, other, f"{table.name} on {lease.endpoint}")
     states = {table.name: table.states() for table in tables}
     newest = {state.commit_id: state for found in states.values() for state in found if state}
     known = offset_reset.read_state(pipeline, topics)
@@ -117,8 +122,7 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
             where=where,
             remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
         )
-    begun = [lease.batch for table in tables for lease in table.leases()]
-    known = replace(known, highest=max(known.highest, base.batch_number, *begun))
+    known = replace(known, highest=max(known.highest, base.batch_number))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]
     untraced = [name for name, found in states.items() if any(state and state.untraced_to for state in found)]
     reset = offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash)

@@ -117,6 +117,23 @@ def require_empty(rows: int | None, where: str) -> None:
         )
 
 
+def require_nothing_begun(batch: int, pipeline: str, where: str) -> None:
+    """For take-overs: refuses a table with a half-done batch, which only its pipeline can complete.
+
+    Args:
+        batch: the one that was begun and not committed; 0 for none.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    if batch:
+        raise ConfigurationError(
+            f"batch {batch} of pipeline {pipeline} is half done",
+            where=where,
+            remedy=f"run pipeline {pipeline}, with this table in its file, once more before its tables are taken over",
+        )
+
+
 def require_planned(found: CommittedState | None, planned: CommittedState | None, where: str) -> None:
     """For `Destination.hand_over`: refuses a table that its pipeline has written since the take-over was planned.
 

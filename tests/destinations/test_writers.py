@@ -13,6 +13,7 @@ from resources.errors import CommitFailed, ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.command import Command
+from tests.kit.interrupting import dying_at
 from tests.kit.records import random_changes
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, on_targets
 
@@ -176,6 +177,23 @@ def test_table_that_moves_after_the_plan_is_not_taken_over(target: Target, story
         if once_more:
             planned = replace(planned, tables=())
         planned.carry_out(renamed.engine.pipeline)
+    story.produce(*random_changes(9, 20, 12, 2))
+    renamed.story.land()
+    renamed.merge()
+    assert table.rows() == model.expected(story.records, target.mode)
+
+
+@on_targets(can="leases", always="clickhouse-append")
+def test_take_over_of_a_half_done_batch_is_refused_before_anything_is_done(target: Target, story: Story) -> None:
+    table = story.table(target)
+    table.merge_some(2)
+    with dying_at(target.kind.written):
+        table.merge()
+    renamed = table.as_another_pipeline()
+    with pytest.raises(ConfigurationError, match=f"pipeline {names(table)} is half done"):
+        plan_take_over(renamed.engine.pipeline, names(table))
+    table.merge()
+    plan_take_over(renamed.engine.pipeline, names(table)).carry_out(renamed.engine.pipeline)
     story.produce(*random_changes(9, 20, 12, 2))
     renamed.story.land()
     renamed.merge()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, landed_from_properties, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
+from jobs.destinations.leases import LeaseState
 from jobs.lineage import next_batches
 from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState
+from jobs.take_over import plan_take_over
 from jobs.verify.invariants import not_next, offset_jumps
 from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, LineageBroken
@@ -244,3 +249,19 @@ def test_reset_right_after_a_take_over_keeps_what_the_tables_cannot_trace(
     again = landed_without_rows(reset(there, {}, meaning="new"))
     begins = next_batches("t", merged, [taken, again], False)
     assert (numbers(begins), CommittedState.untraced_after(merged, begins, table)) == ([4], untraced_to)
+
+
+def test_take_over_of_a_half_done_batch_is_refused_before_any_table_is_handed_over() -> None:
+    """The other pipeline could not complete it, once it has lost one of its tables."""
+
+    def table(name: str, begun: int) -> SimpleNamespace:
+        now = datetime(2026, 5, 1, tzinfo=UTC)
+        lease = LeaseState("old", name, 1, "h:1", "", "run", 1, begun, committed(5), now, ())
+        return SimpleNamespace(name=f"clickhouse {name}", settle=lambda: None, leases=lambda: [lease], states=list)
+
+    old = SimpleNamespace(destinations=lambda: [table("a.whole", 0), table("a.half", 6)])
+    new: Any = SimpleNamespace(name="new", named=lambda _: old, take_columns=lambda _: None)
+    with pytest.raises(ConfigurationError, match="batch 6 of pipeline old is half done") as caught:
+        plan_take_over(new, "old")
+    assert caught.value.where == "clickhouse a.half on h:1"
+    assert "run pipeline old, with this table in its file, once more" in (caught.value.remedy or "")

@@ -10,9 +10,8 @@ from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.requirements import require_empty, require_planned
+from jobs.destinations.requirements import require_empty, require_nothing_begun, require_planned
 from jobs.failpoints import failpoint
-from resources.errors import ConfigurationError
 
 
 def drop_state(shard: Shard) -> bool:
@@ -43,12 +42,7 @@ def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
     if lease is None:
         return False
     require_planned(lease.committed, at, shard.where)
-    if lease.left_behind:
-        raise ConfigurationError(
-            f"batch {lease.batch} of pipeline {shard.pipeline} is half done",
-            where=shard.where,
-            remedy=f"run pipeline {shard.pipeline} once more before its tables are taken over",
-        )
+    require_nothing_begun(lease.batch, shard.pipeline, shard.where)
     # First, so that a crash in between leaves the old state, and repeating the hand-over completes it.
     new = KeeperStore(shard.server, f"{to}/{shard.table.table}/{shard.number}")
     if new.lease() is None:
