@@ -218,6 +218,6 @@ def test_what_is_ours_does_not_expire(emulator: BigQuery, dataset: str) -> None:
     staging.time_partitioning = client.TimePartitioning(type_="DAY", expiration_ms=24 * 3600 * 1000)
     emulator.update_table(staging, ["time_partitioning"])
     assert one.prepare() == []
-    older = emulator.find_table(f"{staging.dataset_id}.{staging.table_id}")
-    assert older is not None
-    assert older.time_partitioning.expiration_ms is None, "which versions of before have left"
+    left = emulator.find_table(f"{staging.dataset_id}.{staging.table_id}")
+    assert left is not None
+    assert left.time_partitioning.expiration_ms is None, "which versions of before have left"

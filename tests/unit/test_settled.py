@@ -11,7 +11,7 @@ from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 
 
-@pytest.mark.parametrize("work", [lambda *given: replay_batches(*given, 1, 1), lambda *given: reconcile(*given, 0)])
+@pytest.mark.parametrize("work", [lambda p, d: replay_batches(p, d, 1, 1), lambda p, d: reconcile(p, d, 0)])
 def test_state_is_settled_before_it_is_read(work: Any) -> None:
     pipeline, destination = Mock(), Mock()
     pipeline.intermediate.recreated.return_value = {}

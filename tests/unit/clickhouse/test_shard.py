@@ -123,7 +123,7 @@ def test_without_a_lease_all_that_is_landed_may_be_in_the_table(
 
 def test_versions_without_a_lease_are_compared_with_all_that_is_landed(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(CONNECTION, answers={"max(`_version`)": [{"batch": 5}]})
-    assert merged(server, monkeypatch, "upsert", 20, newest=5)
+    assert merged(server, monkeypatch, "upsert", 20, newest=5).refill_until == 0
     with pytest.raises(ConfigurationError, match="rows of batch 5, and the landed batches end with batch 4"):
         merged(server, monkeypatch, "upsert", 20, newest=4)
 
@@ -134,7 +134,7 @@ EMPTY, FULL = Server(CONNECTION, answers=counted(0)), Server(CONNECTION, answers
 def test_without_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """`Distributed`: where they counted as none, they came a second time."""
     assert [merged(s, monkeypatch, "append", None, newest=5).refill_until for s in (EMPTY, FULL)] == [0, 5]
-    assert merged(EMPTY, monkeypatch, "upsert", None, newest=5)
+    assert merged(EMPTY, monkeypatch, "upsert", None, newest=5).refill_until == 0
     with pytest.raises(ConfigurationError, match="rows of batch 9"):
         merged(FULL, monkeypatch, "upsert", None, newest=5)
 
