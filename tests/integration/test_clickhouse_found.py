@@ -15,9 +15,10 @@ from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
+from jobs.verify.drift import schema_drift
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
-from resources.errors import ConfigurationError, LineageBroken
+from resources.errors import ConfigurationError, LineageBroken, SchemaRefused
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, rows, servers
 from tests.kit.flow import Flow
@@ -219,3 +220,20 @@ def test_rows_that_the_engine_does_not_know(make: Callable[..., Table], caplog: 
     table.merge()
     assert "the state was emptied" in caplog.text
     assert table.read() == table.expected()
+
+
+@pytest.mark.parametrize("kind", ["ALIAS", "MATERIALIZED"])
+def test_columns_that_the_table_computes_take_no_values(make: Callable[..., Table], kind: str) -> None:
+    table = make("append")
+    table.grow(random_changes(1, 30, 40, 1, bad=0))
+    table.land()
+    destination = table.pipeline.destination(table.name)
+    destination.prepare()
+    table.server.execute(f"ALTER TABLE {table.name} ADD COLUMN twice Int64 {kind} id * 2")
+    table.merge()
+    assert table.read() == table.expected()
+    assert schema_drift(destination, lambda: table.spark) == []
+    table.server.execute(f"ALTER TABLE {table.name} DROP COLUMN amount", settings={"mutations_sync": 1})
+    table.server.execute(f"ALTER TABLE {table.name} ADD COLUMN amount Nullable(Float64) {kind} id / 4")
+    with pytest.raises(SchemaRefused, match=f"amount is {kind} id / 4"):
+        table.merge()

@@ -69,7 +69,7 @@ class ClickHouseReader(TableReader):
 
     def present(self) -> list[str]:
         names = {name for one in self._described() for name in one.types}
-        return sorted(names - set(self._layout.added))
+        return sorted(names - {*self._layout.added, *self._layout.origin})
 
     def known_count(self) -> int | str | None:
         stored = self._stored()

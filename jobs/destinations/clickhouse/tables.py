@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -62,9 +62,10 @@ class Present:
     Attributes:
         id: the table's UUID; a recreated table has another.
         rows: their number; None: the engine does not know it, such as `Distributed` (`row_count` asks then).
-        types: by column name, as the server spells them.
+        types: by column name, as the server spells them; of columns that take values.
         sorting_columns: the columns of its sorting key.
         views: materialized views that read its inserts, as (database, name).
+        computed: what the other columns are, by name: `MATERIALIZED toDate(at)`.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Present:
     sorting_key: str
     partitioned: bool
     views: tuple[tuple[str, str], ...]
+    computed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -175,18 +177,25 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
     if not found:
         return None
     row = found[0]
+    # Ours are materialized too, but inserts give them their values.
+    computed = {
+        name: f"{kind} {expression}"
+        for name, _, _, _, kind, expression in row["columns"]
+        if kind in ("ALIAS", "MATERIALIZED") and name not in (TOPIC_ID, STEP)
+    }
     return Present(
         id=row["id"],
         engine=row["engine"],
         engine_full=row["engine_full"],
         statement=row["statement"],
         rows=row["rows"],
-        types={name: kind for name, kind, _, _ in row["columns"]},
-        partition_columns=frozenset(name for name, _, partitions, _ in row["columns"] if partitions),
-        sorting_columns=frozenset(name for name, _, _, sorts in row["columns"] if sorts),
+        types={name: kind for name, kind, *_ in row["columns"] if name not in computed},
+        partition_columns=frozenset(name for name, _, partitions, *_ in row["columns"] if partitions),
+        sorting_columns=frozenset(name for name, _, _, sorts, *_ in row["columns"] if sorts),
         sorting_key=row["sorting_key"],
         partitioned=bool(row["partition_key"]),
         views=tuple((database, name) for database, name in row["views"]),
+        computed=computed,
     )
 
 
@@ -227,6 +236,14 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         SchemaRefused: a change that no rule allows; before anything is written.
     """
     where = f"clickhouse {layout.table.table}"
+    computed = [f"{c.name} is {present.computed[c.name]}" for c in layout.columns if c.name in present.computed]
+    if computed:
+        raise SchemaRefused(
+            f"the table computes columns of the file, so they take no values: {', '.join(computed)}",
+            where=where,
+            remedy="give the field another name or leave it out (`source.value.rename`, `exclude`), or rename the "
+            "table's column by hand",
+        )
     wanted_types = {c.name: c.type for c in layout.columns}
     if any(present.types.get(name) != kind for name, kind in wanted_types.items()):
         wanted_types = _spelled(server, wanted_types)

@@ -13,7 +13,7 @@ from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, Present, creation, plan_changes, removes_old_rows
+from jobs.destinations.clickhouse.tables import Layout, Present, creation, describe, plan_changes, removes_old_rows
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved
@@ -248,3 +248,38 @@ def test_sorting_column_that_would_become_optional_is_refused_with_the_remedy(de
     with pytest.raises(SchemaRefused, match="make id optional") as refused:
         plan_changes(server, layout, _there("MergeTree"))
     assert remedy in refused.value.remedy
+
+
+def _described(*columns: tuple[str, str, str, str]) -> Present:
+    """A table with these columns: name, type, default kind and expression."""
+    row = {
+        **dict.fromkeys(("id", "engine_full", "statement", "sorting_key", "partition_key"), ""),
+        "engine": "MergeTree",
+        "rows": 5,
+        "views": [],
+        "columns": [(name, kind, 0, name == "id", *default) for name, kind, *default in columns],
+    }
+    server = cast(ClickHouseServer, SimpleNamespace(rows=lambda *_: [row]))
+    present = describe(server, ("air", "flights"))
+    assert present
+    return present
+
+
+OURS_HIDDEN = (("_topic_id", "LowCardinality(String)", "MATERIALIZED", "''"), ("_step", "UInt64", "MATERIALIZED", "0"))
+
+
+@pytest.mark.parametrize("expression", ["ALIAS toDateTime64(id, 6)", "MATERIALIZED toDateTime64(id, 6)"])
+def test_columns_that_the_table_computes_take_no_values(expression: str) -> None:
+    kind, _, value = expression.partition(" ")
+    present = _described(("id", "Int64", "", ""), ("at", INSTANT, kind, value), *OURS_HIDDEN)
+    assert list(present.types) == ["id", "_topic_id", "_step"], "inserts give ours their values"
+    assert (present.computed, present.sorting_columns) == ({"at": expression}, {"id"})
+    with pytest.raises(SchemaRefused, match="at is") as refused:
+        plan_changes(cast(ClickHouseServer, None), _layout("append"), present)
+    assert f"at is {expression}" in refused.value.what
+
+
+def test_columns_with_a_default_take_values() -> None:
+    coordinates = [(c.name, c.type, "", "") for c in _layout("append").columns if c.name.startswith("_")]
+    present = _described(("id", "Int64", "", ""), ("at", INSTANT, "DEFAULT", "now()"), *coordinates, *OURS_HIDDEN)
+    assert plan_changes(cast(ClickHouseServer, None), _layout("append"), present) == []
