@@ -11,7 +11,7 @@ Why this is simpler than the connector whose design it follows (`docs/internals.
 connector's batches differently at every retry, and its nine cases make identical inserts out of them. Here a landed
 batch is immutable, and the lease fixes a step when it is begun: a retry is the same step, cut into the same chunks with
 the same tokens. So a step either follows the previous one or is the same one. The other cases are only possible when a
-run begins with a table (after a lost or restored state); there the state machine decides (`found.py`).
+run begins with a table (after a crash, a reset or another writer); there the state machine decides (`found.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Compares a step with the table's state: what earlier runs have begun or finished.
 
 Normally a step finds the AFTER of the previous step. The state machine (`transitions.py`) decides all other cases: the
-step itself, begun by a run that died; offsets that a step of a lost intermediate table has begun; rows of a state that
-was emptied or restored; offsets that another writer has moved, which only a person can resolve.
+step itself, begun by a run that died; offsets that a step of a lost intermediate table has begun; offsets that another
+writer has moved, which only a person can resolve. An emptied state has no lease (`merge.py`); one that is older than
+the table agrees with itself, so nothing here can notice it (`docs/limits.md`).
 
 Rows that may be in the table are not inserted twice: in mode append the insert skips records that the table has, and
 rows of upserts are the same versions again, or older ones.
