@@ -196,11 +196,11 @@ def test_rows_that_the_engine_does_not_know(make: Callable[..., Table], caplog: 
     destination.prepare()
     server.execute(f"CREATE TABLE {table.name}_there ENGINE = MergeTree ORDER BY () AS SELECT * FROM {table.name}")
 
-    def make_anew() -> None:
+    def create_there() -> None:
         server.execute(f"DROP TABLE {table.name} SYNC")
         server.execute(f"CREATE TABLE {table.name} AS remote('127.0.0.1', '{database}', '{name}_there')")
 
-    make_anew()
+    create_there()
     table.grow(random_changes(1, 30, 40, 1, bad=0))
     table.land()
     table.merge()
@@ -209,7 +209,7 @@ def test_rows_that_the_engine_does_not_know(make: Callable[..., Table], caplog: 
     with pytest.raises(ConfigurationError, match=f"the table has {count} rows"):
         destination.drop_state()
     assert destination.read(lambda: table.spark).known_count() == count
-    make_anew()
+    create_there()
     table.grow(random_changes(2, 30, 40, 1, bad=0))
     table.land()
     table.merge()
