@@ -129,17 +129,21 @@ def reports_for_each(spark: SparkSession, tasks: Sequence[Task]) -> list[list[An
 
 def task_reports(rows: DataFrame, task: Task) -> list[Any]:
     """Runs a task on each partition of the rows; returns the reports (`report_row`)."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    done = rows.mapInArrow(in_tasks(task), from_arrow_schema(_REPORT_SCHEMA)).collect()
+    done = in_arrow(rows, task, _REPORT_SCHEMA).collect()
     return without_errors([pickle.loads(row["report"]) for row in done])
 
 
-def in_tasks(task: Task) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """The plain function that `mapInArrow` needs. Our errors reach the run as they were raised."""
+def in_arrow(rows: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
+    """What a task makes of each partition of the rows. Our errors reach the run as they were raised."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    names = rows.columns
+    has_dots = any("." in name or "`" in name for name in names)
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         with carrying_errors():
-            yield from task(batches)
+            yield from task(batch.rename_columns(names) for batch in batches) if has_dots else task(batches)
 
-    return run
+    # `mapInArrow` of Spark Connect takes a dot in a column's name for a path.
+    given = rows.toDF(*(f"c{n}" for n in range(len(names)))) if has_dots else rows
+    return given.mapInArrow(run, from_arrow_schema(schema, prefer_timestamp_ntz=True))

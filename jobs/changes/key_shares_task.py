@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from jobs.changes.few_changes_task import FewChangesTask
 from jobs.iceberg.row_delta_task import Gone, RowDeltaReport, RowDeltaTask
-from jobs.spark_tasks import Batches, in_tasks, numbered, numbers, report_row, task_numbers, task_reports
+from jobs.spark_tasks import Batches, in_arrow, numbered, numbers, report_row, task_numbers, task_reports
 from resources.errors import InvariantBroken
 from resources.iceberg_errors import catalog_errors
 
@@ -32,8 +32,6 @@ _SHARE = pa.schema([("file", pa.string()), ("content", pa.binary())])
 
 def write_in_shares(spark: SparkSession, task: FewChangesTask) -> RowDeltaReport:
     """Has Spark's tasks write the changes of all shares."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     from resources.spark import parallelism
 
     shares, readers = task.changes.shares, task.changes.readers
@@ -41,9 +39,9 @@ def write_in_shares(spark: SparkSession, task: FewChangesTask) -> RowDeltaReport
     if readers:
         readers = min(readers, parallelism(spark))
         read = PartsTask(task, readers, tuple(task_numbers(shares)))
-        parts = numbered(spark, readers).mapInArrow(in_tasks(read), from_arrow_schema(_PART))
+        parts = in_arrow(numbered(spark, readers), read, _PART)
         given = parts.repartition(shares, "share")
-    written = given.mapInArrow(in_tasks(NewRowsTask(task)), from_arrow_schema(_SHARE))
+    written = in_arrow(given, NewRowsTask(task), _SHARE)
     return sum(task_reports(written.repartition("file"), DeletesTask(task.write)), RowDeltaReport())
 
 

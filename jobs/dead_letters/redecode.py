@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, MOVE, SOME_HEADERS, UNCHANGED, names_unchanged_columns
@@ -39,7 +38,7 @@ from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import in_tasks
+from jobs.spark_tasks import in_arrow
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import reads_headers
 from resources.kafka_records import INSTANT
@@ -250,13 +249,12 @@ def _shaped(
         moved = MovedRows(replace(of_moved, filtered_error=_FILTERED))
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema)
-    kind = from_arrow_schema(columns, prefer_timestamp_ntz=True)
-    read, resolved = in_tasks(Redecoder(reader, tuple(columns.names), moved)), pipeline.spec.source.resolved
+    read, resolved = Redecoder(reader, tuple(columns.names), moved), pipeline.spec.source.resolved
     if resolved is None:
-        return dead_letters.mapInArrow(read, kind)
+        return in_arrow(dead_letters, read, columns)
 
     def evaluated(part: DataFrame, refused: Mapping[Coordinates, str]) -> DataFrame:
-        return transformed(part, resolved, reader, refused, _CARRIED).mapInArrow(read, kind)
+        return in_arrow(transformed(part, resolved, reader, refused, _CARRIED), read, columns)
 
     return evaluated(dead_letters, transform_failures(dead_letters, lambda part: evaluated(part, {})))
 

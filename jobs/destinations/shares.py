@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.destinations.row_values import RowValues
-from jobs.spark_tasks import Batches, in_tasks, numbered, numbers
+from jobs.spark_tasks import Batches, in_arrow, numbered, numbers
 from resources.spark import parallelism
 
 # Called in a task. It is pickled, so it must not contain a client or a session.
@@ -42,8 +41,7 @@ def rows_of(spark: SparkSession, shares: Sequence[Share], schema: pa.Schema) -> 
                 yield from table.select(schema.names).cast(schema).to_batches()
 
     count = len(shares)
-    kind = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    return numbered(spark, count, max(1, count)).mapInArrow(in_tasks(read), kind)
+    return in_arrow(numbered(spark, count, max(1, count)), read, schema)
 
 
 def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.Schema) -> DataFrame:
@@ -53,7 +51,7 @@ def reshaped(rows: DataFrame, shape: Callable[[pa.Table], pa.Table], schema: pa.
         for batch in batches:
             yield from shape(pa.Table.from_batches([batch])).cast(schema).to_batches()
 
-    return rows.mapInArrow(in_tasks(work), from_arrow_schema(schema, prefer_timestamp_ntz=True))
+    return in_arrow(rows, work, schema)
 
 
 def share_count(spark: SparkSession, rows: int) -> int:

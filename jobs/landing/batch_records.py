@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import Batch
 from jobs.changes.columns import MOVE, UNCHANGED, landing_schema, names_unchanged_columns
@@ -29,7 +28,7 @@ from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
-from jobs.spark_tasks import in_tasks, task_reports
+from jobs.spark_tasks import in_arrow, task_reports
 from jobs.spec.metadata import reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster
@@ -81,7 +80,7 @@ class BatchRecords:
         schema, resolved, records = self._schema, self.spec.source.resolved, self._records(spark)
         reader = self._reader(self.registries.schemas_of(self.spec.source, records))
         records = transformed(records, resolved, reader, self.refused) if resolved else records
-        shaped = records.mapInArrow(in_tasks(reader), _spark_type(_without(schema, self._constants)))
+        shaped = in_arrow(records, reader, _without(schema, self._constants))
         constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
         return shaped.withColumns(constants).select(schema.names)
 
@@ -160,7 +159,3 @@ class BatchRecords:
 
 def _without(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
     return pa.schema([f for f in schema if f.name not in names])
-
-
-def _spark_type(schema: pa.Schema) -> StructType:
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -20,7 +20,7 @@ from jobs.landing.splits import plan_shares
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
 from jobs.plan import refuse_other_topics
-from jobs.spark_tasks import Batches, in_tasks, numbered, report_row, task_reports
+from jobs.spark_tasks import Batches, in_arrow, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
 from resources.kafka_records import WantedHeaders, combined, records_schema
 
@@ -125,10 +125,8 @@ def kafka_records(
     spark: SparkSession, kafka: KafkaCluster, ranges: Ranges, headers: WantedHeaders, size: float = 0
 ) -> DataFrame:
     """Exactly the records of the ranges; fails if Kafka no longer has one of them. `size`: as in `WantedRead`."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     from resources.spark import parallelism
 
     shares = plan_shares(ranges, lambda: parallelism(spark), size)
-    read = in_tasks(ReadTask(kafka, list(map(packed, shares)), headers))
-    return numbered(spark, len(shares)).mapInArrow(read, from_arrow_schema(records_schema(headers)))
+    read = ReadTask(kafka, list(map(packed, shares)), headers)
+    return in_arrow(numbered(spark, len(shares)), read, records_schema(headers))

@@ -20,7 +20,7 @@ from jobs.iceberg.history import landed_property
 from jobs.iceberg.table_commit import TableCommit
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
-from jobs.spark_tasks import in_tasks
+from jobs.spark_tasks import in_arrow
 from jobs.spec.encoding import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
@@ -29,6 +29,7 @@ from resources.schema_registry import SchemaRegistry, StoredSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_IDS = pa.schema([("registry", pa.string()), ("id", pa.int64())])
 # Ids are positive 32-bit integers.
 _LARGEST = 2**31 - 1
 # If records seem to have more different ids than this, they do not have the wire format.
@@ -81,7 +82,7 @@ class SchemaIds:
         """The ids in a task's records, as rows of registry and id."""
         for batch in batches:
             rows = [{"registry": name, "id": one} for name, ids in self(batch).items() for one in ids]
-            yield pa.RecordBatch.from_pylist(rows, pa.schema([("registry", pa.string()), ("id", pa.int64())]))
+            yield pa.RecordBatch.from_pylist(rows, _IDS)
 
 
 def _of_topic(records: pa.Array, topics: pa.Array, topic: str | None, others: list[str]) -> pa.Array:
@@ -113,7 +114,7 @@ class Registries:
         if where is None:
             return {}
         columns = records.select("topic", "key", "value")
-        rows = columns.mapInArrow(in_tasks(where.rows), "registry string, id bigint").distinct().limit(_MOST)
+        rows = in_arrow(columns, where.rows, _IDS).distinct().limit(_MOST)
         found: dict[str, set[int]] = {name: set() for name in source.registries}
         for row in rows.collect():
             found[row["registry"]].add(row["id"])

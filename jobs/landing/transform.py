@@ -24,7 +24,7 @@ from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.records import Operations, RecordReader
 from jobs.schema.types import parse_columns
-from jobs.spark_tasks import in_tasks
+from jobs.spark_tasks import in_arrow
 from jobs.spec.source import Source
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved
 from resources.kafka_records import HEADERS, records_schema
@@ -95,7 +95,7 @@ def transformed(
     """Kafka records decoded and evaluated, for the reader to shape."""
     headers, carried = "headers" in records.columns, carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
-    decoded = records.mapInArrow(in_tasks(step), from_arrow_schema(step.schema, prefer_timestamp_ntz=True))
+    decoded = in_arrow(records, step, step.schema)
     operations = reader.operations if reader.shows_deletes else None
     return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried), operations)
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs.batch import MergeCounts
 from jobs.changes.reduction import Reduction
@@ -24,7 +23,7 @@ from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.schema.types import type_name
-from jobs.spark_tasks import in_tasks, task_numbers, task_reports, to_each
+from jobs.spark_tasks import in_arrow, task_numbers, task_reports, to_each
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render
@@ -138,8 +137,7 @@ class CachedChanges:
         names = [F.col(quote("spark", key)) for key in self.reduced.keys]
         keys = to_each(self.spark.table(self.view).select(names), len(shares), SHARE)
         task = SearchTask(dict(zip(task_numbers(len(shares)), shares, strict=True)))
-        kind = from_arrow_schema(search.found, prefer_timestamp_ntz=True)
-        keys.mapInArrow(in_tasks(task), kind).createOrReplaceTempView(self.found)
+        in_arrow(keys, task, search.found).createOrReplaceTempView(self.found)
         return (self.found,)
 
     def _keep_deletes(self) -> None:
