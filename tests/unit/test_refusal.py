@@ -94,6 +94,8 @@ INSTANT = pa.timestamp("us", "UTC")
         (pa.int64(), "UInt8", 0, 255),
         (pa.int64(), "Nullable(Int16)", -(2**15), 2**15 - 1),
         (pa.int64(), "Decimal(5, 2)", -999, 999),
+        (pa.int64(), "NUMERIC(5, 2)", -999, 999),
+        (pa.int64(), "smallint", -(2**15), 2**15 - 1),
         (pa.decimal128(20, 1), "Decimal(5, 2)", Decimal("-999.9"), Decimal("999.9")),
         (pa.date32(), "Date", 0, 65535),
         (INSTANT, "DateTime('UTC')", 0, (2**32 - 1) * 1_000_000),

@@ -15,7 +15,7 @@ any, optional            Nullable(…)               except arrays, maps and str
 
 `column_types` may name any other type. The server converts to it with `accurateCast`, which refuses values that do not
 fit. Where that would change a value silently (tried on 26.9: decimals lose digits, dates wrap, big integers in text
-overflow), the value is converted back and must be equal.
+overflow, text that does not fit a Nullable type becomes null), the value is converted back and must be equal.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from jobs.destinations.clickhouse.named_types import bare, fields, holds_null, parts
 from jobs.spec.columns import RowColumn
 from sql import quote
 
@@ -51,8 +52,10 @@ class Column:
         type: in the table.
         wire: in which values are sent: the ClickHouse type of the declared type.
         arrow: the declared type.
-        check: how a conversion is proved exact: no check needed, `back` to the wire type, or a rule for text. Keys are
-            always checked, so that two keys do not become one.
+        check: how a conversion is proved exact: no check needed, `back` to the declared type (arrays, maps and structs
+            `back as text`), a rule for text, or only that it is `not null`. Keys are always checked, so that two keys
+            do not become one.
+        compared: the type in which `back` compares: the declared one, without fields that cannot be compared.
         declared: the file names the type (`column_types`), so values are converted.
     """
 
@@ -64,11 +67,21 @@ class Column:
     is_key: bool
     declared: bool = False
     check: str = ""
+    compared: str = ""
+
+    @property
+    def bare(self) -> str:
+        """The type inside Nullable and LowCardinality."""
+        return bare(self.type)
+
+    @property
+    def holds_null(self) -> bool:
+        return holds_null(self.type)
 
     @property
     def as_json(self) -> bool:
         """Whether the server makes JSON text of the value first: for JSON columns, of all declared types but string."""
-        return bool(self.declared and bare(self.type).startswith("JSON") and not pa.types.is_string(self.arrow))
+        return bool(self.declared and self.bare.startswith("JSON") and not pa.types.is_string(self.arrow))
 
 
 def table_column(column: RowColumn, types: dict[str, str]) -> Column:
@@ -77,8 +90,15 @@ def table_column(column: RowColumn, types: dict[str, str]) -> Column:
     declared = types.get(column.name)
     if declared is None:
         return Column(column.name, plain, plain, column.type, column.nullable, column.is_key)
-    check = _check(column.type, bare(declared), column.is_key)
-    return Column(column.name, declared, plain, column.type, column.nullable, column.is_key, True, check)
+    check, kind = _check(column.type, bare(declared), column.is_key), column.type
+    if check == "back" and pa.types.is_nested(column.type):
+        kind = _comparable(column.type, declared)
+        check = "back as text" if kind is not None else ""
+    # A text that does not fit becomes null; other values that do not fit are errors.
+    if not check and is_text(column.type) and bare(declared) != "String" and holds_null(declared):
+        check = "not null"
+    compared = clickhouse_type(kind, True) if check.startswith("back") else ""
+    return Column(column.name, declared, plain, column.type, column.nullable, column.is_key, True, check, compared)
 
 
 def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
@@ -98,21 +118,52 @@ def _name(field: str) -> str:
     return field if re.fullmatch(r"[A-Za-z_]\w*", field) else quote("clickhouse", field)
 
 
-def bare(name: str) -> str:
-    """The type inside Nullable and LowCardinality."""
-    found = re.fullmatch(r"\s*(?:Nullable|LowCardinality)\((.*)\)\s*", name, re.DOTALL)
-    return bare(found[1]) if found else name.strip()
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+# Of names of types, without what is inside.
+_FLOAT, _UNCOMPARED = "B?Float", "JSON|Variant|Dynamic"
+_TEXT_CHECKS = {
+    r"U?Int\d": "integer text",
+    r"Decimal": "decimal text",
+    r"Date|Time": "time text",
+    r"Enum|Variant": "text",
+}
 
 
 def _check(source: pa.DataType, target: str, is_key: bool) -> str:
-    if pa.types.is_string(source) or pa.types.is_binary(source):
-        known = {r"U?Int\d": "integer text", r"Decimal": "decimal text", r"Date": "time text"}
+    if is_text(source):
         # Different texts may be the same UUID, address or number: as keys they would become one row.
         otherwise = "text" if is_key and target != "String" else ""
-        return next((check for pattern, check in known.items() if re.match(pattern, target)), otherwise)
+        if not otherwise and re.match(_FLOAT, target):
+            return "float text"
+        return next((check for pattern, check in _TEXT_CHECKS.items() if re.match(pattern, target)), otherwise)
     if is_key and target != "String":
         return "back"
     # Text can hold every value; accurateCast itself checks floats (and NaN does not equal itself).
-    if re.match(r"String|Float|BFloat|JSON|Variant|Dynamic", target) or re.search(r"JSON|Variant|Float", target):
-        return ""
-    return "back"
+    return "" if re.match(rf"String|{_UNCOMPARED}|{_FLOAT}", target) else "back"
+
+
+def _comparable(kind: pa.DataType, target: str) -> pa.DataType | None:
+    """What of values can be converted back from the named type and be compared: not JSON and the like, which have no
+    one text, and not decimals as floats, which are near. None: nothing."""
+    target = bare(target)
+    outer, arguments = parts(target)
+    if outer == "Variant" and is_text(kind):
+        return kind
+    if re.match(_UNCOMPARED, outer) or (pa.types.is_decimal(kind) and re.match(_FLOAT, outer)):
+        return None
+    if pa.types.is_list(kind) and outer in ("Array", "Nested"):
+        inside = ", ".join(arguments)
+        part = _comparable(kind.value_type, inside if outer == "Array" else f"Tuple({inside})")
+        return None if part is None else pa.list_(kind.value_field.with_type(part))
+    if pa.types.is_map(kind) and outer == "Map":
+        part = _comparable(kind.item_type, ", ".join(arguments[1:]))
+        return None if part is None else pa.map_(kind.key_type, kind.item_field.with_type(part))
+    # Fields without names can be left out by none: then all are compared.
+    if pa.types.is_struct(kind) and outer == "Tuple" and (named := fields(target)):
+        found = [(field, _comparable(field.type, named.get(field.name, ""))) for field in kind]
+        compared = [field.with_type(part) for field, part in found if part is not None]
+        return pa.struct(compared) if compared else None
+    return kind

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.clickhouse.columns import clickhouse_type
-from jobs.destinations.clickhouse.present_types import parts
+from jobs.destinations.clickhouse.named_types import parts
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import describe, engine_warnings
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import Column, bare, table_column
+from jobs.destinations.clickhouse.columns import Column, table_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.held_values import DAY, Held, Range, family
 from jobs.destinations.refusal import HeldColumn
@@ -54,7 +54,7 @@ def held_column(column: Column, table: ClickHouseTable, order_by: str | None) ->
 
 def _named(column: Column) -> Range | None:
     """The range of a named type, in the declared type's units."""
-    target, source = bare(column.type), family(column.arrow)
+    target, source = column.bare, family(column.arrow)
     if found := re.fullmatch(r"(U?)Int(\d+)", target):
         bits = int(found[2])
         return Range(0, 2**bits - 1) if found[1] else Range(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

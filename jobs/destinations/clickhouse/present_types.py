@@ -9,6 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import ARROW, SCALARS, Column, clickhouse_type
+from jobs.destinations.clickhouse.named_types import fields, parts
 from jobs.destinations.takes import Takes
 
 
@@ -19,7 +20,7 @@ def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
     """
     outer, arguments = parts(name)
     if outer in ("Array", "Map", "Tuple"):
-        nested = _nested(outer, arguments)
+        nested = _nested(name)
         return (nested, True) if nested is not None else None
     nullable = outer == "Nullable"
     bare = arguments[0] if nullable else name.strip()
@@ -29,13 +30,12 @@ def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
     return (ARROW[bare], nullable) if bare in ARROW else None
 
 
-def _nested(outer: str, arguments: list[str]) -> pa.DataType | None:
-    named = [re.fullmatch(r"(`(?:[^`\\]|\\.)+`|\w+) (.+)", argument, re.DOTALL) for argument in arguments]
-    if outer == "Tuple" and not all(named):
+def _nested(name: str) -> pa.DataType | None:
+    outer, arguments = parts(name)
+    named = fields(name) if outer == "Tuple" else {}
+    if named is None:
         return None
-    inner = [
-        arrow_type(match[2] if outer == "Tuple" and match else a) for match, a in zip(named, arguments, strict=True)
-    ]
+    inner = [arrow_type(kind) for kind in (named.values() if outer == "Tuple" else arguments)]
     if None in inner:
         return None
     kinds = [found for found in inner if found]
@@ -43,8 +43,7 @@ def _nested(outer: str, arguments: list[str]) -> pa.DataType | None:
         return pa.list_(pa.field("element", *kinds[0]))
     if outer == "Map":
         return pa.map_(kinds[0][0], pa.field("value", *kinds[1]))
-    names = [re.sub(r"\\(.)", r"\1", match[1].strip("`")) for match in named if match]
-    return pa.struct([pa.field(name, *kind) for name, kind in zip(names, kinds, strict=True)])
+    return pa.struct([pa.field(field, *kind) for field, kind in zip(named, kinds, strict=True)])
 
 
 def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
@@ -68,21 +67,6 @@ def compared_types(columns: Sequence[Column], present: Mapping[str, str]) -> dic
 def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether ClickHouse does not distinguish the types: text and bytes, times with and without a zone."""
     return kind in SCALARS and SCALARS.get(other) == SCALARS[kind]
-
-
-def parts(text: str) -> tuple[str, list[str]]:
-    """`Map(String, Array(Int8))`: its name and its arguments."""
-    name, _, rest = text.strip().partition("(")
-    found, depth, quoted = [""], 0, ""
-    for sign in rest.removesuffix(")"):
-        if sign in "'`" and quoted in ("", sign):
-            quoted = "" if quoted else sign
-        depth += 0 if quoted else (sign == "(") - (sign == ")")
-        if sign == "," and not depth and not quoted:
-            found.append("")
-        else:
-            found[-1] += sign
-    return name, [part.strip() for part in found if part.strip()]
 
 
 def declared_part(old: pa.DataType, new: pa.DataType) -> pa.DataType:

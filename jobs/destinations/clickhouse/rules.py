@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from jobs.destinations.clickhouse.columns import is_text
+from jobs.destinations.clickhouse.named_types import parts
 from jobs.destinations.clickhouse.replacing import replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import Layout, layout_of
 from jobs.schema.types import has_map, type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
+
+_COLLECTIONS = {"Array": "array<…>", "Nested": "array<struct<…>>", "Map": "map<…>", "Tuple": "struct<…>"}
 
 
 def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
@@ -26,6 +30,11 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
         if name in types and has_map(types[name]):
             what = f"{name} is {type_name(types[name])}, by which ClickHouse cannot sort"
             yield Mistake(("order_by", number), what, "name columns without maps")
+    for column in layout.columns:
+        if column.declared and is_text(column.arrow) and (kind := parts(column.bare)[0]) in _COLLECTIONS:
+            what = f"{column.name} is text, which ClickHouse reads as {kind} without a check of what it contains"
+            remedy = f"declare it as {_COLLECTIONS[kind]}; text can be parsed in `source.transform` (from_json)"
+            yield Mistake(("column_types", column.name), what, remedy)
     if table.ttl:
         yield from _expiry(layout, table.ttl)
     if layout.versioned:

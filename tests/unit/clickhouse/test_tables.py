@@ -9,7 +9,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.clickhouse.columns import Column, clickhouse_type
+from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
+from jobs.destinations.clickhouse.named_types import bare
 from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
@@ -18,6 +19,7 @@ from jobs.destinations.clickhouse.window import for_new_table, most_partitions, 
 from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved
 from jobs.schema.types import parse_type
+from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import SchemaRefused
@@ -283,3 +285,67 @@ def test_columns_with_a_default_take_values() -> None:
     coordinates = [(c.name, c.type, "", "") for c in _layout("append").columns if c.name.startswith("_")]
     present = _described(("id", "Int64", "", ""), ("at", INSTANT, "DEFAULT", "now()"), *coordinates, *OURS_HIDDEN)
     assert plan_changes(cast(ClickHouseServer, None), _layout("append"), present) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "spelled"),
+    [
+        ("decimal(10,2)", "Decimal(10, 2)"),
+        ("Nullable(NUMERIC( 10, 2 ))", "Decimal(10, 2)"),
+        ("DEC", "Decimal(10, 0)"),
+        ("Decimal64(4)", "Decimal(18, 4)"),
+        ("int(11)", "Int32"),
+        ("BigInt Unsigned", "UInt64"),
+        ("double  precision", "Float64"),
+        ("TIMESTAMP('UTC')", "DateTime('UTC')"),
+        ("LowCardinality(Nullable(varchar(20)))", "String"),
+        ("national char varying", "String"),
+        ("BINARY(4)", "FixedString(4)"),
+        ("json", "JSON"),
+        ("Enum8('a, b' = 1, ')' = 2)", "Enum8('a, b' = 1, ')' = 2)"),
+        ("IntervalDay", "IntervalDay"),
+        ("Nullable()", "Nullable"),
+    ],
+)
+def test_types_have_one_spelling(named: str, spelled: str) -> None:
+    assert bare(named) == spelled
+
+
+@pytest.mark.parametrize(
+    ("declared", "named", "check", "compared"),
+    [
+        ("string", "String", "", ""),
+        ("string", "Nullable(TEXT)", "", ""),
+        ("string", "INTEGER", "integer text", ""),
+        ("string", "NUMERIC(10, 2)", "decimal text", ""),
+        ("string", "timestamp", "time text", ""),
+        ("string", "UUID", "", ""),
+        ("string", "LowCardinality(Nullable(UUID))", "not null", ""),
+        ("string", "Enum8('a' = 1)", "text", ""),
+        ("string", "Nullable(DOUBLE)", "float text", ""),
+        ("double", "double", "", ""),
+        ("long", "UInt8", "back", "Nullable(Int64)"),
+        ("struct<a: long, b: string>", "Tuple(a Int8, b String)", "back as text",
+         "Tuple(a Nullable(Int64), b Nullable(String))"),
+        ("struct<a: string, b: double, c: decimal(9,2)>", "Tuple(a JSON, b Float64, c float)", "back as text",
+         "Tuple(b Nullable(Float64))"),
+        ("array<struct<a: string, b: long>>", "Nested(a json, b Int8)", "back as text",
+         "Array(Tuple(b Nullable(Int64)))"),
+        ("map<string,map<string,long>>", "Map(String, Map(String, Dynamic))", "", ""),
+        ("struct<a: long, b: string>", "JSON", "", ""),
+    ],
+)  # fmt: skip
+def test_conversions_are_checked_by_type_and_not_by_spelling(
+    declared: str, named: str, check: str, compared: str
+) -> None:
+    kind, nullable = parse_type(declared)
+    column = table_column(RowColumn("c", kind, nullable, ("value", "c")), {"c": named})
+    assert (column.check, column.compared) == (check, compared)
+
+
+@pytest.mark.parametrize(("named", "wanted"), [("Array(Int32)", "array<…>"), ("Map(String, Int8)", "map<…>")])
+def test_text_is_not_read_as_a_collection(named: str, wanted: str) -> None:
+    """Its parser lets numbers inside overflow."""
+    table = specs.table("clickhouse", column_types={"name": named})
+    with pytest.raises(ValueError, match=rf"name is text, .* declare it as {wanted}"):
+        specs.spec(table, columns={"name": "string"})
