@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal, judged
 from jobs.spark_tasks import Task, report_row, task_reports, telling
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
-from resources.errors import TerminalError
+from resources.errors import BadRecords, TerminalError
 from resources.spark import spark_errors
 
 T = TypeVar("T")
@@ -73,8 +74,9 @@ _DOES_NOT_FIT = frozenset(
     {6, 26, 27, 32, 33, 38, 41, 43, 53, 69, 70, 72, 117, 130, 131, 321, 349, 376, 395, 407, 467, 675, 676, 691}
 )
 
-
 _UNFIT = "the value does not fit the type"
+# Each value that is found by bisection takes two queries or more; a table with so many needs another type.
+_MOST_FOUND = 10_000
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Insertion:
         token_prefix: pipeline/table/step.
         query_prefix: of the statements' ids, by which a newer owner finds and stops them.
         dead_letters_sql: the insert into the side table.
-        fit_sql: for each column of a named type the query that checks whether values fit, and their wire type.
+        unfit: for columns of a named type the question which values do not fit.
+        fit_sql: for all of these columns the query that fails if a value does not fit, and their wire type.
         spread: which rows belong on this endpoint; None: all.
         elsewhere: of each other endpoint whether it has a row's record, given the records that the chunk covers: such
             rows are not inserted here.
@@ -108,6 +111,7 @@ class Insertion:
     query_prefix: str
     refusal: Refusal
     dead_letters_sql: str
+    unfit: Mapping[str, Question] = field(default_factory=dict)
     fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     spread: Spread | None = None
     elsewhere: tuple[Question, ...] = ()
@@ -183,16 +187,40 @@ class Insertion:
         for column, held in zip(self.columns, self.refusal.columns, strict=True):
             if not column.declared:
                 continue
+            asked = judged(rows, held, np.ones(rows.num_rows, dtype=bool))
             mask = np.zeros(rows.num_rows, dtype=bool)
-            mask[self._unfit(column, rows, np.arange(rows.num_rows))] = True
-            rows, more = self.refusal.parted(rows, judged(rows, held, mask), held, _UNFIT)
+            mask[self._unfit(column, rows, np.flatnonzero(asked))] = True
+            rows, more = self.refusal.parted(rows, mask, held, _UNFIT)
             dead_letters = pa.concat_tables([dead_letters, more])
         if not dead_letters.num_rows:
             raise problem
         return rows, dead_letters
 
-    def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
-        """Numbers of the rows whose value cannot be converted, by bisection."""
+    def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> np.ndarray:
+        """Which of these rows have a value that cannot be converted. One question tells it of most types."""
+        unfit = np.zeros(len(numbers), dtype=bool)
+        if column.name in self.unfit:
+            try:
+                unfit = self.unfit[column.name].holds(rows.select([column.name, NUMBER]).take(numbers))
+            except TerminalError as problem:
+                # Enums, and times that overflow, fail instead of being null.
+                if problem.facts.get("code") not in _DOES_NOT_FIT:
+                    raise
+        # One is enough to fail.
+        most = 1 if self.refusal.on_bad_record == "fail" else _MOST_FOUND + 1
+        found = list(islice(self._bisected(column, rows, numbers[~unfit]), most))
+        if len(found) > _MOST_FOUND:
+            raise BadRecords(
+                f"column {column.name}: more than {_MOST_FOUND:,} of {len(numbers):,} values do not fit {column.type}",
+                where=self.refusal.where,
+                remedy="correct the column's type in `column_types`",
+            )
+        return np.sort(np.concatenate([numbers[unfit], np.array(found, dtype=numbers.dtype)]))
+
+    def _bisected(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> Iterator[int]:
+        """Numbers of the rows whose value cannot be converted, by queries that fail if one of their values cannot."""
+        if not len(numbers):
+            return
         values = rows.select([column.name]).take(numbers)
         sql, structure = self.fit_sql[column.name]
         try:
@@ -201,10 +229,11 @@ class Insertion:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise
             if len(numbers) == 1:
-                return [int(numbers[0])]
+                yield int(numbers[0])
+                return
             middle = len(numbers) // 2
-            return self._unfit(column, rows, numbers[:middle]) + self._unfit(column, rows, numbers[middle:])
-        return []
+            yield from self._bisected(column, rows, numbers[:middle])
+            yield from self._bisected(column, rows, numbers[middle:])
 
 
 def _one_ahead(items: Iterable[T]) -> Iterator[T]:

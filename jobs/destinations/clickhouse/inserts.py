@@ -207,6 +207,7 @@ class Inserts:
                 topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
             dead_letters_sql=shard.statements.insert_dead_letters(),
+            unfit=shard.statements.unfit(shard.server),
             fit_sql=shard.statements.fits(),
             spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
             elsewhere=self._elsewhere() if appends and only is Only.RECORD else (),

@@ -112,6 +112,17 @@ class Statements:
         wire = {name: self.wire[name] for name in ("_topic", "_partition", "_offset")}
         return Question(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
 
+    def unfit(self, server: ClickHouseServer) -> dict[str, Question]:
+        """For each converted column the question which values do not fit; arrays, maps and structs cannot be null
+        instead, so they have none."""
+        questions = dict[str, Question]()
+        for c in self.layout.columns:
+            if c.declared and not pa.types.is_nested(c.arrow):
+                sql = render("clickhouse", "unfit", column=c, number=NUMBER)
+                structure = _structure({c.name: c.wire, NUMBER: "UInt32"})
+                questions[c.name] = Question(server, sql, (c.name,), structure)
+        return questions
+
     def fits(self) -> dict[str, tuple[str, str]]:
         """For each converted column the query that checks whether values fit, and their wire type."""
         return {

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from jobs.destinations.clickhouse import insertion as insertion_module
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.held import held_column
 from jobs.destinations.clickhouse.insertion import Insertion
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.spread import Question
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, Refusal
@@ -22,7 +25,7 @@ from jobs.spark_tasks import reports_in
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
-from resources.errors import TerminalError
+from resources.errors import BadRecords, TerminalError
 
 
 @dataclass
@@ -32,6 +35,7 @@ class Server(ClickHouseServer):
     most: int
     tokens: dict[str, int] = field(default_factory=dict)
     dead_letters: bool = True
+    asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__("c", ClickHouseConnection(kind="clickhouse", endpoints=["h:1"]), "h:1")
@@ -58,7 +62,10 @@ class Server(ClickHouseServer):
     def select_with(
         self, sql: str, data: pa.Table, structure: str, parameters: Mapping[str, object] | None = None
     ) -> pa.Table:
-        del sql, structure, parameters
+        del structure, parameters
+        self.asked.append(sql)
+        if sql == "unfit":
+            return data.filter(pc.greater(data["n"], self.most))
         self._check(data)
         return data
 
@@ -86,6 +93,7 @@ def _insertion(server: Server, attempt: str = "first") -> Insertion:
         query_prefix="q-",
         refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
         dead_letters_sql="dead_letters",
+        unfit={"n": Question(server, "unfit", ("n",), "n Int64, __bm_number UInt32")},
         fit_sql={"n": ("fits", "n Int64")},
     )
 
@@ -141,3 +149,35 @@ def test_next_chunk_is_read_while_one_is_sent() -> None:
 
     insertion = replace(_insertion(Waiting(most=1000)), chunks=tuple(_chunk(name) for name in ("1-1", "2-2")))
     assert [report.rows for report in reports_in(insertion.run([(0, _rows), (1, second)]))] == [3, 3]
+
+
+def _unfit_rows(count: int) -> pa.Table:
+    place = {TOPIC: ["t"] * count, PARTITION: [0] * count, OFFSET: list(range(count)), BATCH: [1] * count}
+    return pa.table({"n": [1, *[300] * (count - 2), 2], **place})
+
+
+def test_values_that_do_not_fit_are_found_with_one_question() -> None:
+    """A wrong type makes all of a chunk's rows unfit: two queries for each would take hours."""
+    server = Server(most=255)
+    (report,) = reports_in(_insertion(server).run([(0, lambda: _unfit_rows(5000))]))
+    assert (report.rows, report.refused) == (2, 4998)
+    assert server.asked == ["unfit", "fits"], "the second proves that the others fit"
+
+
+def test_types_without_that_question_are_searched_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(most=255)
+    insertion = replace(_insertion(server), unfit={})
+    (report,) = reports_in(insertion.run([(0, lambda: _unfit_rows(10))]))
+    assert (report.rows, report.refused) == (2, 8)
+    monkeypatch.setattr(insertion_module, "_MOST_FOUND", 7)
+    with pytest.raises(BadRecords, match="column n: more than 7 of 10 values do not fit UInt8"):
+        list(insertion.run([(0, lambda: _unfit_rows(10))]))
+
+
+def test_one_value_that_does_not_fit_is_enough_to_fail() -> None:
+    server = Server(most=255)
+    insertion = replace(_insertion(server), unfit={})
+    insertion = replace(insertion, refusal=replace(insertion.refusal, on_bad_record="fail"))
+    with pytest.raises(BadRecords, match="first at offset 1 of t-0"):
+        list(insertion.run([(0, lambda: _unfit_rows(4096))]))
+    assert len(server.asked) < 30
