@@ -9,9 +9,13 @@ from jobs.offsets import Offsets
 from jobs.watermark import Watermark
 
 
-def lag_behind(ends: Offsets, state: CommittedState | None) -> int:
-    """Offsets that Kafka has and the state has not."""
-    reached = state.offsets if state else {}
+def lag_behind(ends: Offsets, state: CommittedState | None, first: Offsets | None = None) -> int:
+    """Offsets that Kafka has and the state has not.
+
+    Args:
+        first: Kafka's first offsets: what expired before anything was read does not wait.
+    """
+    reached = {**(first or {}), **(state.offsets if state else {})}
     return sum(max(0, end - reached.get(tp, 0)) for tp, end in ends.items())
 
 

@@ -139,14 +139,13 @@ class Members:
         begin = [m for m in expand(self.name, self.spec, topics).members if m.spec.source.start == "latest"]
         return {member.topic for member in begin if self.open(member).intermediate.exists()}
 
-    def ends(self, members: Sequence[Member]) -> dict[str, Offsets]:
-        """The last stable offsets of these members in Kafka now, by topic; empty if Kafka does not answer."""
+    def ends(self, members: Sequence[Member]) -> dict[str, TopicState]:
+        """What Kafka has for these members now, by topic; empty if Kafka does not answer."""
         try:
             if self.spec.new_tables:
                 state = Pipeline(self.name, self.spec, self.connections).topic_state()
-                return {member.topic: state.stable for member in members}
-            states = topic_state(self._kafka, [member.topic for member in members]).by_topic() if members else {}
-            return {topic: state.stable for topic, state in states.items()}
+                return dict.fromkeys((member.topic for member in members), state)
+            return topic_state(self._kafka, [member.topic for member in members]).by_topic() if members else {}
         except BatchmergeError:
             return {}
 

@@ -18,7 +18,6 @@ from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
 from jobs.members.members import Members
 from jobs.members.topics import Seen
-from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
@@ -41,7 +40,7 @@ from resources.errors import BatchmergeError, TransientError
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
 # Waits for Kafka's last stable offsets; None: Kafka does not answer.
-WaitForEnds = Callable[[], Offsets | None]
+WaitForEnds = Callable[[], TopicState | None]
 
 
 class TableStatus(BaseModel):
@@ -233,7 +232,7 @@ def _tables(pipeline: Pipeline, asking: Asking, topics: TopicState | None = None
     questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
     with ThreadPoolExecutor(1) as pool:
-        ends = pool.submit(lambda: topics.stable if topics else _ends(pipeline, asking))
+        ends = pool.submit(lambda: topics or _ends(pipeline, asking))
         answers = _answers(questions, ends.result, asking)
     return [table.model_copy(update={"topic": topic}) for table in answers]
 
@@ -277,9 +276,9 @@ def _about(table: Destination) -> _Question:
     return _Question(table.name, table.table.connection, table.committed, "refused", refused)
 
 
-def _ends(pipeline: Pipeline, asking: Asking) -> Offsets | None:
+def _ends(pipeline: Pipeline, asking: Asking) -> TopicState | None:
     try:
-        return asking.ask(pipeline.spec.source.connection, "Kafka", pipeline.topic_state).stable
+        return asking.ask(pipeline.spec.source.connection, "Kafka", pipeline.topic_state)
     except BatchmergeError:
         return None
 
@@ -298,7 +297,7 @@ def _answer(question: _Question, ends: WaitForEnds, asking: Asking) -> TableStat
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
     known = ends()
-    lag = lag_behind(known, state) if known is not None else None
+    lag = lag_behind(known.stable, state, known.first) if known else None
     through = caught_up_through(state.watermark if state else None, lag, now)
     return TableStatus(
         name=name,

@@ -142,7 +142,7 @@ def caught_up_result(
     wrong = []
     if behind is not None and behind > freshness.warn_minutes:
         wrong = [f"behind by {behind:.0f} minutes, {freshness.warn_minutes} are allowed"]
-    elif behind is None and watermark and lag:
+    elif behind is None and lag:
         unread = "no record is read yet, or all are dated more than a day ahead"
         wrong = [f"{lag} records wait, and how old they are is not known: of a topic-partition {unread}"]
     known = {} if behind is None else {"minutes behind": round(max(behind, 0.0), 2)}

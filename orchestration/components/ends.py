@@ -11,6 +11,7 @@ from jobs.behind import lag_behind
 from jobs.members.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from jobs.spec.members import Member
 from resources.errors import TransientError
 
@@ -21,17 +22,19 @@ class Ends:
 
     at: datetime
     offsets: Offsets | None
+    first: Offsets | None = None
 
     @classmethod
     def now(cls, pipeline: Pipeline) -> Ends:
         try:
-            return cls(datetime.now(UTC), pipeline.topic_state().stable)
+            topics = pipeline.topic_state()
         except TransientError:
             return cls(datetime.now(UTC), None)
+        return cls(datetime.now(UTC), topics.stable, topics.first)
 
     def lag(self, state: CommittedState | None) -> int | None:
         """Records that Kafka has and the table has not."""
-        return None if self.offsets is None else lag_behind(self.offsets, state)
+        return None if self.offsets is None else lag_behind(self.offsets, state, self.first)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class EndsByTopic:
     """As `Ends` for many tables, from one query; by topic, or with `new_tables` by the name that records gave."""
 
     at: datetime
-    by_topic: Mapping[str, Offsets]
+    by_topic: Mapping[str, TopicState]
 
     @classmethod
     def now(cls, members: Members, merged: Sequence[Member]) -> EndsByTopic:
@@ -48,4 +51,5 @@ class EndsByTopic:
         return cls(datetime.now(UTC), members.ends(asked))
 
     def of(self, topic: str) -> Ends:
-        return Ends(self.at, self.by_topic.get(topic))
+        found = self.by_topic.get(topic)
+        return Ends(self.at, found.stable, found.first) if found else Ends(self.at, None)

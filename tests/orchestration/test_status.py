@@ -26,8 +26,8 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from jobs.asking import Asking
 from jobs.members.known_topics import remember
-from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
+from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import dagster_child, pipelines
 from orchestration.cli.dagster_answers import AsksDagster, DagsterState, used_home
@@ -348,9 +348,9 @@ def test_tables_are_asked_side_by_side() -> None:
 def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     both = threading.Barrier(2, timeout=PATIENCE)
 
-    def ends(*_: object) -> Offsets:
+    def ends(*_: object) -> TopicState:
         both.wait()
-        return {}
+        return TopicState({}, {}, {})
 
     def ask() -> None:
         both.wait()
