@@ -9,6 +9,7 @@ import dagster as dg
 from jobs.connections_file import load_connections
 from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.events.reading import read_events
+from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.sensors.cursor import SensorCursor
@@ -58,7 +59,8 @@ def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
 def after_commit(
     name: str, spec: PipelineSpec, target: dg.UnresolvedAssetJobDefinition | dg.JobDefinition
 ) -> dg.SensorDefinition:
-    """A sensor that starts `target` when all tables of the pipeline have a new batch; one run for all new batches.
+    """A sensor that starts `target` when all tables of the pipeline have a new batch; one run for all new batches. With
+    `for_each`: when all tables of a topic have one.
 
     For your own definitions: ``after_commit("flights", pipeline_spec("flights"), target=report_job)``.
     """
@@ -76,7 +78,9 @@ def after_commit(
             return found
         events, cursor = found
         complete = [event.payload.batch_number for event in events if isinstance(event.payload, CommitComplete)]
-        requests = [dg.RunRequest(tags={"batchmerge/batch": str(max(complete))})] if complete else []
+        # Batches of different topics have numbers of their own: the highest says nothing.
+        tags = {} if spec.source.for_each or not complete else {"batchmerge/batch": str(max(complete))}
+        requests = [dg.RunRequest(tags=tags)] if complete else []
         reason = None if requests else f"no batch of {name} was completed"
         return dg.SensorResult(run_requests=requests, skip_reason=reason, cursor=cursor.model_dump_json())
 
@@ -94,16 +98,20 @@ def _new_events(
         found, position = read_events(cluster, spec.control.topic, before.position)
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    return unseen(found, name, before, position)
+    own = [event for event in found if is_of(event, name, spec)]
+    return unseen(own, before, position)
 
 
-def unseen(
-    found: Sequence[Event], name: str, before: ControlCursor, position: str
-) -> tuple[list[Event], ControlCursor]:
+def is_of(event: Event, name: str, spec: PipelineSpec) -> bool:
+    """Whether it is an event of the pipeline; with `for_each`, of one of its topics."""
+    return event.group == name or bool(spec.source.for_each and event.group.startswith(f"{name}{SEPARATOR}"))
+
+
+def unseen(own: Sequence[Event], before: ControlCursor, position: str) -> tuple[list[Event], ControlCursor]:
     """The pipeline's events whose id is new, once each, and the cursor that remembers them."""
     new: dict[str, Event] = {}
-    for event in found:
-        if event.group == name and event.id not in before.seen:
+    for event in own:
+        if event.id not in before.seen:
             new.setdefault(event.id, event)
     return list(new.values()), ControlCursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
 

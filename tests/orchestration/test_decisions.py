@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from jobs.batch import CommittedState, Counts, LandedBatch
 from jobs.behind import caught_up_through, lag_behind
+from jobs.events.messages import CommitComplete, Event
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
@@ -38,6 +39,7 @@ from orchestration.names import (
     landing_key,
 )
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
+from orchestration.sensors.control import is_of
 from orchestration.sensors.idle import settles
 from orchestration.sensors.waiting import (
     LagCursor,
@@ -253,6 +255,7 @@ def test_lag_and_freshness() -> None:
     state = CommittedState.after(CHAIN[1])
     assert lag_behind({A: 35, B: 7}, state) == 12
     assert lag_behind({A: 35}, None) == 35
+    assert lag_behind({A: 35, B: 9}, None, {A: 30, B: 9}) == 5, "what has expired does not wait"
     at_second_one = datetime.fromtimestamp(1, UTC)
     assert caught_up_through(state.watermark, 5, NOON) == at_second_one
     assert caught_up_through(state.watermark, 0, NOON) == NOON
@@ -267,10 +270,11 @@ def test_a_table_further_behind_than_its_freshness_warns_and_stops_nothing(minut
     assert (found.passed, found.severity) == (passed, dg.AssetCheckSeverity.WARN)
     assert found.metadata["minutes behind"].value == minutes
     raise_for_checks([found], "t")
-    assert checks.caught_up_result(key, Freshness(), None, 5, NOON).passed, "it has no batch yet"
+    assert checks.caught_up_result(key, Freshness(), None, 0, NOON).passed
     assert checks.caught_up_result(key, Freshness(), Watermark(), 0, NOON).passed
-    unknown = checks.caught_up_result(key, Freshness(), Watermark(), 5, NOON)
-    assert (unknown.passed, "5 records wait" in str(unknown.description)) == (False, True)
+    for watermark in (None, Watermark()):  # without a batch, and with one that says no time
+        unknown = checks.caught_up_result(key, Freshness(), watermark, 5, NOON)
+        assert (unknown.passed, "5 records wait" in str(unknown.description)) == (False, True)
 
 
 def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:
@@ -479,3 +483,20 @@ def test_a_table_in_a_runs_metadata_is_rows_of_plain_values() -> None:
     table = dg.TableMetadataValue([dg.TableRecord({"topic": "a", "read": 3})], dg.TableSchema(columns))
     assert plain(table) == [{"topic": "a", "read": 3}]
     assert plain(dg.MetadataValue.int(5)) == 5
+
+
+def test_events_of_each_topic_are_events_of_its_pipeline() -> None:
+    one, each = specs.spec(), PipelineSpec.model_validate(_EACH)
+    groups = ["shop", "shop__shop__orders", "shop2", "shop2__shop__orders", "other"]
+    assert [group for group in groups if is_of(_complete(group), "shop", one)] == ["shop"]
+    assert [group for group in groups if is_of(_complete(group), "shop", each)] == ["shop", "shop__shop__orders"]
+
+
+_EACH = specs.document(
+    specs.table("iceberg", "append", "shop.{topic[-1]}"),
+    source={"topics": [], "pattern": r"shop\..+", "for_each": "topic"},
+)
+
+
+def _complete(group: str) -> Event:
+    return Event("1", NOON, group, "run", CommitComplete("c1", 1))
