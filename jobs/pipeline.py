@@ -22,7 +22,7 @@ from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.lineage import check_meaning
-from jobs.members.known_topics import remember
+from jobs.members.known_topics import remember_if_possible
 from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.sessions import OwnSessions, Sessions
@@ -118,7 +118,7 @@ class Pipeline:
             return
         columns, names = self.intermediate.found()
         if names.keys() - self.names.keys():
-            remember(self.name, names)
+            remember_if_possible(self.name, names)
         self.names = names
         if opens_columns:
             self.adopt(with_landed_columns(self._declared, columns))

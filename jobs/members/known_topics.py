@@ -1,7 +1,8 @@
-"""The topics of a pipeline with `for_each` that were seen in Kafka, cached in the data folder.
+"""The topics of a pipeline with `for_each` that were seen in Kafka, kept in the data folder.
 
 Building Dagster's assets from the pipeline file must not wait for Kafka. So every process that has read the topics
 stores them here, in the order in which they appeared: if two topics would have the same table, the first one gets it.
+The steps of a run know the topics of a `pattern` from here alone.
 Names of tables that records brought (`new_tables`) are stored too, but for those the intermediate table counts.
 """
 
@@ -10,13 +11,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.spec.members import Expansion, Member, expand, member_of
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import data_folder
+from resources.errors import StorageError
 from resources.local.locks import exclusive
 
 _LOG = logging.getLogger("batchmerge")
@@ -50,17 +52,26 @@ def known_member(pipeline: str, spec: PipelineSpec, topic: str) -> Member:
     return member_of(pipeline, spec, topic, _read(pipeline).later)
 
 
+def has_seen(pipeline: str) -> bool:
+    """Whether the folder has topics of the pipeline."""
+    return bool(_read(pipeline).topics)
+
+
 def remember(
-    pipeline: str, topics: Iterable[str], begun: Callable[[list[str]], set[str]] = lambda _: set()
+    pipeline: str, topics: Collection[str], begun: Callable[[list[str]], set[str]] = lambda _: set()
 ) -> list[str]:
-    """Adds topics that were seen; returns the new ones. If the folder cannot be written, this is only logged, and the
-    topics are found again next time.
+    """Adds topics that were seen; returns the new ones.
 
     Args:
         begun: returns those of the topics that are landed already. Called if the folder has no topics, because the
             pipeline may have begun on another machine, or before the folder was lost.
+
+    Raises:
+        StorageError: there are new topics, and the folder cannot be written.
     """
     path, appeared = _file(pipeline), list[str]()
+    if set(topics) <= set(_read(pipeline).topics):
+        return []
     try:
         with exclusive(path.with_suffix(".lock"), _LOG.warning):
             before = _read(pipeline)
@@ -72,8 +83,23 @@ def remember(
                 written.write_text(json.dumps({"topics": [*before.topics, *appeared], "later": later}, indent=1))
                 os.replace(written, path)
     except OSError as problem:
-        _LOG.warning("the topics of %s cannot be remembered in %s: %s", pipeline, path, problem.strerror)
+        raise StorageError(
+            f"the topics of {pipeline} cannot be kept: {problem.strerror or problem}",
+            where=str(path),
+            remedy="set BATCHMERGE_HOME to a folder that this user can write and lock, or list `source.topics`",
+        ) from None
     return appeared
+
+
+def remember_if_possible(
+    pipeline: str, topics: Collection[str], begun: Callable[[list[str]], set[str]] = lambda _: set()
+) -> list[str]:
+    """As `remember`, for names that are known without the folder: if it cannot be written, this is only logged."""
+    try:
+        return remember(pipeline, topics, begun)
+    except StorageError as problem:
+        _LOG.warning("%s", problem)
+        return []
 
 
 def _file(pipeline: str) -> Path:

@@ -23,7 +23,14 @@ from jobs.batch import CommittedState
 from jobs.events.shared_events import SharedEvents
 from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
 from jobs.landing.task_report import TaskReport
-from jobs.members.known_topics import known_member, known_members, remember
+from jobs.members.known_topics import (
+    has_seen,
+    known_member,
+    known_members,
+    known_topics,
+    remember,
+    remember_if_possible,
+)
 from jobs.members.shared_jobs import Participant, SharedJobs
 from jobs.members.side_by_side import Outcome, outcome_of, side_by_side
 from jobs.members.topics import Seen, missing, states_of
@@ -32,11 +39,11 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
 from jobs.spark_tasks import OneTask, Task, reports_for_each
-from jobs.spec.members import Member, expand, is_read
+from jobs.spec.members import Expansion, Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
 from jobs.topic_state import topic_state
 from resources.connections import Connections, KafkaConnection, SparkConnection
-from resources.errors import BatchmergeError, TopicMissing
+from resources.errors import BatchmergeError, ConfigurationError, TopicMissing
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
 
@@ -70,13 +77,50 @@ class Members:
     _roles: dict[str, SharedEvents] = field(default_factory=dict, init=False)
 
     def known(self) -> list[Member]:
-        """The members that are known without asking Kafka; where records name tables, one for each name."""
+        """The members that are known; where records name tables, one for each name. Kafka is asked only if the data
+        folder, which may be this process's own, has no topics: to do nothing then would look like success.
+
+        Raises:
+            ConfigurationError, TopicMissing: one of `topics` is none. BatchmergeError: Kafka does not answer.
+        """
+        if self._lacks_topics():
+            self.look()
+        return self.remembered()
+
+    def remembered(self) -> list[Member]:
+        """As `known`, without asking Kafka."""
         if self.spec.new_tables:
             names = Pipeline(self.name, self.spec, self.connections).names
+            self._require_names(names)
             found = [Member(name, self.name, self.spec) for name in names]
         else:
-            found = list(known_members(self.name, self.spec).members)
+            expansion, known = known_members(self.name, self.spec), set(known_topics(self.name, self.spec))
+            self._require_topics(known, expansion)
+            found = list(expansion.members)
         return [m for m in found if self._wanted(m.topic)]
+
+    def _lacks_topics(self) -> bool:
+        source = self.spec.source
+        return bool(source.for_each and source.pattern) and not has_seen(self.name)
+
+    def _require_topics(self, known: Collection[str], expansion: Expansion) -> None:
+        """Raises ConfigurationError, TopicMissing: one of `topics` is none, so that its steps would do nothing."""
+        refused = {one.topic: one for one in expansion.refused}
+        for topic in self.topics:
+            self.member(topic)
+            if topic in refused:
+                raise refused[topic].error(self.name)
+            if topic not in known:
+                raise missing(topic, self.name)
+
+    def _require_names(self, known: Collection[str]) -> None:
+        for name in self.topics:
+            if name not in known:
+                raise ConfigurationError(
+                    f"no record has brought the name {name}",
+                    where=f"pipeline {self.name}",
+                    remedy=f"name one of: {', '.join(sorted(known)[:20]) or 'none is known yet'}",
+                )
 
     def all_known(self) -> list[Member]:
         """All known members, whatever `topics` says."""
@@ -113,15 +157,19 @@ class Members:
         """Lists and describes all topics in a few questions to Kafka, and remembers those that are new.
 
         Raises:
-            TopicMissing: there is none. BatchmergeError: Kafka does not answer.
+            TopicMissing: there is none, or not one of `topics`. ConfigurationError: one of `topics` is not read.
+            StorageError: topics are new, and the data folder cannot be written. BatchmergeError: Kafka does not answer.
         """
         kafka = self._kafka
         there = kafka.topic_names()
         matching = [topic for topic in sorted(there) if is_read(self.spec, topic)]
-        appeared = remember(self.name, matching, self._landed_already)
+        # Topics that the file lists are known without the folder.
+        keep = remember if self.spec.source.pattern else remember_if_possible
+        appeared = keep(self.name, matching, self._landed_already)
         expansion = known_members(self.name, self.spec)
         absent = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
         failed: dict[str, BatchmergeError] = {topic: missing(topic, self.name) for topic in absent}
+        self._require_topics({*there, *known_topics(self.name, self.spec)}, expansion)
         if not matching and not absent:
             raise TopicMissing(
                 f"no topic matches {self.spec.source.pattern!r}",

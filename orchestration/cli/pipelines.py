@@ -219,7 +219,9 @@ def _of_members(members: Members, asking: Asking) -> list[TableStatus]:
         seen = asking.ask(kafka, "Kafka", members.look)
     except BatchmergeError:
         asking.gave_up(kafka)
-        seen = Seen(members.known(), {})
+        seen = Seen(members.remembered(), {})
+        if not seen.members:  # there would be no line that says so
+            raise
     found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, asking, topics)))
     by_topic = {outcome.topic: outcome.done or [] for outcome in found}
     problems = {**seen.failed, **{outcome.topic: outcome.problem for outcome in found if outcome.problem}}

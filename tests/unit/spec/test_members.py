@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from jobs.members.known_topics import known_members, known_topics, remember
+from jobs.members.members import Members
+from jobs.plan import TopicState
 from jobs.spec.members import Expansion, expand, member_name, member_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file
 from jobs.spec.table_templates import each, rendered, words_of
 from resources.config_files.mistakes import Mistakes, WrongFile
-from resources.errors import ConfigurationError
+from resources.connections import Connections
+from resources.errors import ConfigurationError, StorageError, TopicMissing
 from tests.kit import specs
 
 PATTERN = r"shop\.(?P<schema>\w+)\.(?P<table>.+)"
@@ -224,6 +227,66 @@ def test_known_topics_are_remembered_in_the_order_of_their_appearance(
     found = known_members("shop", spec)
     assert [m.topic for m in found.members] == ["shop.b.lines", "shop.b.orders"]
     assert [r.topic for r in found.refused] == ["shop.a.lines"]
+
+
+class Kafka:
+    """Two topics of a thousand records."""
+
+    name = "kafka"
+
+    def topic_names(self) -> set[str]:
+        return {"shop.a.lines", "shop.a.orders"}
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Members, "_kafka", Kafka())
+    state = TopicState({}, {}, {})
+    monkeypatch.setattr("jobs.members.members.states_of", lambda _, topics: (dict.fromkeys(topics, state), {}))
+
+
+def members(*topics: str, **source: Any) -> Members:
+    return Members("shop", PipelineSpec.model_validate(document(source)), Connections({}, ""), topics=topics)
+
+
+@pytest.mark.usefixtures("kafka")
+def test_topics_that_cannot_be_kept_are_an_error_where_nothing_else_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path / "file" / "data"))
+    with pytest.raises(StorageError, match="topics of shop cannot be kept") as refused:
+        members().look()
+    assert "BATCHMERGE_HOME" in refused.value.remedy
+    with pytest.raises(StorageError):
+        members().known()
+    table = specs.table("iceberg", "upsert_delete", "shop.{topic[-1]}")
+    listed = document({"topics": ["shop.a.lines"], "pattern": None}, tables=[table])
+    seen = Members("shop", PipelineSpec.model_validate(listed), Connections({}, "")).look()
+    assert [member.topic for member in seen.members] == ["shop.a.lines"]
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_folder_without_topics_is_filled_by_whoever_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    spec = PipelineSpec.model_validate(document())
+    assert members().remembered() == []
+    assert [member.topic for member in members().known()] == known_topics("shop", spec)
+    assert len(known_topics("shop", spec)) == 2
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_topic_that_is_none_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
+    members().look()
+    for ask in (Members.look, Members.known):
+        with pytest.raises(TopicMissing, match=r"shop\.a\.order'"):
+            ask(members("shop.a.order"))
+        with pytest.raises(ConfigurationError, match="elsewhere is not a topic of the pipeline"):
+            ask(members("elsewhere"))
+    assert [member.topic for member in members("shop.a.orders").known()] == ["shop.a.orders"]
 
 
 def test_a_template_has_a_name_for_all_its_tables() -> None:
