@@ -197,18 +197,24 @@ class Members:
         except BatchmergeError:
             return {}
 
-    def landed(self) -> list[CommittedState]:
-        """The landed states of all members that have one. Raises BatchmergeError if one cannot be asked."""
-        found = list[CommittedState]()
+    def landed(self) -> tuple[list[CommittedState], dict[str, BatchmergeError]]:
+        """The landed states of all members that have one; the errors of those that cannot be asked, by topic.
+
+        Raises:
+            BatchmergeError: not one can be asked.
+        """
+        found, failed, known = list[CommittedState](), dict[str, BatchmergeError](), self.known()
 
         def ask(pipeline: Pipeline) -> CommittedState | None:
             return pipeline.intermediate.committed()
 
-        for outcome in self.each("landed", self.known(), ask, at_once=_QUESTIONS):
-            if outcome.problem:
-                raise outcome.problem
+        for outcome in self.each("landed", known, ask, at_once=_QUESTIONS):
             found += [outcome.done] if outcome.done else []
-        return found
+            if outcome.problem:
+                failed[outcome.topic] = outcome.problem
+        if failed and len(failed) == len(known):
+            raise next(iter(failed.values()))
+        return found, failed
 
     def group_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How far all tables are, by the consumer group of the pipeline."""

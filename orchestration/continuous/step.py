@@ -26,7 +26,7 @@ from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import lags, look_at, topic_points
 from orchestration.turns import Over, turn
-from resources.errors import TransientError
+from resources.errors import BatchmergeError
 
 # Seconds until a step's first materialization.
 _FIRST_REPORT = 10.0
@@ -146,7 +146,7 @@ class ContinuousStep:
     def observe_topics(self, batches: int, rows: int) -> None:
         """Adds points to the plots of the topics, since Dagster plots one an hour only for a table. Adds none if a
         system does not answer."""
-        with suppress(TransientError):
+        with suppress(BatchmergeError):
             seen = look_at(self.launch.name, self.launch.spec)
             numbers = {**lags(seen), **self._rates(batches, rows)}
             for point in topic_points(self.launch.name, self.launch.spec, seen.ends, numbers):

@@ -109,9 +109,10 @@ def look_at(name: str, spec: PipelineSpec) -> Waiting:
 
 
 def _look_at_members(members: Members) -> Waiting:
-    """As `look` for all topics, which share a consumer group; landed offsets come from each intermediate table."""
-    seen, landed = members.look(), members.landed()
-    states = seen.states.values()
+    """As `look` for all topics, which share a consumer group; landed offsets come from each intermediate table. Topics
+    whose table cannot be read are left out: nobody knows what waits for them, and runs report them."""
+    seen, (landed, failed) = members.look(), members.landed()
+    states = [state for topic, state in seen.states.items() if topic not in failed]
     ends = {tp: offset for state in states for tp, offset in state.stable.items()}
     first = {tp: offset for state in states for tp, offset in state.first.items()}
     offsets_ = {tp: offset for state in landed for tp, offset in state.offsets.items()}

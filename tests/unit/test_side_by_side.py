@@ -14,11 +14,15 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome, side_by_side
+from jobs.members.topics import Seen
+from jobs.offsets import TopicPartition
+from jobs.plan import TopicState
 from jobs.sessions import OneSession
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout
+from orchestration.sensors.lag import _look_at_members
 from resources.connections import Connections
-from resources.errors import Interrupted
+from resources.errors import Interrupted, TableReplaced
 from tests.kit import specs
 from tests.kit.batches import committed
 from tests.kit.waiting import PATIENCE
@@ -93,4 +97,31 @@ def test_the_lag_sensor_asks_for_many_landed_states_at_once(monkeypatch: pytest.
     pipeline = SimpleNamespace(intermediate=SimpleNamespace(committed=ask))
     monkeypatch.setattr(Members, "known", lambda _: members)
     monkeypatch.setattr(Members, "open", lambda *_, **__: pipeline)
-    assert len(Members("p", specs.spec(), Connections({}, "")).landed()) == 40
+    landed, failed = Members("p", specs.spec(), Connections({}, "")).landed()
+    assert (len(landed), failed) == (40, {})
+
+
+def test_a_landed_table_that_cannot_be_read_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = [Member(topic, f"p__{topic}", specs.spec()) for topic in ("good", "bad")]
+
+    def open_member(_: Members, member: Member, *__: Any) -> Any:
+        def ask() -> CommittedState:
+            if member.topic == "bad":
+                raise TableReplaced("rolled back")
+            return committed(3)
+
+        return SimpleNamespace(intermediate=SimpleNamespace(committed=ask))
+
+    ends = {m.topic: TopicState({}, {TopicPartition(m.topic, 0): 1000}, {}) for m in members}
+    monkeypatch.setattr(Members, "known", lambda _: members)
+    monkeypatch.setattr(Members, "open", open_member)
+    monkeypatch.setattr(Members, "look", lambda _: Seen(members, ends))
+    monkeypatch.setattr(Members, "group_offsets", lambda *_: {})
+    every = Members("p", specs.spec(), Connections({}, ""))
+    landed, failed = every.landed()
+    assert ([state.batch_number for state in landed], list(failed)) == ([3], ["bad"])
+    assert {tp.topic for tp in _look_at_members(every).ends} == {"good"}, "what waits for the other is not known"
+
+    members.pop(0)
+    with pytest.raises(TableReplaced):
+        every.landed()
