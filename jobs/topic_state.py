@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import time
 
+from jobs.offsets import TopicPartition
 from jobs.plan import TopicState
+from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
 
 
 def topic_state(kafka: KafkaCluster, topics: list[str]) -> TopicState:
     """The present state of these topics, read with a few requests, however many topics there are."""
     asked_at = int(time.time() * 1000)
-    ids, partitions = kafka.describe(topics)
+    return _state(kafka, *kafka.describe(topics), asked_at)
+
+
+def topic_state_of_each(kafka: KafkaCluster, topics: list[str]) -> tuple[TopicState, dict[str, BatchmergeError]]:
+    """As `topic_state`, for those of the topics that Kafka can describe; and the errors of the others."""
+    asked_at = int(time.time() * 1000)
+    ids, partitions, failed = kafka.describe_each(topics)
+    return _state(kafka, ids, partitions, asked_at), failed
+
+
+def _state(kafka: KafkaCluster, ids: dict[str, str], partitions: list[TopicPartition], asked_at: int) -> TopicState:
     stable, epochs = kafka.stable_ends(partitions)
     return TopicState(kafka.first_offsets(partitions), stable, ids, epochs, asked_at)

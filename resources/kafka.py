@@ -21,10 +21,11 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
-from resources.errors import TopicMissing
+from resources.errors import BatchmergeError, TopicMissing, Unavailable
 from resources.kafka_errors import kafka_errors, refuses, settled
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
@@ -138,6 +139,44 @@ class KafkaCluster:
         ids = {name: str(d.topic_id) for name, d in described.items()}
         return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
 
+    def describe_each(
+        self, topics: list[str]
+    ) -> tuple[dict[str, str], list[TopicPartition], dict[str, BatchmergeError]]:
+        """As `describe` for those of the topics that can be read now, and the errors of the others.
+
+        A topic with a partition that has no leader is not: asking that partition takes the whole time limit, for all
+        topics of the request. A new topic gets its leaders in a moment, so all together are waited for shortly.
+        """
+        until, found, failed = (
+            time.monotonic() + _LEADERS_COME,
+            dict[str, TopicDescription](),
+            dict[str, BatchmergeError](),
+        )
+        leaderless = set(topics)
+        while leaderless:
+            with self._errors("topics"):
+                futures = self._admin.describe_topics(TopicCollection([*leaderless]), request_timeout=self.timeout)
+            for name, future in futures.items():
+                try:
+                    with self._errors(f"topic {name}"):
+                        found[name] = self._result(future)
+                except BatchmergeError as problem:
+                    failed[name] = problem
+            leaderless = {name for name in leaderless - failed.keys() if _without_leader(found[name])}
+            if leaderless and time.monotonic() > until:
+                break
+            if leaderless:
+                time.sleep(0.2)
+        for name in leaderless:
+            failed[name] = Unavailable(
+                f"partitions without a leader: {', '.join(map(str, _without_leader(found[name])))}",
+                where=f"connection {self.name} ({self._connection.bootstrap_servers}), topic {name}",
+                remedy="bring the brokers of these partitions back",
+            )
+        read = {name: found[name] for name in topics if name not in failed}
+        ids = {name: str(described.topic_id) for name, described in read.items()}
+        return ids, [TopicPartition(name, p.id) for name, d in sorted(read.items()) for p in d.partitions], failed
+
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there, per partition."""
         return self._list_offsets(partitions, OffsetSpec.earliest())
@@ -250,6 +289,16 @@ class KafkaCluster:
                     if self._refusal:
                         raise KafkaException(self._refusal) from None
                 raise
+
+
+# Seconds until a topic without leaders counts as unread: a new one has them sooner.
+_LEADERS_COME = 3.0
+
+
+def _without_leader(described: TopicDescription) -> list[int]:
+    """The partitions that have no leader now."""
+    leaders: dict[int, Any] = {p.id: p.leader for p in described.partitions}
+    return [number for number, leader in leaders.items() if leader is None or leader.id < 0]
 
 
 # A consumer that only looks: no group, nothing committed, hardly anything fetched.

@@ -41,7 +41,6 @@ from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Expansion, Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
-from jobs.topic_state import topic_state
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.errors import BatchmergeError, ConfigurationError, TopicMissing
 from resources.kafka import KafkaCluster
@@ -188,12 +187,12 @@ class Members:
         return {member.topic for member in begin if self.open(member).intermediate.exists()}
 
     def ends(self, members: Sequence[Member]) -> dict[str, TopicState]:
-        """What Kafka has for these members now, by topic; empty if Kafka does not answer."""
+        """What Kafka has for these members now, by topic; without those that Kafka says nothing of."""
         try:
             if self.spec.new_tables:
                 state = Pipeline(self.name, self.spec, self.connections).topic_state()
                 return dict.fromkeys((member.topic for member in members), state)
-            return topic_state(self._kafka, [member.topic for member in members]).by_topic() if members else {}
+            return states_of(self._kafka, [member.topic for member in members])[0]
         except BatchmergeError:
             return {}
 

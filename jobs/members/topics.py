@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jobs.plan import TopicState
 from jobs.spec.members import Member
-from jobs.topic_state import topic_state
+from jobs.topic_state import topic_state_of_each
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
 
@@ -28,11 +28,13 @@ class Seen:
 
 
 def states_of(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
-    """The state of each topic, and the errors of those that fail. One request for all; if it fails, one for each."""
+    """The state of each topic, and the errors of those that fail. One request for all; if it fails as a whole, one for
+    each."""
     if not topics:
         return {}, {}
     try:
-        return topic_state(kafka, topics).by_topic(), {}
+        state, unread = topic_state_of_each(kafka, topics)
+        return state.by_topic(), unread
     except BatchmergeError as problem:
         if len(topics) == 1:
             return {}, {topics[0]: problem}

@@ -93,7 +93,7 @@ def _looking(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) 
         return [member for member in known if found[member.topic] is False], seen, problems
 
     monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
-    monkeypatch.setattr(Members, "landed", lambda _: [])
+    monkeypatch.setattr(Members, "landed", lambda _: ([], {}))
     monkeypatch.setattr(Members, "ends", lambda *_: {})
     monkeypatch.setattr(member_steps, "behind", behind)
     return looked

@@ -327,9 +327,11 @@ def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_t
     away, there, asking = Asked(answers=False), Asked(answers=True), Asking()
     problems = []
     for _ in range(5):
-        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), dict, asking)
+        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: None, asking)
         problems.append(str(found.problem))
-        assert _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), dict, asking).problem is None
+        assert (
+            _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: None, asking).problem is None
+        )
     assert (away.times, there.times) == (3, 5)
     assert "no answer within the time limit" in problems[0]
     assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
@@ -342,7 +344,7 @@ def test_tables_are_asked_side_by_side() -> None:
         both.wait()
 
     questions = [_Question(f"iceberg a.{name}", "lake", ask, "refused", lambda: 0) for name in "tu"]
-    assert [found.problem for found in _answers(questions, dict, Asking())] == [None, None]
+    assert [found.problem for found in _answers(questions, lambda: None, Asking())] == [None, None]
 
 
 def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:

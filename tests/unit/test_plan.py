@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.batch import Batch, CommittedState
 from jobs.first_offsets import first_offsets
+from jobs.members.topics import states_of
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.spec.source import FromTimestamp
 from jobs.topic_state import topic_state
-from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicRecreated
+from resources.connections import KafkaConnection
+from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicMissing, TopicRecreated
+from resources.kafka import KafkaCluster
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
 from tests.kit.waiting import until
 
@@ -44,6 +51,43 @@ def test_what_kafka_has_counts_as_of_the_moment_before_it_was_asked() -> None:
     assert before <= found.asked_at <= called[0]
     assert found.by_topic()["t"].asked_at == found.asked_at
     assert found == replace(found, asked_at=1), "nothing is new"
+
+
+def test_topics_without_a_leader_cost_the_others_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take the time limit, one after the other, before a record of any topic is read."""
+    monkeypatch.setattr("resources.kafka._LEADERS_COME", 0.0)
+    names = [f"t{number}" for number in range(300)]
+    away, gone, asked = {"t1", "t2"}, "t3", list[set[str]]()
+
+    class Admin:
+        def describe_topics(self, wanted: Any, **_: Any) -> dict[str, Future[Any]]:
+            return {name: self._described(name) for name in wanted.topic_names}
+
+        def _described(self, name: str) -> Future[Any]:
+            future = Future[Any]()
+            leader = None if name in away else SimpleNamespace(id=1)
+            if name == gone:
+                future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+            else:
+                future.set_result(SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(id=0, leader=leader)]))
+            return future
+
+        def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+            asked.append({tp.topic for tp in wanted})
+            answer = Future[Any]()
+            answer.set_result(SimpleNamespace(offset=7, leader_epoch=None))
+            return dict.fromkeys(wanted, answer)
+
+        def poll(self, _: float) -> None:
+            pass
+
+    kafka = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1"))
+    monkeypatch.setattr(kafka, "_admin_client", Admin())
+    states, failed = states_of(kafka, names)
+    assert (set(failed), len(asked)) == ({*away, gone}, 2)
+    assert set(states) == set().union(*asked) == set(names) - failed.keys()
+    assert "partitions without a leader: 0" in str(failed["t1"])
+    assert isinstance(failed[gone], TopicMissing)
 
 
 def topics(
