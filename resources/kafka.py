@@ -43,6 +43,9 @@ _BACKOFF_MS = 20
 # Clients outlive their cluster a little: librdkafka 2.16 may crash where one is dropped right after an answer.
 _RECENT: deque[AdminClient] = deque(maxlen=16)
 
+# Seconds until a topic without leaders counts as unread: a new one has them sooner.
+_LEADERS_COME = 3.0
+
 
 class KafkaCluster:
     """One cluster of the connections file."""
@@ -147,12 +150,8 @@ class KafkaCluster:
         A topic with a partition that has no leader is not: asking that partition takes the whole time limit, for all
         topics of the request. A new topic gets its leaders in a moment, so all together are waited for shortly.
         """
-        until, found, failed = (
-            time.monotonic() + _LEADERS_COME,
-            dict[str, TopicDescription](),
-            dict[str, BatchmergeError](),
-        )
-        leaderless = set(topics)
+        found, failed = dict[str, TopicDescription](), dict[str, BatchmergeError]()
+        leaderless, until = set(topics), time.monotonic() + _LEADERS_COME
         while leaderless:
             with self._errors("topics"):
                 futures = self._admin.describe_topics(TopicCollection([*leaderless]), request_timeout=self.timeout)
@@ -289,10 +288,6 @@ class KafkaCluster:
                     if self._refusal:
                         raise KafkaException(self._refusal) from None
                 raise
-
-
-# Seconds until a topic without leaders counts as unread: a new one has them sooner.
-_LEADERS_COME = 3.0
 
 
 def _without_leader(described: TopicDescription) -> list[int]:

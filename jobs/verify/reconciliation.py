@@ -63,7 +63,10 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         CommitFailed: a merge changed the table during each of three tries.
     """
     for _ in range(_TRIES):
-        destination.settle()
+        try:
+            destination.settle()
+        except CommitFailed:  # the run that was merging has done it itself
+            continue
         state = destination.committed()
         if state is None:
             return Verdict(0)

@@ -74,7 +74,7 @@ def verify_job(launch: Launch) -> "dg.UnresolvedAssetJobDefinition":
     return dg.define_asset_job(
         f"{launch.name}_verify",
         selection=dg.AssetSelection.checks(*check_keys(launch)),
-        description=f"Compares the tables of {launch.name} with its landed changes, and with each other. Reads only.",
+        description=f"Compares the tables of {launch.name} with landed changes and with each other. Changes no row.",
         tags={names.VERIFY_TAG: launch.name},
         executor_def=dg.in_process_executor,
     )

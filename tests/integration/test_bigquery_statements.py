@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from google.cloud.bigquery import ArrayQueryParameter
 
-from jobs.destinations.bigquery import asked_texts
+from jobs.destinations.bigquery import asked_texts, text_groups
 from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.held_values import UNREADABLE
@@ -163,7 +163,7 @@ def test_texts_of_another_type_are_found_before_they_are_sent(
     monkeypatch.setattr(BigQuery, "arrow", ask)
     judge = AskedTexts(emulator, name, kind)
     for most in (5_000_000, 50):
-        monkeypatch.setattr(asked_texts, "_MOST_BYTES", most)
+        monkeypatch.setattr(text_groups, "_MOST_BYTES", most)
         found = judge(pa.array(texts, pa.string())).tolist()
         assert [text for text, refused in zip(texts, found, strict=True) if refused] == bad
     assert sorted(asked) == sorted([*{*good, *bad}] * 2)

@@ -151,7 +151,11 @@ class Merging(CleanUp):
             if job is None:
                 return
             after = state_after(job)
-            _LOG.info("%s: batch %d was merged by a run that died", self.where, after.committed.batch_number)
+            _LOG.info(
+                "%s: batch %d was merged, and its run has not moved the state",
+                self.where,
+                after.committed.batch_number,
+            )
             self.state.move(row, after)
             row = self.state.read()
 

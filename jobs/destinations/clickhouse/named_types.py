@@ -82,6 +82,8 @@ def _spelled(outer: str, arguments: list[str]) -> str:
     own = "String" if _TEXT.fullmatch(words) else _OWN.get(words, outer.strip())
     if own == "String" or "Int" in own:
         return own
+    if own == "DateTime" and arguments and re.fullmatch(r"[1-9]", arguments[0]):
+        own = "DateTime64"
     if own in _DIGITS:
         own, arguments = "Decimal", [_DIGITS[own], *arguments]
     if own == "Decimal":
