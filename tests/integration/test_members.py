@@ -20,13 +20,13 @@ from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.members import members
 from jobs.members.landing import land
 from jobs.members.members import Members
+from jobs.members.topics import states_of
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
-from jobs.topic_state import topic_state
 from orchestration.components import checks
 from orchestration.components.ends import EndsByTopic
 from orchestration.components.member_checks import table_label, table_results_of_members
@@ -34,6 +34,7 @@ from orchestration.components.member_steps import behind
 from orchestration.names import table_key
 from resources.connections import Connections
 from resources.control_topic import ControlWriter
+from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
 from resources.kafka_groups import group_offsets
 from tests.kit import specs
@@ -308,13 +309,13 @@ def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, m
         looked.append(table.table.table)
         return read(table)
 
-    def topics(kafka: KafkaCluster, names: list[str]) -> TopicState:
+    def topics(kafka: KafkaCluster, names: list[str]) -> tuple[dict[str, TopicState], dict[str, BatchmergeError]]:
         asked.append(len(names))
         return ask(kafka, names)
 
-    read, ask = IcebergDestination.committed, topic_state
+    read, ask = IcebergDestination.committed, states_of
     monkeypatch.setattr(IcebergDestination, "committed", committed)
-    monkeypatch.setattr(members, "topic_state", topics)
+    monkeypatch.setattr(members, "states_of", topics)
     key = table_key(every.spec.tables[0])
 
     def step() -> tuple[list[str], dg.AssetCheckResult]:
