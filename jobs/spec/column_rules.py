@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -149,17 +150,46 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
                 )
 
 
+@dataclass(frozen=True)
+class _Named:
+    """A field by one of the two names that Iceberg has for it.
+
+    Attributes:
+        name: its path, or that without `element` and `value` before the fields of structs.
+        is_made_alone: it can be added to a table that there is; false for an array's `element`, a map's `key` and
+            `value`, which are made together with their columns.
+    """
+
+    name: FieldPath
+    path: FieldPath
+    is_made_alone: bool
+
+    def shares(self, other: _Named) -> bool:
+        """Whether one name for both is an error: of Spark, which ignores case, or of Iceberg."""
+        if self.path == other.path:
+            return False
+        if shown(self.name) != shown(other.name) or (self.is_whole and other.is_whole):
+            return True
+        # A short name that is a path too means that path, so it is an error only to add the field of the path later.
+        whole, short = (self, other) if self.is_whole else (other, self)
+        return whole.is_whole and whole.is_made_alone and whole.path != short.path[: len(whole.path)]
+
+    @property
+    def is_whole(self) -> bool:
+        return self.name == self.path
+
+
 def one_name(columns: pa.StructType) -> Iterator[str]:
     """Which fields, also nested ones, have one name: to Spark, which reads landed rows for every kind (replays,
     `verify`) and ignores case, or to Iceberg, where they are landed and which names a nested field by its path."""
-    named: dict[str, dict[FieldPath, None]] = {}
-    for path, short in _iceberg_names(columns):
-        for name in (path, short):
-            named.setdefault(shown(name).lower(), {})[path] = None
-    alike = {path for paths in named.values() if len(paths) > 1 for path in paths}
-    for paths in named.values():
+    named: dict[str, list[_Named]] = {}
+    for one in dict.fromkeys(_iceberg_names(columns)):
+        named.setdefault(shown(one.name).lower(), []).append(one)
+    shared = [{one.path: None for one in group if any(map(one.shares, group))} for group in named.values()]
+    alike = {path for paths in shared for path in paths}
+    for paths in filter(None, shared):
         around = {path[:n] for path in paths for n in range(1, len(path))}
-        if len(paths) == 1 or around & alike:
+        if (around - {*paths}) & alike:
             continue
         names = list(dict.fromkeys(map(shown, paths)))
         if len(names) > 1 and len({name.lower() for name in names}) == 1:
@@ -169,16 +199,15 @@ def one_name(columns: pa.StructType) -> Iterator[str]:
             yield f"{own} is the name of a field and the path of another, and to Iceberg they are one name"
 
 
-def _iceberg_names(
-    kind: pa.DataType, path: FieldPath = (), short: FieldPath = ()
-) -> Iterator[tuple[FieldPath, FieldPath]]:
-    """The paths of all fields, and their short names, which lack `element` and `value` before the fields of structs."""
+def _iceberg_names(kind: pa.DataType, path: FieldPath = (), short: FieldPath = ()) -> Iterator[_Named]:
+    """The names of all fields."""
+    in_struct = pa.types.is_struct(kind)
     for field in inside(kind):
         here, name = (*path, field.name), (*short, field.name)
-        yield here, name
+        yield from (_Named(one, here, in_struct) for one in (here, name))
         if pa.types.is_map(field.type):
-            yield (*here, "key"), (*name, "key")
-        is_left_out = pa.types.is_struct(field.type) and not pa.types.is_struct(kind)
+            yield from (_Named((*one, "key"), (*here, "key"), False) for one in (here, name))
+        is_left_out = pa.types.is_struct(field.type) and not in_struct
         yield from _iceberg_names(field.type, here, short if is_left_out else name)
 
 

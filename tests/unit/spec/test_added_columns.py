@@ -133,6 +133,47 @@ def test_nested_field_that_has_the_name_of_another_is_refused(paths: list[Path],
     assert all(reason in why for why in made.refused.values())
 
 
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        ("array<struct<element: long, x: long>>", ("c", "element", "X")),
+        ("array<struct<element: long, x: long>>", ("c.x",)),
+        ("array<struct<element: struct<x: long>>>", ("c", "element", "x")),
+        ("map<string, struct<value: long, x: long>>", ("c", "value", "X")),
+        ("map<string, struct<value: long, key: long, x: long>>", ("c.x",)),
+        ("map<string, struct<x: long>>", ("c", "value", "Value")),
+        ("map<string, struct<x: long>>", ("c", "value", "KEY")),
+    ],
+)
+def test_names_that_arrays_and_maps_have_for_their_parts_hide_no_others(column: str, path: Path) -> None:
+    opened = spec((specs.table("iceberg"),), columns={"id": "long", "c": column})
+    made = additions(opened, FoundFields({path: FoundField(pa.int64(), 1)}))
+    assert ([*made.added], [*made.refused]) == ([], [".".join(path)])
+
+
+@pytest.mark.parametrize("around", ["{}", "array<struct<in: {}>>"])
+@pytest.mark.parametrize(
+    ("column", "step", "name"),
+    [
+        ("array<struct<x: long>>", "element", "element"),
+        ("map<string, struct<x: long>>", "value", "key"),
+        ("map<string, struct<x: long>>", "value", "value"),
+    ],
+)
+def test_fields_in_arrays_and_maps_may_have_the_names_of_their_parts(
+    around: str, column: str, step: str, name: str
+) -> None:
+    """Iceberg takes such a name for the part's, and the field has its path beside it."""
+    iceberg = (specs.table("iceberg"),)
+    path = ("c", *(("element", "in") if "in:" in around else ()), step, name)
+    opened = spec(iceberg, columns={"id": "long", "c": around.format(column)})
+    made = additions(opened, FoundFields({path: FoundField(pa.int64(), 1)}))
+    assert (made.added, made.refused) == ({".".join(path): "long"}, {})
+    nested = column.replace("x: long", f"x: long, {name}: struct<{name}: array<struct<{name}: long>>>")
+    declared = {"id": "long", "c": around.format(nested)}
+    assert spec(iceberg, columns=declared).source.value.columns == declared
+
+
 def test_new_struct_whose_fields_have_one_name_is_text() -> None:
     assert additions(spec(), found(o="struct<a: long, A: long>")).added == {"o": "text"}
     both = FoundFields({("o",): FoundField(parse_type("struct<a: long>")[0], 1), ("o.a",): FoundField(pa.int64(), 1)})
