@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from jobs.decode.base import Refused
 from jobs.decode.json_values import NON_FINITE, Exact, Integer, Real
-from jobs.schema.found_fields import FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
+from jobs.schema.found_fields import Excluded, FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
 
 Rest = Callable[[Any], Any]
 """From a parsed value to its part that has no column, in the same shape; None if there is none."""
@@ -36,7 +36,7 @@ class Watch:
         passing: fields whose names begin with this belong to the envelope and are ignored.
         reasons: why a field cannot become a column, by its name, if known.
         widens: paths of fields whose columns follow the records: values wider than the column are reported too.
-        excluded: paths of fields (of the row in an envelope) that count as absent.
+        excluded: fields (of the row in an envelope) that count as absent.
     """
 
     then: Literal["report", "refuse", "rescue"] = "report"
@@ -45,7 +45,7 @@ class Watch:
     passing: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     widens: frozenset[Path] = frozenset()
-    excluded: frozenset[Path] = frozenset()
+    excluded: Excluded = field(default_factory=Excluded)
 
     def observes(self, path: Path) -> bool:
         """Whether a field at this path of the record is to be watched."""
@@ -55,19 +55,11 @@ class Watch:
 
     def rest(self, kind: pa.DataType, ignore_case: bool = False) -> Rest | None:
         """Finds such fields in records of this type; None if they cannot have any."""
-        found = self._all_rest(kind, ignore_case)
-        if found is None or not self.excluded:
-            return found
-        outside = ((name, *path) for name in self.within for path in self.excluded) if self.within else self.excluded
-        excluded = frozenset(outside)
-        return lambda value: pruned(found(value), excluded)
-
-    def _all_rest(self, kind: pa.DataType, ignore_case: bool) -> Rest | None:
         if not pa.types.is_struct(kind):
             return None
         if not self.within:
-            return _struct_rest(kind, ignore_case, self.column, self.passing)
-        inside = {f.name: _rest(f.type, ignore_case, self.column) for f in kind if f.name in self.within}
+            return self._kept(_struct_rest(kind, ignore_case, self.column, self.passing))
+        inside = {f.name: self._kept(_rest(f.type, ignore_case, self.column)) for f in kind if f.name in self.within}
         known = {name: rest for name, rest in inside.items() if rest}
 
         def within(value: Any) -> Any:
@@ -75,6 +67,12 @@ class Watch:
             return Nested((name, part) for name, part in found.items() if part) or None
 
         return within
+
+    def _kept(self, rest: Rest | None) -> Rest | None:
+        """Finds the same without excluded fields."""
+        if rest is None or not self.excluded:
+            return rest
+        return lambda value: pruned(rest(value), self.excluded)
 
     def without_column(self, kind: pa.DataType) -> pa.DataType:
         """The record's type without the column for rescued fields, which is not a field of records."""
@@ -142,8 +140,8 @@ def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, rest
 
 
-def pruned(rest: Any, excluded: frozenset[Path], path: Path = ()) -> Any:
-    """A rest without the fields at these paths; None if there are no others."""
+def pruned(rest: Any, excluded: Excluded, path: Path = ()) -> Any:
+    """A rest without these fields; None if there are no others."""
     if isinstance(rest, dict):
         parts = {}
         for name, part in rest.items():

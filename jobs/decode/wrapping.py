@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.schema.found_fields import FoundField, FoundFields, Path, without_paths
+from jobs.schema.found_fields import Excluded, FoundField, FoundFields, Path, without_paths
 from jobs.schema.renaming import Renaming
 
 
@@ -46,15 +45,15 @@ class Excluding:
     Columns, errors and rescued fields do not contain them either.
     """
 
-    def __init__(self, inner: Decoder, excluded: Collection[Path]) -> None:
-        self.type, self._inner, self._excluded = inner.type, inner, frozenset(excluded)
+    def __init__(self, inner: Decoder, excluded: Excluded) -> None:
+        self.type, self._inner, self._excluded = inner.type, inner, excluded
 
     def decode(self, raw: pa.Array) -> Decoded:
         decoded = self._inner.decode(raw)
         return replace(decoded, unknown=_without(decoded.unknown, self._excluded)) if decoded.unknown else decoded
 
 
-def _without(found: FoundFields, excluded: frozenset[Path]) -> FoundFields:
+def _without(found: FoundFields, excluded: Excluded) -> FoundFields:
     kept: dict[Path, FoundField] = {}
     for path, one in found.by_path.items():
         if any(path[:n] in excluded for n in range(1, len(path) + 1)):

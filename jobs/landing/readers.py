@@ -23,7 +23,7 @@ from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
 from jobs.landing.records import VALUE_KEY, DeleteOrder, Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
-from jobs.schema.found_fields import shown
+from jobs.schema.found_fields import Excluded, shown
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
 from jobs.spec.columns import key_fields
@@ -256,5 +256,5 @@ def _watch(spec: PipelineSpec, refused: Mapping[str, str] | None) -> Watch:
             lost = frozenset(map(renaming.field, spec.source.lost))
             fields = {shown(column): shown(path) for column, path in renaming.fields.items()}
             reasons = {fields.get(name, name): reason for name, reason in refused.items()}
-            return Watch("refuse", reasons=reasons, excluded=excluded | lost)
+            return Watch("refuse", reasons=reasons, excluded=Excluded(excluded.texts, lost))
     return _reporting(spec)

@@ -6,7 +6,7 @@ become ``double``, structs get the fields of both, and incompatible types become
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -117,7 +117,31 @@ def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
         yield from _paths(inside(one.type), here)
 
 
-def without_paths(kind: pa.DataType, paths: Collection[Path], at: Path = ()) -> pa.DataType | None:
+@dataclass(frozen=True)
+class Excluded:
+    """Fields that count as absent, with all inside them.
+
+    Attributes:
+        texts: their paths as texts, in which a dot leads inside or belongs to a field's own name: there are too many
+            paths that a text can mean to name them all.
+        paths: further ones.
+    """
+
+    texts: frozenset[str] = frozenset()
+    paths: frozenset[Path] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.texts or self.paths)
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, tuple) and (shown(path) in self.texts or path in self.paths)
+
+    def has_inside(self, path: Path) -> bool:
+        """Whether one of `texts` is inside the field at this path."""
+        return any(text.startswith(f"{shown(path)}.") for text in self.texts)
+
+
+def without_paths(kind: pa.DataType, paths: Container[Path], at: Path = ()) -> pa.DataType | None:
     """The type without the parts at these paths; None if nothing is left."""
     if not pa.types.is_nested(kind):
         return kind

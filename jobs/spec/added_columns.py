@@ -106,7 +106,8 @@ def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> Pipelin
         spec = with_key(spec, list(key.field(0).type if spec.source.key and spec.source.key.column else key))
     if landed is None or not adds_columns(spec) or "value" not in landed.names:
         return spec
-    filled = without_paths(landed.field("value").type, _unfilled(spec.source.value))
+    columns = landed.field("value").type
+    filled = without_paths(columns, _unfilled(spec.source.value, columns))
     present = [f for f in filled or () if f.name != NO_COLUMN]
     nested = _merged_columns(spec, [f for f in present if f.name in spec.source.value.columns])
     # Only then the others: a transform may give the fields of a struct, new ones too, as columns of its own.
@@ -125,12 +126,13 @@ def _is_made(column: str, source: Source) -> bool:
     return column in {**source.row, **source.value.columns} or is_taken(column, source.key is not None)
 
 
-def _unfilled(value: Value) -> set[Path]:
-    """Columns whose fields were excluded or renamed since: tables keep them, but they are no longer filled."""
+def _unfilled(value: Value, landed: pa.StructType) -> set[Path]:
+    """Landed columns whose fields were excluded or renamed since: tables keep them, but they are no longer filled."""
     renaming = Renaming(value.rename)
     fields = [tuple(path.split(".")) for path in value.rename]
     before = {(*renaming.column(path)[:-1], path[-1]) for path in fields}
-    return {*map(renaming.column, value.excluded), *before.difference(map(renaming.column, fields))}
+    excluded = {path for path in field_paths(landed) if renaming.field(path) in value.excluded}
+    return excluded | before.difference(map(renaming.column, fields))
 
 
 Column = tuple[Path, pa.Field]
@@ -180,7 +182,7 @@ def additions(
     todo: list[list[Column]] = [[]]
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
-    known, brought, around = set(mistakes(spec)), spec.source.value.brought, _around_excluded(spec)
+    known, brought = set(mistakes(spec)), spec.source.value.brought
     lost, shared = left_out(spec, found).by_path, _shared_names(spec, landed)
     for path, one in sorted(found.by_path.items()):
         if path in lost:
@@ -205,7 +207,8 @@ def additions(
         more, problems = _tried(spec, part, known)
         problems += sorted(_shared_names(more, landed) - shared - {*problems})
         problems += [
-            f"{shown(path)} would be text, with a field in it that `exclude` names" for path in _texts(part) & around
+            f"{shown(path)} would be text, with a field in it that `exclude` names"
+            for path in _around_excluded(spec, part)
         ]
         if not problems:
             spec = more
@@ -251,11 +254,11 @@ def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
     return path, as_text(optional(pa.field(path[-1], kind))).with_nullable(not required)
 
 
-def _around_excluded(spec: PipelineSpec) -> set[Path]:
-    """Columns, or nested parts of them, that contain an excluded field."""
+def _around_excluded(spec: PipelineSpec, columns: Sequence[Column]) -> list[Path]:
+    """The paths of these columns' parts that would be text, and contain an excluded field."""
     value = spec.source.value
-    paths = map(Renaming(value.rename).column, value.excluded)
-    return {path[:n] for path in paths for n in range(1, len(path))}
+    renaming = Renaming(value.rename)
+    return [path for path in _texts(columns) if value.excluded.has_inside(renaming.field(path))]
 
 
 def _texts(columns: Sequence[Column]) -> set[Path]:

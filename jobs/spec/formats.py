@@ -12,8 +12,8 @@ from pydantic import Field, PrivateAttr, model_validator
 from jobs.decode.envelope_shape import wire_type
 from jobs.decode.json_dialect import JsonDialect
 from jobs.schema.avro import avro_wire
+from jobs.schema.found_fields import Excluded, field_paths, shown
 from jobs.schema.found_fields import Path as FieldPath
-from jobs.schema.found_fields import field_paths
 from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import field_text, parse_columns, parse_type
@@ -77,9 +77,9 @@ class Format(Encoding, HasEnvelope):
         return Mistake(("columns",), "there are no columns", remedy, goes_by=(("schema_file",),))
 
     @property
-    def excluded(self) -> frozenset[FieldPath]:
-        """Paths of fields that must not become columns."""
-        return frozenset()
+    def excluded(self) -> Excluded:
+        """Fields that must not become columns."""
+        return Excluded()
 
     def _rename_mistakes(self) -> Iterator[Mistake]:
         declared = None if self.takes_new_columns else list(self.columns)
@@ -227,8 +227,8 @@ class Value(Format):
             yield Mistake(("convert",), f"a record of the format {self.format} is one column as it is", "leave it out")
 
     @property
-    def excluded(self) -> frozenset[FieldPath]:
-        return frozenset(path for text in self.exclude for path in _meant_by(text))
+    def excluded(self) -> Excluded:
+        return Excluded(frozenset(self.exclude))
 
     def _no_columns(self) -> Mistake:
         if self.unknown_fields is None:
@@ -274,22 +274,14 @@ class Value(Format):
         if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
             what = f"{self.rescued} is the column of what is rescued"
             found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
-        declared = {Renaming(self.rename).field(path) for path in field_paths(self.struct)} if self.exclude else set()
+        declared = {shown(Renaming(self.rename).field(path)) for path in field_paths(self.struct)}
         for number, text in enumerate(self.exclude):
-            if not declared.isdisjoint(_meant_by(text)):
+            if text in declared:
                 found.append(
                     Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
                 )
         refuse(found)
         return self
-
-
-def _meant_by(text: str) -> Iterator[FieldPath]:
-    """The paths that a text can mean: a dot leads inside, or belongs to a field's own name."""
-    yield (text,)
-    for n, letter in enumerate(text):
-        if letter == ".":
-            yield from ((text[:n], *path) for path in _meant_by(text[n + 1 :]))
 
 
 def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:

@@ -472,6 +472,18 @@ def test_excluded_fields_are_in_no_column_whatever_becomes_of_others() -> None:
     assert not decoded(unknown_fields="ignore", columns=made.spec.source.value.columns)[1].unknown
 
 
+def test_path_of_many_steps_is_excluded_at_once() -> None:
+    steps = [f"f{n}" for n in range(40)]
+    path, joined = tuple(steps), (*steps[:9], ".".join(steps[9:]))
+    opened = spec(exclude=[".".join(steps)])
+    excluded = opened.source.value.excluded
+    assert path in excluded
+    assert joined in excluded
+    assert path[:-1] not in excluded
+    made = additions(opened, FoundFields({path[:9]: FoundField(None, 1), ("n",): FoundField(pa.int64(), 1)}))
+    assert made.added == {"n": "long"}, "it would be text around the excluded field"
+
+
 def test_text_is_no_place_for_what_is_excluded() -> None:
     buyer = spec((specs.table("clickhouse"),), exclude=EXCLUDED)
     assert (
