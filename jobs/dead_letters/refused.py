@@ -28,14 +28,19 @@ class RetriedRows:
 
     Attributes:
         tried: the number of refused rows; 0 where the table cannot say.
-        stay: the number that are still refused.
-        problem: why a replay was not possible, and the other replays were made; or why the table was not tried.
+        stay: the number that are still refused; None where the table cannot say any more.
+        problem: why a replay, or the last count, was not possible, and the other replays were made; or why the table
+            was not tried.
     """
 
     tried: int
-    stay: int
+    stay: int | None
     replayed: list[MergedBatches] = field(default_factory=list)
     problem: BatchmergeError | None = None
+
+    @property
+    def recovered(self) -> int | None:
+        return None if self.stay is None else self.tried - self.stay
 
 
 def retry_refused(pipeline: Pipeline) -> dict[str, RetriedRows]:
@@ -62,7 +67,11 @@ def _retry(pipeline: Pipeline, destination: Destination) -> RetriedRows | None:
                 replayed.append(done)
         except BatchmergeError as failed:
             problem = failed
-    tried, stay = sum(refused.values()), sum(destination.refused().values())
+    tried = sum(refused.values())
+    try:
+        stay = sum(destination.refused().values())
+    except BatchmergeError as failed:
+        return RetriedRows(tried, None, replayed, problem or failed)
     _LOG.info("%s: %d of %d refused rows are recovered", destination.name, tried - stay, tried)
     return RetriedRows(tried, stay, replayed, problem)
 

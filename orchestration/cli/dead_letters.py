@@ -92,14 +92,15 @@ def retry(pipeline: str, no_wait: bool) -> None:
     for table, one in merged.items():
         _say_merged(table, one.batches, one.merged)
     for table, rows in refused.items():
-        output.say(f"{rows.tried - rows.stay:,} of {rows.tried:,} rows that {table} refused are recovered")
+        number = "it is not known how many" if rows.recovered is None else f"{rows.recovered:,}"
+        output.say(f"{number} of {rows.tried:,} rows that {table} refused are recovered")
         for replayed in rows.replayed:
             _say_merged(table, replayed.batches, replayed.merged)
         if rows.stay:
             output.say(f"  {rows.stay:,} stay: correct the table's options by what `{list_command(pipeline)}` says")
     raise_most_terminal(problems)
     tables = {table: asdict(one.merged.counts) for table, one in merged.items()}
-    recovered = {table: {"tried": rows.tried, "recovered": rows.tried - rows.stay} for table, rows in refused.items()}
+    recovered = {table: {"tried": rows.tried, "recovered": rows.recovered} for table, rows in refused.items()}
     counts = {"tried": done.tried, "recovered": done.recovered, "gone": done.gone}
     output.result({**counts, "tables": tables, "refused": recovered})
 

@@ -33,3 +33,12 @@ def test_a_table_that_fails_does_not_stop_the_others(
         ("bigquery d.t", 0, 0, *problem.values()),
         ("clickhouse d.t", 2, 0, None),
     ]
+
+
+def test_replays_of_a_table_that_fails_at_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed, problem = Mock(), Unavailable("down")
+    monkeypatch.setattr("jobs.dead_letters.refused.replay_batches", lambda *_: replayed)
+    failing = table("bigquery d.t")
+    failing.refused.side_effect = [{1: 2}, problem]
+    (done,) = retry_refused(cast(Pipeline, SimpleNamespace(destinations=lambda: [failing]))).values()
+    assert (done.tried, done.recovered, done.replayed, done.problem) == (2, None, [replayed], problem)
