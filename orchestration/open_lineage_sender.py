@@ -76,13 +76,15 @@ def _client() -> OpenLineageClient | None:
     return client
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sender:
     """Events of a step.
 
     Attributes:
         run_id: the Dagster run, the parent of the step's own run.
         job: the step's name within the pipeline.
+        has_begun: the receiver accepted the beginning. Then it is sent the end whatever time that takes: else the step
+            would look at work for good, also if it has failed.
     """
 
     pipeline: str
@@ -91,9 +93,10 @@ class Sender:
     inputs: Sequence[Dataset]
     output: Dataset
     client: OpenLineageClient | None = field(default_factory=_client)
+    has_begun: bool = field(default=False, init=False)
 
     def began(self) -> None:
-        self._send(RunState.START)
+        self.has_begun = self._send(RunState.START)
 
     def failed(self, problem: BaseException) -> None:
         """Sends the text of our own errors, which has no values and no secrets; of other errors only the class."""
@@ -102,15 +105,18 @@ class Sender:
     def completed(self, rows: int | None) -> None:
         self._send(RunState.COMPLETE, rows=rows)
 
-    def _send(self, state: RunState, error: str | None = None, rows: int | None = None) -> None:
-        if self.client is None or _SPENT.is_up():
-            return
-        began = time.monotonic()
+    def _send(self, state: RunState, error: str | None = None, rows: int | None = None) -> bool:
+        """Whether the receiver has accepted the event."""
+        if self.client is None or (_SPENT.is_up() and not self.has_begun):
+            return False
+        began, accepted = time.monotonic(), False
         try:
             self.client.emit(self._event(state, error, rows))
+            accepted = True
         except Exception as failed:
             _LOG.warning("OpenLineage's receiver did not accept an event of %s: %s", self.job, type(failed).__name__)
         _SPENT.add(time.monotonic() - began)
+        return accepted
 
     def _event(self, state: RunState, error: str | None, rows: int | None) -> RunEvent:
         namespace = os.environ.get("OPENLINEAGE_NAMESPACE", _PRODUCER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -168,6 +169,27 @@ def test_receiver_of_lineage_that_is_slow_delays_steps_for_a_part_of_each_minute
         monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 0.0)
         _sender().began()
     assert len(asked) == 2
+
+
+def test_step_whose_beginning_a_slow_receiver_accepted_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[str] = []
+
+    class Receiver(Handler):
+        def do_POST(self) -> None:
+            got.append(json.loads(self.body())["eventType"])
+            time.sleep(0.2)
+            self.answer(201)
+
+    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
+    monkeypatch.setattr("orchestration.open_lineage_sender._SHARE", 0.1)
+    with serving(Receiver) as address:
+        monkeypatch.setenv("OPENLINEAGE_URL", address)
+        first, second = _sender(), _sender()
+        first.began()
+        second.began()
+        second.completed(1)
+        first.failed(ValueError())
+    assert got == ["START", "FAIL"]
 
 
 @pytest.mark.parametrize(
