@@ -79,6 +79,12 @@ class Column:
         return holds_null(self.type)
 
     @property
+    def enum_names(self) -> list[str]:
+        """The names of an enum that is made of text, as literals; of other types none."""
+        is_enum = is_text(self.arrow) and self.bare.startswith("Enum")
+        return re.findall(r"'(?:[^'\\]|\\.|'')*'", self.type) if is_enum else []
+
+    @property
     def as_json(self) -> bool:
         """Whether the server makes JSON text of the value first: for JSON columns, of all declared types but string."""
         return bool(self.declared and self.bare.startswith("JSON") and not pa.types.is_string(self.arrow))

@@ -164,14 +164,20 @@ def test_values_that_do_not_fit_are_found_with_one_question() -> None:
     assert server.asked == ["unfit", "fits"], "the second proves that the others fit"
 
 
-def test_types_without_that_question_are_searched_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_without_that_question_are_searched_up_to_a_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that are spread take many queries each, so that few of them would already take hours."""
     server = Server(most=255)
     insertion = replace(_insertion(server), unfit={})
     (report,) = reports_in(insertion.run([(0, lambda: _unfit_rows(10))]))
     assert (report.rows, report.refused) == (2, 8)
-    monkeypatch.setattr(insertion_module, "_MOST_FOUND", 7)
-    with pytest.raises(BadRecords, match="column n: more than 7 of 10 values do not fit UInt8"):
+    monkeypatch.setattr(insertion_module, "_MOST_QUERIES", len(server.asked))
+    server.asked.clear()
+    list(insertion.run([(0, lambda: _unfit_rows(10))]))
+    monkeypatch.setattr(insertion_module, "_MOST_QUERIES", 16)
+    server.asked.clear()
+    with pytest.raises(BadRecords, match="column n: at least 7 of 10 values do not fit UInt8, and 16 queries"):
         list(insertion.run([(0, lambda: _unfit_rows(10))]))
+    assert len(server.asked) == 16
 
 
 def test_one_value_that_does_not_fit_is_enough_to_fail() -> None:

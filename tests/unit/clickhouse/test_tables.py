@@ -315,6 +315,22 @@ def test_types_have_one_spelling(named: str, spelled: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("declared", "named", "asked"),
+    [
+        ("string not null", r"Enum8('a, b' = 1, 'c\'' = 2)", r"isNull(`x`) OR `x` NOT IN ('a, b', 'c\'')"),
+        ("string", "Nullable(ENUM('it''s', ')'))", "`x` NOT IN ('it''s', ')')"),
+        ("string", "Nullable(UUID)", "NOT (isNull(`x`) OR isNotNull(accurateCastOrNull(`x`, 'UUID')))"),
+    ],
+)
+def test_texts_that_do_not_fit_an_enum_are_told_by_its_names(declared: str, named: str, asked: str) -> None:
+    kind, nullable = parse_type(declared)
+    column = table_column(RowColumn("x", kind, nullable, ("value", "x")), {"x": named})
+    assert render("clickhouse", "unfit", column=column, number="n").split("WHERE ")[1].strip() == asked
+    numbers = table_column(RowColumn("x", pa.int64(), nullable, ("value", "x")), {"x": named})
+    assert numbers.enum_names == []
+
+
+@pytest.mark.parametrize(
     ("declared", "named", "check", "compared"),
     [
         ("string", "String", "", ""),
