@@ -322,7 +322,7 @@ def test_types_have_one_spelling(named: str, spelled: str) -> None:
         ("string", "Nullable(UUID)", "NOT (isNull(`x`) OR isNotNull(accurateCastOrNull(`x`, 'UUID')))"),
     ],
 )
-def test_texts_that_do_not_fit_an_enum_are_told_by_its_names(declared: str, named: str, asked: str) -> None:
+def test_texts_that_are_no_names_of_an_enum_are_found(declared: str, named: str, asked: str) -> None:
     kind, nullable = parse_type(declared)
     column = table_column(RowColumn("x", kind, nullable, ("value", "x")), {"x": named})
     assert render("clickhouse", "unfit", column=column, number="n").split("WHERE ")[1].strip() == asked
