@@ -139,8 +139,7 @@ class KafkaCluster:
         with self._errors("topics"):
             found = self._admin.describe_topics(TopicCollection(topics), request_timeout=self.timeout)
             described = {name: self._result(future) for name, future in found.items()}
-        ids = {name: str(d.topic_id) for name, d in described.items()}
-        return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
+        return _ids_and_partitions(described)
 
     def describe_each(
         self, topics: list[str]
@@ -172,9 +171,7 @@ class KafkaCluster:
                 where=f"connection {self.name} ({self._connection.bootstrap_servers}), topic {name}",
                 remedy="bring the brokers of these partitions back",
             )
-        read = {name: found[name] for name in topics if name not in failed}
-        ids = {name: str(described.topic_id) for name, described in read.items()}
-        return ids, [TopicPartition(name, p.id) for name, d in sorted(read.items()) for p in d.partitions], failed
+        return *_ids_and_partitions({name: found[name] for name in topics if name not in failed}), failed
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there, per partition."""
@@ -288,6 +285,11 @@ class KafkaCluster:
                     if self._refusal:
                         raise KafkaException(self._refusal) from None
                 raise
+
+
+def _ids_and_partitions(described: dict[str, TopicDescription]) -> tuple[dict[str, str], list[TopicPartition]]:
+    ids = {name: str(d.topic_id) for name, d in described.items()}
+    return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
 
 
 def _without_leader(described: TopicDescription) -> list[int]:

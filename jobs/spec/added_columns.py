@@ -229,7 +229,8 @@ def _tried(spec: PipelineSpec, columns: Sequence[Column], known: Collection[Mist
     """The pipeline with these columns, and its mistakes besides the known ones, as texts."""
     try:
         more = _with_planted(spec, columns)
-        return more, [mistake.what for mistake in mistakes(more) if mistake not in known]
+        found = mistakes(more) if columns else ()
+        return more, [mistake.what for mistake in found if mistake not in known]
     except ConfigurationError as problem:  # of a type that is nested too deep, or of the transform
         return spec, [problem.what]
 

@@ -274,7 +274,8 @@ class Value(Format):
         if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
             what = f"{self.rescued} is the column of what is rescued"
             found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
-        declared = {shown(Renaming(self.rename).field(path)) for path in field_paths(self.struct)}
+        renaming = Renaming(self.rename)
+        declared = {shown(renaming.field(path)) for path in field_paths(self.struct)} if self.exclude else set()
         for number, text in enumerate(self.exclude):
             if text in declared:
                 found.append(

@@ -30,6 +30,16 @@ def produce_changes(engine: Engine, seed: int) -> list[Record]:
     return records
 
 
+def second_batch_dies_at(point: str, engine: Engine) -> tuple[list[Record], list[Record]]:
+    """The records of a batch that is merged, and of one whose run dies there."""
+    first = produce_changes(engine, 1)
+    engine.advance()
+    second = produce_changes(engine, 2)
+    with dying_at(point):
+        engine.advance()
+    return first, second
+
+
 @pytest.mark.parametrize("point", [pytest.param("bigquery.loaded", marks=pytest.mark.slow), "bigquery.merged"])
 def test_flush_whose_batches_are_not_landed_any_more(
     point: str, connections: Connections, spark: SparkSession, topic: Callable[..., str], batchmerge: Command
@@ -37,11 +47,8 @@ def test_flush_whose_batches_are_not_landed_any_more(
     """What was only loaded is thrown away; what was merged is known, although the state did not say so yet."""
     flow = bigquery_flow(topic(partitions=2), ["append"])
     engine = Engine(flow, connections, spark)
-    records = produce_changes(engine, 1)
-    engine.advance()
-    records += produce_changes(engine, 2)
-    with dying_at(point):
-        engine.advance()
+    first, second = second_batch_dies_at(point, engine)
+    records = first + second
     catalog(connections)._catalog.drop_table(engine.pipeline.intermediate.identifier)
     code, output = batchmerge(engine, "offsets", "reset", "", "--to", "committed", "--yes")
     assert (code, "All offsets stay" in output) == (0, True), output
@@ -63,11 +70,8 @@ def test_state_row_that_a_run_has_not_moved_is_moved_before_a_look_at_the_table(
     """The run died after its merge, and a pipeline that is paused does not run again."""
     flow = bigquery_flow(topic(partitions=2), ["upsert_delete"])
     engine = Engine(flow, connections, spark)
-    records = produce_changes(engine, 1)
-    engine.advance()
-    records += produce_changes(engine, 2)
-    with dying_at("bigquery.merged"):
-        engine.advance()
+    first, second = second_batch_dies_at("bigquery.merged", engine)
+    records = first + second
     verdict = reconcile(engine.pipeline, engine.destination("upsert_delete"), 0)
     assert (verdict.batch, verdict.wrong) == (2, [])
     records += produce_changes(engine, 3)
@@ -84,11 +88,8 @@ def test_table_that_was_dropped_after_such_a_run_is_filled_again(
 ) -> None:
     flow = bigquery_flow(topic(partitions=2), ["append"])
     engine = Engine(flow, connections, spark)
-    records = produce_changes(engine, 1)
-    engine.advance()
-    records += produce_changes(engine, 2)
-    with dying_at("bigquery.merged"):
-        engine.advance()
+    first, second = second_batch_dies_at("bigquery.merged", engine)
+    records = first + second
     service(connections).delete_table(flow.table("append"))
     with pytest.raises(TableReplaced, match="batchmerge offsets forget"):
         engine.advance()
@@ -104,11 +105,7 @@ def test_flush_that_was_loaded_under_an_earlier_file_is_loaded_again(
     """Without coordinates its rows would be those that a replay cannot recognize."""
     flow = bigquery_flow(topic(partitions=2), ["append"])
     engine = Engine(flow, connections, spark)
-    first = produce_changes(engine, 1)
-    engine.advance()
-    second = produce_changes(engine, 2)
-    with dying_at("bigquery.loaded"):
-        engine.advance()
+    first, second = second_batch_dies_at("bigquery.loaded", engine)
     engine = engine.with_table_options(metadata_columns=["topic", "partition", "offset"])
     engine.advance()
     expected = model.expected(first + second, "append")

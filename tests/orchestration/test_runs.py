@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -145,33 +146,9 @@ def test_receiver_of_lineage_that_is_down_is_asked_twice(monkeypatch: pytest.Mon
     assert time.monotonic() - began < 15, "the receiver does not say how long a step waits"
 
 
-def test_receiver_of_lineage_that_is_slow_delays_steps_for_a_part_of_each_minute(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    asked: list[str] = []
-
-    class Receiver(Handler):
-        def do_POST(self) -> None:
-            asked.append(self.path)
-            time.sleep(0.2)
-            self.answer(201)
-
-    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
-    monkeypatch.setattr("orchestration.open_lineage_sender._SHARE", 0.1)
-    with serving(Receiver) as address:
-        monkeypatch.setenv("OPENLINEAGE_URL", address)
-        for _ in range(20):
-            _sender().began()
-        assert len(asked) == 1
-        assert [record.getMessage() for record in caplog.records if record.name == "batchmerge"] == [
-            "OpenLineage's receiver is too slow: its next events are left out, for up to a minute"
-        ]
-        monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 0.0)
-        _sender().began()
-    assert len(asked) == 2
-
-
-def test_step_whose_beginning_a_slow_receiver_accepted_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def slow_receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """One that takes twice the time that events have; the types of the events that it gets."""
     got: list[str] = []
 
     class Receiver(Handler):
@@ -184,6 +161,26 @@ def test_step_whose_beginning_a_slow_receiver_accepted_has_its_end(monkeypatch: 
     monkeypatch.setattr("orchestration.open_lineage_sender._SHARE", 0.1)
     with serving(Receiver) as address:
         monkeypatch.setenv("OPENLINEAGE_URL", address)
+        yield got
+
+
+def test_receiver_of_lineage_that_is_slow_delays_steps_for_a_part_of_each_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with slow_receiver(monkeypatch) as got:
+        for _ in range(20):
+            _sender().began()
+        assert len(got) == 1
+        assert [record.getMessage() for record in caplog.records if record.name == "batchmerge"] == [
+            "OpenLineage's receiver is too slow: its next events are left out, for up to a minute"
+        ]
+        monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 0.0)
+        _sender().began()
+    assert len(got) == 2
+
+
+def test_step_whose_beginning_a_slow_receiver_accepted_has_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with slow_receiver(monkeypatch) as got:
         first, second = _sender(), _sender()
         first.began()
         second.began()

@@ -72,7 +72,7 @@ class ClickHouseReader(TableReader):
         return sorted(names - {*self._layout.added, *self._layout.origin})
 
     def known_count(self) -> int | str | None:
-        stored = self._stored()
+        stored = _stored(self._found())
         if not self._layout.versioned:
             return stored
         # For tables of upserts the server knows only the number of stored rows, with replaced versions.
@@ -88,13 +88,13 @@ class ClickHouseReader(TableReader):
         if any(removes_old_rows(one.engine_full) for one in described):
             yield EXPIRY
 
-    def _described(self) -> list[tables.Present]:
-        described = [tables.describe(shard.server, self._layout.path) for shard in self._shards]
-        return [one for one in described if one]
+    def _found(self) -> list[tuple[Shard, tables.Present]]:
+        """The table on each endpoint that has it."""
+        described = ((shard, tables.describe(shard.server, self._layout.path)) for shard in self._shards)
+        return [(shard, one) for shard, one in described if one]
 
-    def _stored(self) -> int:
-        """The number of stored rows, with replaced versions."""
-        return sum(shard.row_count(tables.describe(shard.server, self._layout.path)) for shard in self._shards)
+    def _described(self) -> list[tables.Present]:
+        return [one for _, one in self._found()]
 
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:
@@ -102,9 +102,9 @@ class ClickHouseReader(TableReader):
 
     def _shares(self, spark: SparkSession, limit: int) -> Iterator[ReadShare]:
         names = [c.name for c in self.values.columns]
-        described = self._described()
-        casts = compared_types(self._own, described[0].types) if described else {}
-        count = 1 if limit else share_count(spark, self._stored() // len(self._shards))
+        found = self._found()
+        casts = compared_types(self._own, found[0][1].types) if found else {}
+        count = 1 if limit else share_count(spark, _stored(found) // len(self._shards))
         for number in range(count):
             # By a hash of the sorting key, so that all versions of a row are in one share, as FINAL needs.
             share = {"by": self._layout.keys if self._layout.versioned else self._layout.order_by, "number": number}
@@ -118,3 +118,8 @@ class ClickHouseReader(TableReader):
                 of=count,
             )
             yield from (ReadShare(partial(shard.server.batches, text), self.values) for shard in self._shards)
+
+
+def _stored(found: Sequence[tuple[Shard, tables.Present]]) -> int:
+    """The number of stored rows, with replaced versions."""
+    return sum(shard.row_count(one) for shard, one in found)
