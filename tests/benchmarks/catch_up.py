@@ -28,11 +28,13 @@ def measure(options: Namespace) -> Iterator[Measure]:
         for kind in kinds:
             for mode in _MODES:
                 many, one = list[float](), list[float]()
-                # As a schedule finds Spark: the first merge of a session loads much.
-                seconds(connections, kind, mode, 2, rows)
-                for _ in range(options.turns):
-                    many.append(seconds(connections, kind, mode, count, rows))
-                    one.append(seconds(connections, kind, mode, 1, count * rows))
+                # As a schedule finds Spark: the first merge of a kind loads much.
+                for size in (count, 1):
+                    seconds(connections, kind, mode, size, rows)
+                for turn in range(options.turns):
+                    for each in (many, one) if turn % 2 else (one, many):
+                        size = count if each is many else 1
+                        each.append(seconds(connections, kind, mode, size, count * rows // size))
                 yield Measure(
                     what=f"{count:,} landed batches of {rows:,} records into {kind.name}, {mode}",
                     unit="s",
@@ -64,7 +66,7 @@ SIZES: Sizes = {
     "kinds": (["clickhouse", "iceberg", "bigquery", "duckdb"],) * 2,
     "batches": (1000, 20),
     "rows": (1000, 100),
-    "turns": (1, 1),
+    "turns": (3, 1),
 }
 
 if __name__ == "__main__":
