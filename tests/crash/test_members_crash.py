@@ -19,7 +19,7 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections
 from tests.kit import model
 from tests.kit.crash_log import RUN, merge_points
-from tests.kit.events import check_all_published, effective, events
+from tests.kit.events import check_all_published, check_repeated, events
 from tests.kit.kinds import KINDS, runnable
 from tests.kit.model import Row
 from tests.kit.project import Project
@@ -97,7 +97,7 @@ class Shop:
         members = Members(self.name, PipelineSpec.model_validate(self.document), self.connections)
         for member in members.known():
             check_all_published(members.open(member), published)
-        assert {e.type for e in published if e not in effective(published)} <= {"commit_request"}
+        check_repeated(published)
 
     def rows(self, kind: str, table: str) -> list[Row]:
         found = KINDS[kind].rows(self.connections, f"tests.{self.prefix}_{kind}_{table}")

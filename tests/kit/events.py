@@ -42,6 +42,12 @@ def effective(published: list[Event]) -> list[Event]:
     return list({event.id: event for event in reversed(published)}.values())[::-1]
 
 
+def check_repeated(published: list[Event]) -> None:
+    """Only these may be there twice: the request of a killed run, and what the last two tables complete at once."""
+    known = effective(published)
+    assert {e.type for e in published if e not in known} <= {"commit_request", "commit_complete"}
+
+
 def check_all_published(pipeline: Pipeline, published: list[Event], at_once: bool = False) -> None:
     """Every landed batch has each event once, landing's in order; nothing else but requests that were given up.
 
