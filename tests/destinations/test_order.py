@@ -96,7 +96,7 @@ NEWEST = [
     [change(1, 2, "d", 9, "gone"), change(1, 4, "u", 7, "late")],
     [change(1, 3, "c", 7, "only"), change(1, 1, "u", 8, "late")],
 ]
-DEAD = [Record(1, key, {"id": key, "name": "dead", "op": "u", "amount": "1,5", "at": "2000-01-01T00:00:00Z"})
+DEAD = [Record(1, key, {"id": key, "name": "dead", "op": "u", "amount": "1,5", "at": "1930-01-01T00:00:00Z"})
         for key in (1, 2)]  # fmt: skip
 READ_LATER = "select id, name, cast(replace(amount, ',', '.') as double) as amount, op, at from records"
 
