@@ -76,6 +76,11 @@ class _Looked:
     leases: Sequence[LeaseState] = ()
     problem: str | None = None
 
+    @property
+    def name(self) -> str:
+        """Unique in the pipeline, since all are of one kind; on the default connection the table's name, as stored."""
+        return self.table.title.removeprefix(f"{self.table.kind} ")
+
 
 def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
@@ -94,16 +99,14 @@ def tick(
     shown, events = dict(cursor.shown), list[dg.AssetObservation]()
     for one in looked:
         version = _version(one, ends)
-        if one.leases and shown.get(one.table.table) != version:
-            shown[one.table.table] = version
+        if one.leases and shown.get(one.name) != version:
+            shown[one.name] = version
             events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
     # A backfill finishes what a dead run has begun (`jobs.replay.landed`), like a recovery run.
     busy, pauses = still_to_do(context.instance, name, spec), read_pauses(context.instance, name, spec)
     paused = paused_reason(pauses, spec)
     hold = {
-        one.table.table: paused or pauses.reason(key) or busy.get(key)
-        for one in looked
-        for key in (table_key(one.table),)
+        one.name: paused or pauses.reason(key) or busy.get(key) for one in looked for key in (table_key(one.table),)
     }
     requests, asked, skipped = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
@@ -144,7 +147,7 @@ def _recover(
     skipped = list[str]()
     now = datetime.now(UTC)
     for one in looked:
-        table = one.table.table
+        table = one.name
         verdicts = [left_behind(s, _status(instance, s.run_id), now, one.table.time_limit_seconds) for s in one.leases]
         dead = [lease for lease, (is_dead, _) in zip(one.leases, verdicts, strict=True) if is_dead]
         reasons = [text for _, text in verdicts]
