@@ -128,7 +128,7 @@ def plan_members(members: Members) -> MembersPlan:
     seen = members.look()
     outcomes = list(members.each_seen("plan", seen, plan_run))
     plans = sorted((o.done for o in outcomes if o.done), key=lambda plan: plan.pipeline)
-    failed = {**seen.failed, **{o.topic: o.problem for o in outcomes if o.problem}}
+    failed = {**seen.failed, **{o.key: o.problem for o in outcomes if o.problem}}
     return MembersPlan(members.name, plans, failed, seen.appeared)
 
 

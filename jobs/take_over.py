@@ -157,7 +157,7 @@ def carry_out_each(members: Members, other: str) -> list[Outcome[list[str]]]:
 def _each(members: Members, other: str, work: Callable[[Pipeline, str, TopicState | None], T]) -> list[Outcome[T]]:
     seen = members.look()
     failed = [Outcome[T](topic, problem=problem) for topic, problem in seen.failed.items()]
-    topics = {member.name: member.topic for member in seen.members}
+    topics = {member.name: member.key for member in seen.members}
 
     def one(pipeline: Pipeline, state: TopicState | None) -> T:
         return work(pipeline, member_name(other, topics[pipeline.name]), state)

@@ -187,8 +187,8 @@ def each_pipeline(
         done = work(open_pipeline(name, connections))
         return ([] if done is None else [done]), []
     known = members.known()
-    found = {outcome.topic: outcome for outcome in members.each("by-hand", known, work)}
-    outcomes = [found[member.topic] for member in known if member.topic in found]
+    found = {outcome.key: outcome for outcome in members.each("by-hand", known, work)}
+    outcomes = [found[member.key] for member in known if member.key in found]
     return [o.done for o in outcomes if o.done is not None], [o.problem for o in outcomes if o.problem]
 
 

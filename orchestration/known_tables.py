@@ -21,22 +21,21 @@ class KnownTable:
         entry: the entry of the pipeline file.
         table: the table that the entry stands for.
         spec: what the file says for the table's topic.
-        whose: the topic (`for_each`), or the name that records brought (`new_tables`); empty where the entry is one
-            table.
+        key: the key of its member (`jobs.spec.members.Member`); empty where the entry is one table.
     """
 
     entry: Table
     table: Table
     spec: PipelineSpec
-    whose: str = ""
+    key: str = ""
 
 
 def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
-    """The known tables by topic, or by name, in the order of the entries."""
+    """The known tables by member, in the order of the entries."""
     if spec.source.for_each:
         for member in known_members(name, spec).members:
             for entry, table in zip(spec.tables, member.spec.tables, strict=True):
-                yield KnownTable(entry, table, member.spec, member.topic)
+                yield KnownTable(entry, table, member.spec, member.key)
     elif spec.new_tables:
         for said, named in allowed(spec, {said: Named(said) for said in seen_names(name)}).items():
             with suppress(Mistakes):  # reported by whoever opens the pipeline

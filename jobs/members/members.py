@@ -12,39 +12,29 @@ fails stops no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobs.batch import CommittedState
 from jobs.events.shared_events import SharedEvents
-from jobs.landing.reads import Reads, WantedRead, read_alone, read_in_one_job
+from jobs.landing.reads import Reads, WantedRead, read_in_one_job
 from jobs.landing.task_report import TaskReport
-from jobs.members.known_topics import (
-    has_seen,
-    known_member,
-    known_members,
-    known_topics,
-    remember,
-    remember_if_possible,
-)
+from jobs.members.known_members import KnownMembers
 from jobs.members.shared_jobs import Participant, SharedJobs
 from jobs.members.side_by_side import Outcome, outcome_of, side_by_side
-from jobs.members.topics import Seen, missing, states_of
-from jobs.offsets import Offsets, TopicPartition
+from jobs.members.topics import Seen
+from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
-from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
+from jobs.sessions import OneSession, SessionOfMany
 from jobs.spark_tasks import OneTask, Task, reports_for_each
-from jobs.spec.members import Expansion, Member, expand, is_read
-from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, KafkaConnection, SparkConnection
-from resources.errors import BatchmergeError, ConfigurationError, TopicMissing
-from resources.kafka import KafkaCluster
-from resources.kafka_groups import group_offsets
+from jobs.spec.members import Member
+from resources.connections import SparkConnection
+from resources.errors import BatchmergeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,144 +50,14 @@ _QUESTIONS = 32
 
 
 @dataclass
-class Members:
-    """The members of a pipeline.
+class Members(KnownMembers):
+    """The members of a pipeline, with the Spark sessions and the publishers of events in which work on them is done."""
 
-    Attributes:
-        topics: only these; empty: all.
-    """
-
-    name: str
-    spec: PipelineSpec
-    connections: Connections
-    run_id: str = "by-hand"
-    topics: Collection[str] = ()
     _sessions: dict[str, OneSession] = field(default_factory=dict, init=False)
     _roles: dict[str, SharedEvents] = field(default_factory=dict, init=False)
 
-    def known(self) -> list[Member]:
-        """The members that are known; where records name tables, one for each name. Kafka is asked only if the data
-        folder, which may be this process's own, has no topics: to do nothing then would look like success.
-
-        Raises:
-            ConfigurationError, TopicMissing: one of `topics` is none. BatchmergeError: Kafka does not answer.
-        """
-        if self._lacks_topics():
-            self.look()
-        return self.remembered()
-
-    def remembered(self) -> list[Member]:
-        """As `known`, without asking Kafka."""
-        if self.spec.new_tables:
-            names = Pipeline(self.name, self.spec, self.connections).names
-            self._require_names(names)
-            found = [Member(name, self.name, self.spec) for name in names]
-        else:
-            expansion, known = known_members(self.name, self.spec), set(known_topics(self.name, self.spec))
-            self._require_topics(known, expansion)
-            found = list(expansion.members)
-        return [m for m in found if self._wanted(m.topic)]
-
-    def _lacks_topics(self) -> bool:
-        source = self.spec.source
-        return bool(source.for_each and source.pattern) and not has_seen(self.name)
-
-    def _require_topics(self, known: Collection[str], expansion: Expansion) -> None:
-        """Raises ConfigurationError, TopicMissing: one of `topics` is none, so that its steps would do nothing."""
-        refused = {one.topic: one for one in expansion.refused}
-        for topic in self.topics:
-            self.member(topic)
-            if topic in refused:
-                raise refused[topic].error(self.name)
-            if topic not in known:
-                raise missing(topic, self.name)
-
-    def _require_names(self, known: Collection[str]) -> None:
-        for name in self.topics:
-            if name not in known:
-                raise ConfigurationError(
-                    f"no record has brought the name {name}",
-                    where=f"pipeline {self.name}",
-                    remedy=f"name one of: {', '.join(sorted(known)[:20]) or 'none is known yet'}",
-                )
-
-    def all_known(self) -> list[Member]:
-        """All known members, whatever `topics` says."""
-        return replace(self, topics=()).known() if self.topics else self.known()
-
-    def member(self, topic: str) -> Member:
-        """The member of this topic. Raises ConfigurationError if there is none, or none that can be."""
-        return known_member(self.name, self.spec, topic)
-
-    def open(
-        self,
-        member: Member,
-        sessions: Sessions | None = None,
-        reads: Reads = read_alone,
-        one_task: OneTask | None = None,
-        events: SharedEvents | None = None,
-    ) -> Pipeline:
-        """Opens the member as a pipeline. Where records name tables, it is the whole pipeline, limited to one name."""
-        named = self.spec.new_tables is not None
-        return Pipeline(
-            member.name,
-            member.spec,
-            self.connections,
-            self.run_id,
-            None if named else self.name,
-            sessions or OwnSessions(),
-            only=member.topic if named else None,
-            reads=reads,
-            one_task=one_task or OneTask(),
-            events=events,
-        )
-
-    def look(self) -> Seen:
-        """Lists and describes all topics in a few questions to Kafka, and remembers those that are new.
-
-        Raises:
-            TopicMissing: there is none, or not one of `topics`. ConfigurationError: one of `topics` is not read.
-            StorageError: topics are new, and the data folder cannot be written. BatchmergeError: Kafka does not answer.
-        """
-        kafka = self._kafka
-        there = kafka.topic_names()
-        matching = [topic for topic in sorted(there) if is_read(self.spec, topic)]
-        # Topics that the file lists are known without the folder.
-        keep = remember if self.spec.source.pattern else remember_if_possible
-        appeared = keep(self.name, matching, self._landed_already)
-        expansion = known_members(self.name, self.spec)
-        absent = [topic for topic in self.spec.source.topics if topic not in there and is_read(self.spec, topic)]
-        failed: dict[str, BatchmergeError] = {topic: missing(topic, self.name) for topic in absent}
-        self._require_topics({*there, *known_topics(self.name, self.spec)}, expansion)
-        if not matching and not absent:
-            raise TopicMissing(
-                f"no topic matches {self.spec.source.pattern!r}",
-                where=f"connection {kafka.name}",
-                remedy="check `source.pattern` and `overrides`",
-            )
-        failed |= {refused.topic: refused.error(self.name) for refused in expansion.refused if refused.topic in there}
-        members = [m for m in expansion.members if m.topic in there and self._wanted(m.topic)]
-        states, unread = states_of(kafka, [m.topic for m in members])
-        wanted = {topic: problem for topic, problem in {**failed, **unread}.items() if self._wanted(topic)}
-        return Seen([m for m in members if m.topic in states], states, wanted, appeared)
-
-    def _landed_already(self, topics: Sequence[str]) -> set[str]:
-        """The topics with a landed table, among those that would begin elsewhere if they appeared later."""
-        begin = [m for m in expand(self.name, self.spec, topics).members if m.spec.source.start == "latest"]
-        return {member.topic for member in begin if self.open(member).intermediate.exists()}
-
-    def ends(self, members: Sequence[Member]) -> dict[str, TopicState]:
-        """What Kafka has for these members now, by topic; without those that Kafka says nothing of."""
-        try:
-            if self.spec.new_tables:
-                state = Pipeline(self.name, self.spec, self.connections).topic_state()
-                return dict.fromkeys((member.topic for member in members), state)
-            return states_of(self._kafka, [member.topic for member in members])[0]
-        except BatchmergeError:
-            return {}
-
     def landed(self) -> tuple[list[CommittedState], dict[str, BatchmergeError]]:
-        """The landed states of all members that have one; the errors of those that cannot be asked, by topic.
+        """The landed states of all members that have one; the errors of those that cannot be asked, by key.
 
         Raises:
             BatchmergeError: not one can be asked.
@@ -210,18 +70,10 @@ class Members:
         for outcome in self.each("landed", known, ask, at_once=_QUESTIONS):
             found += [outcome.done] if outcome.done else []
             if outcome.problem:
-                failed[outcome.topic] = outcome.problem
+                failed[outcome.key] = outcome.problem
         if failed and len(failed) == len(known):
             raise next(iter(failed.values()))
         return found, failed
-
-    def group_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How far all tables are, by the consumer group of the pipeline."""
-        return group_offsets(self._kafka, self.spec.control.group(self.name), partitions)
-
-    @property
-    def _kafka(self) -> KafkaCluster:
-        return self.connections.opened(self.spec.source.connection, KafkaConnection, KafkaCluster)
 
     def each(
         self,
@@ -256,7 +108,7 @@ class Members:
         self, role: str, seen: Seen, work: Callable[[Pipeline, TopicState | None], T | None]
     ) -> Iterator[Outcome[T]]:
         """As `each`, for work that needs what Kafka has for the member's topic; None if Kafka has not answered."""
-        states = {member.name: seen.states.get(member.topic) for member in seen.members}
+        states = {member.name: seen.states.get(member.key) for member in seen.members}
         return self.each(role, seen.members, lambda pipeline: work(pipeline, states[pipeline.name]))
 
     def each_reading(
@@ -267,7 +119,7 @@ class Members:
 
         def one(member: Member, participant: Participant[WantedRead, list[TaskReport]]) -> T | None:
             reads: Reads = lambda _spark, wanted: participant(wanted)  # noqa: E731
-            return work(self.open(member, participant.slot, reads, events=events), seen.states[member.topic])
+            return work(self.open(member, participant.slot, reads, events=events), seen.states[member.key])
 
         def run_job(wanted: Sequence[WantedRead]) -> list[list[TaskReport]]:
             events.publish()
@@ -322,7 +174,7 @@ class Members:
         """Whether the events of a member's commits are published; names publish with their next batch."""
         if self.spec.new_tables:
             return lambda _: True
-        topics = [member.topic for member in self.known()]
+        topics = [member.key for member in self.known()]
         return self._events(role).published_check(lambda: self._kafka.partitions(topics))
 
     def _events(self, role: str) -> SharedEvents:
@@ -348,9 +200,6 @@ class Members:
         for pipeline in pipelines.values():
             yield dict(pipeline.intermediate.catalog.spark_settings())
             yield from (dict(destination.spark_settings()) for destination in pipeline.destinations())
-
-    def _wanted(self, topic: str) -> bool:
-        return not self.topics or topic in self.topics
 
 
 class _SharedTask(OneTask):

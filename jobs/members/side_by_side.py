@@ -23,9 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What became of one topic's part of the work; `done` is None where it failed."""
+    """What became of one member's part of the work.
 
-    topic: str
+    Attributes:
+        key: the member's (`Member.key`), or of a topic that is no member.
+        done: None where it failed.
+    """
+
+    key: str
     member: Member | None = None
     done: T | None = None
     problem: BatchmergeError | None = None
@@ -34,10 +39,10 @@ class Outcome(Generic[T]):
 def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
     """What became of a member's work; a problem is only kept if it is an error of ours, others are raised."""
     try:
-        return Outcome(member.topic, member, work())
+        return Outcome(member.key, member, work())
     except BatchmergeError as problem:
-        _LOG.warning("%s: %s", member.topic, problem)
-        return Outcome(member.topic, member, problem=problem)
+        _LOG.warning("%s: %s", member.key, problem)
+        return Outcome(member.key, member, problem=problem)
 
 
 def side_by_side(

@@ -30,9 +30,13 @@ _LONGEST = 100
 
 @dataclass(frozen=True)
 class Member:
-    """The pipeline of one topic."""
+    """The pipeline of one topic; with `new_tables` the one pipeline, limited to the tables of one name.
 
-    topic: str
+    Attributes:
+        key: the topic, or the value of `route_by` that names the tables.
+    """
+
+    key: str
     name: str
     spec: PipelineSpec
 
@@ -225,6 +229,6 @@ def _table_twice(found: Member, taken: Mapping[tuple[str, str, str], Member]) ->
         differ = f", and their keys differ ({', '.join(keys[0])}; {', '.join(keys[1])})" if keys[0] != keys[1] else ""
         yield Mistake(
             ("tables", number, "table"),
-            f"topic {found.topic}: {table.table} is the table of topic {other.topic} already{differ}",
+            f"topic {found.key}: {table.table} is the table of topic {other.key} already{differ}",
             "put more of the topic's name into the table's, or read both topics in a pipeline without `for_each`",
         )

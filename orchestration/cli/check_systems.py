@@ -45,7 +45,7 @@ def ask_members(members: Members) -> Iterator[Answer]:
         return [step for destination in pipeline.destinations() for step in destination.prepare(dry_run=True)]
 
     wrong = [outcome for outcome in members.each("check", seen.members, tables) if outcome.problem]
-    yield from ((f"topic {one.topic}", one.problem) for one in wrong)
+    yield from ((f"topic {one.key}", one.problem) for one in wrong)
     if not wrong:
         yield f"tables of {len(seen.members)} topics", None
 

@@ -223,8 +223,8 @@ def _of_members(members: Members, asking: Asking) -> list[TableStatus]:
         if not seen.members:  # there would be no line that says so
             raise
     found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, asking, topics)))
-    by_topic = {outcome.topic: outcome.done or [] for outcome in found}
-    problems = {**seen.failed, **{outcome.topic: outcome.problem for outcome in found if outcome.problem}}
+    by_topic = {outcome.key: outcome.done or [] for outcome in found}
+    problems = {**seen.failed, **{outcome.key: outcome.problem for outcome in found if outcome.problem}}
     failed = [TableStatus(name=f"topic {t}", topic=t, problem=str(problem)) for t, problem in problems.items()]
     return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
 

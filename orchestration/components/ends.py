@@ -38,18 +38,18 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class EndsByTopic:
-    """As `Ends` for many tables, from one query; by topic, or with `new_tables` by the name that records gave."""
+class EndsByMember:
+    """As `Ends` for many tables, from one query; by the keys of members."""
 
     at: datetime
-    by_topic: Mapping[str, TopicState]
+    by_key: Mapping[str, TopicState]
 
     @classmethod
-    def now(cls, members: Members, merged: Sequence[Member]) -> EndsByTopic:
+    def now(cls, members: Members, merged: Sequence[Member]) -> EndsByMember:
         """The ends for the members that are merged now; with `freshness` for all, since their age is checked."""
         asked = members.all_known() if members.spec.freshness else merged
         return cls(datetime.now(UTC), members.ends(asked))
 
-    def of(self, topic: str) -> Ends:
-        found = self.by_topic.get(topic)
+    def of(self, key: str) -> Ends:
+        found = self.by_key.get(key)
         return Ends(self.at, found.stable, found.first) if found else Ends(self.at, None)

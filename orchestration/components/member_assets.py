@@ -25,8 +25,8 @@ def member_assets(launch: Launch, partitions: dg.PartitionsDefinition) -> list[d
     if not spec.many_tables:
         return []
     known = list(known_tables(launch.name, spec))
-    topics = {one.whose: _topic(launch, one.whose) for one in known if spec.source.for_each}
-    found = [*topics.values(), *(_table(launch, one, partitions, topics.get(one.whose)) for one in known)]
+    topics = {one.key: _topic(launch, one.key) for one in known if spec.source.for_each}
+    found = [*topics.values(), *(_table(launch, one, partitions, topics.get(one.key)) for one in known)]
     # A topic, or a name in a record, must not take the asset key of a step.
     steps = {names.table_key(entry) for entry in spec.tables}
     return [asset for asset in found if asset.key not in steps]
@@ -56,10 +56,10 @@ def _table(
         owners=launch.spec.owners,
         tags={names.PIPELINE_TAG: launch.name},
         partitions_def=partitions,
-        description=f"Rows of {known.whose}, in mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
+        description=f"Rows of {known.key}, in mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
         metadata={
             "dagster/table_name": f"{table.connection}.{table.table}",
-            "topic": known.whose,
+            "topic": known.key,
             "dagster/column_schema": column_schema(columns),
             "dagster/column_lineage": column_lineage(columns, names.landing_key(launch.name)),
         },

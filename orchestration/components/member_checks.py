@@ -15,7 +15,7 @@ from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness
 from orchestration.components import checks
-from orchestration.components.ends import Ends, EndsByTopic
+from orchestration.components.ends import Ends, EndsByMember
 from orchestration.components.merging import report, settled
 from resources.errors import BatchmergeError, Unavailable
 
@@ -40,8 +40,8 @@ def landing_results_of_topics(
 
     every = replace(members, topics=())
     before = wrong_before(instance, dg.AssetCheckKey(key, checks.FIELDS)) - found.keys()
-    again = [member for member in every.known() if member.topic in before]
-    looked = {outcome.topic: outcome.done or [] for outcome in every.each("checks", again, look)}
+    again = [member for member in every.known() if member.key in before]
+    looked = {outcome.key: outcome.done or [] for outcome in every.each("checks", again, look)}
     return checks.combined_results(key, checks.landing_checks(key), {**looked, **found})
 
 
@@ -59,7 +59,7 @@ def table_results_of_members(
     key: dg.AssetKey,
     number: int,
     found: Mapping[str, Results],
-    ends: EndsByTopic,
+    ends: EndsByMember,
     seen: Mapping[str, TableSeen],
     asking: Asking,
     problems: Mapping[str, BatchmergeError],
@@ -71,11 +71,11 @@ def table_results_of_members(
         key: the asset of the entry.
         number: the entry's number in `tables`.
         found: by table, as `table_label` names it.
-        seen: by topic the tables that the step has read and not merged; their age is known without another look.
-        problems: by topic the errors of tables that were not merged. Those that have not answered are not asked here
+        seen: by member the tables that the step has read and not merged; their age is known without another look.
+        problems: by member the errors of tables that were not merged. Those that have not answered are not asked here
             again: what was wrong with them stays so, and their age is unknown.
     """
-    silent = {topic for topic, problem in problems.items() if isinstance(problem, Unavailable)}
+    silent = {member for member, problem in problems.items() if isinstance(problem, Unavailable)}
     every = replace(members, topics=())
     entry = members.spec.tables[number]
     freshness = members.spec.freshness
@@ -85,20 +85,20 @@ def table_results_of_members(
     before = set[str]().union(*wrong.values())
     if not (freshness or before - found.keys()):
         return checks.combined_results(key, specs, found)
-    at_rest = {topic: one for topic, one in seen.items() if one.label not in before | found.keys()}
+    at_rest = {member: one for member, one in seen.items() if one.label not in before | found.keys()}
     looked: dict[str, Results] = (
-        {one.label: [_caught_up(key, one.committed, freshness, ends.of(topic))] for topic, one in at_rest.items()}
+        {one.label: [_caught_up(key, one.committed, freshness, ends.of(member))] for member, one in at_rest.items()}
         if freshness
         else {}
     )
 
     def look(pipeline: Pipeline) -> tuple[str, Results] | None:
-        table, topic = pipeline.table(number), topic_of(pipeline)
-        label, now = table_label(topic, table.table), ends.of(topic)
+        table, member = pipeline.table(number), member_key(pipeline)
+        label, now = table_label(member, table.table), ends.of(member)
         destination = pipeline.destination_of(table)
         if label in found:
             return None
-        if topic in silent:
+        if member in silent:
             unknown = [name for name in lasting if name == checks.CAUGHT_UP or label in wrong[name]]
             return label, [_not_asked(key, name) for name in unknown]
         if label in before:
@@ -114,19 +114,19 @@ def table_results_of_members(
         committed = asking.ask(table.connection, destination.name, destination.committed)
         return label, [_caught_up(key, committed, freshness, now)]
 
-    others = [member for member in every.known() if member.topic not in at_rest]
+    others = [member for member in every.known() if member.key not in at_rest]
     looked |= (outcome.done for outcome in every.each(f"checks-{number}", others, look) if outcome.done)
     return checks.combined_results(key, specs, {**looked, **found})
 
 
-def topic_of(pipeline: Pipeline) -> str:
-    """The member's topic; with `new_tables` the name that records gave its table."""
+def member_key(pipeline: Pipeline) -> str:
+    """The key of the member that is opened as this pipeline."""
     return pipeline.only or pipeline.spec.source.topics[0]
 
 
-def table_label(topic: str, table: str) -> str:
+def table_label(member: str, table: str) -> str:
     """How checks of several tables name one of them."""
-    return f"{topic} {table}"
+    return f"{member} {table}"
 
 
 def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:

@@ -1,8 +1,8 @@
 """The steps of a pipeline with many tables. With `for_each` one step lands all topics, and one step for each entry of
-`tables` merges the tables of all topics. With `new_tables` the landing is the ordinary one, and `topic` in this module
-is the name that records gave a table.
+`tables` merges the tables of all topics. With `new_tables` the landing is the ordinary one, and the members are the
+names that records gave tables.
 
-A topic that fails does not stop the others. The landing's step records it in its metadata and succeeds; the tables'
+A member that fails does not stop the others. The landing's step records it in its metadata and succeeds; the tables'
 steps merge what is landed and fail at their end, with the errors of the landing and their own. In a run without tables'
 steps the landing's step fails at its end.
 """
@@ -31,15 +31,15 @@ from jobs.spec.tables import Table
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
-from orchestration.components.ends import EndsByTopic
+from orchestration.components.ends import EndsByMember
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.member_checks import (
     TableSeen,
     landing_results_of_topics,
+    member_key,
     table_label,
     table_results_of_members,
-    topic_of,
 )
 from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
@@ -76,20 +76,20 @@ def run_landing_of_members(
             outcomes = list(land(members, seen, most, turn))
             if not config.topics:
                 _tag_landed(context, members)
-        Rests(context.instance, key).note([outcome.topic for outcome in outcomes if outcome.done], {})
+        Rests(context.instance, key).note([outcome.key for outcome in outcomes if outcome.done], {})
         found = dict[str, list[dg.AssetCheckResult]]()
         for outcome in outcomes:
             if outcome.member and outcome.done:
                 pipeline = members.open(outcome.member)
                 batches = pipeline.intermediate.landed().batches
                 results = checks.landing_results(key, batches, len(outcome.done))
-                found[outcome.topic] = [*results, checks.fields_result(key, pipeline.spec, batches)]
+                found[outcome.key] = [*results, checks.fields_result(key, pipeline.spec, batches)]
                 open_lineage.send_landed(pipeline, metadata.total(outcome.done).landed)
         results = landing_results_of_topics(context.instance, members, key, found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
-    problems = {outcome.topic: outcome.problem for outcome in outcomes if outcome.problem}
+    problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
     if problems and not _has_table_steps(context, launch):
         with as_failures(launch.spec.retry, context.retry_number):
             raise _combined_problem(launch, problems, {})
@@ -124,12 +124,12 @@ def run_merges_of_members(
         rests = Rests(context.instance, key)
         if not replayed:
             left_out = {} if launched_by_hand(context.run.tags) else rests.now()
-            problems |= {member.topic: left_out[member.topic] for member in due if member.topic in left_out}
-            looked_at = [member for member in due if member.topic not in left_out]
+            problems |= {member.key: left_out[member.key] for member in due if member.key in left_out}
+            looked_at = [member for member in due if member.key not in left_out]
             due, seen, silent = behind(members, number, looked_at, asking)
             rests.note(seen, silent, others=len(due))
             problems |= silent
-        ends = EndsByTopic.now(members, due)
+        ends = EndsByMember.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
             return _merge(pipeline, pipeline.table(number), replayed, ends, asking)
@@ -139,11 +139,11 @@ def run_merges_of_members(
                 context.log_event(materialization(outcome.done, hour))
                 merged.append(outcome.done)
             if outcome.problem:
-                failed[outcome.topic] = outcome.problem
-        rests.note([one.topic for one in merged], failed)
+                failed[outcome.key] = outcome.problem
+        rests.note([one.key for one in merged], failed)
         problems |= failed
         not_done = rests.now() | problems
-        found = {table_label(one.topic, one.table.table): one.results for one in merged}
+        found = {table_label(one.key, one.table.table): one.results for one in merged}
         results = table_results_of_members(context.instance, members, key, number, found, ends, seen, asking, not_done)
     shown = merged_metadata(merged, not_done)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
@@ -158,9 +158,9 @@ def run_merges_of_members(
 
 @dataclass(frozen=True)
 class MergedMember:
-    """What a step merged into the table of one topic."""
+    """What a step merged into the table of one member."""
 
-    topic: str
+    key: str
     table: Table
     done: TableResult
     results: Sequence[dg.AssetCheckResult]
@@ -178,7 +178,7 @@ def behind(
 
     Returns:
         The members whose table lacks landed batches, or has unpublished commit events; the tables of the others, by
-        topic; and the errors of those that do not answer, by topic.
+        key; and the errors of those that do not answer, by key.
     """
     are_published = members.published_check(f"tables-{number}")
 
@@ -187,43 +187,43 @@ def behind(
         table, place = pipeline.table(number), pipeline.intermediate
         landed = asking.ask(pipeline.spec.intermediate.connection, place.identifier, place.landed).batches
         if not landed and not members.spec.freshness:
-            return TableSeen(table_label(topic_of(pipeline), table.table), None)
+            return TableSeen(table_label(member_key(pipeline), table.table), None)
         destination = pipeline.destination_of(table)
         states = asking.ask(table.connection, destination.name, destination.states)
         if landed:
             newest = landed[-1].batch
             if lack(states, newest.commit_id) or not are_published(offsets.ends(newest.ranges)):
                 return None
-        return TableSeen(table_label(topic_of(pipeline), table.table), oldest(states))
+        return TableSeen(table_label(member_key(pipeline), table.table), oldest(states))
 
     found = list(members.each(f"tables-{number}", known, look))
-    problems = {o.topic: o.problem for o in found if o.problem}
-    seen = {o.topic: o.done for o in found if o.done}
-    return [member for member in known if member.topic not in seen | problems], seen, problems
+    problems = {o.key: o.problem for o in found if o.problem}
+    seen = {o.key: o.done for o in found if o.done}
+    return [member for member in known if member.key not in seen | problems], seen, problems
 
 
 def _merge(
-    pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByTopic, asking: Asking
+    pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByMember, asking: Asking
 ) -> MergedMember:
-    destination, topic = pipeline.destination_of(table), topic_of(pipeline)
+    destination, key = pipeline.destination_of(table), member_key(pipeline)
     columns = table_columns(destination.spec, table)
 
     def merge() -> TableResult:
         return within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
 
     done = asking.work(table.connection, destination.name, merge)
-    results = report(pipeline, names.table_key(table), table, done, replayed, ends.of(topic))
-    return MergedMember(topic, table, done, *results)
+    results = report(pipeline, names.table_key(table), table, done, replayed, ends.of(key))
+    return MergedMember(key, table, done, *results)
 
 
 def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
-    """A materialization of the topic's own asset."""
+    """A materialization of the table's own asset."""
     after = merged.done.after
     return dg.AssetMaterialization(
         names.table_key(merged.table),
-        description=f"rows of {merged.topic}",
+        description=f"rows of {merged.key}",
         partition=hour,
-        metadata={**merged.facts, "topic": merged.topic},
+        metadata={**merged.facts, "topic": merged.key},
         tags={"dagster/data_version": after.commit_id} if after else None,
     )
 
@@ -233,9 +233,9 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
     counts = metadata.total(batches)
     rows = [
         dg.TableRecord(
-            {"topic": o.topic, "batch": o.done[-1].number, "batches": len(o.done), **vars(metadata.total(o.done))}
+            {"topic": o.key, "batch": o.done[-1].number, "batches": len(o.done), **vars(metadata.total(o.done))}
         )
-        for o in sorted(outcomes, key=lambda o: o.topic)
+        for o in sorted(outcomes, key=lambda o: o.key)
         if o.done
     ]
     return {
@@ -245,10 +245,10 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
         "records per second": round(counts.read / seconds, 1) if seconds else 0.0,
         **({metadata.TOPICS: dg.MetadataValue.table(rows)} if rows else {}),
         **metadata.fields_and_columns(
-            {o.topic: metadata.unknown(o.done or ()) for o in outcomes},
-            {o.topic: metadata.new_columns(o.done or ()) for o in outcomes},
+            {o.key: metadata.unknown(o.done or ()) for o in outcomes},
+            {o.key: metadata.new_columns(o.done or ()) for o in outcomes},
         ),
-        **_failed({o.topic: o.problem for o in outcomes if o.problem}),
+        **_failed({o.key: o.problem for o in outcomes if o.problem}),
     }
 
 
@@ -263,8 +263,8 @@ def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, str]:
 def merged_metadata(merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:
     done = [one.done.merged for one in merged if one.done.merged]
     rows = [
-        dg.TableRecord({"topic": one.topic, "table": one.table.table, "batch": one.batch})
-        for one in sorted(merged, key=lambda one: one.topic)
+        dg.TableRecord({"topic": one.key, "table": one.table.table, "batch": one.batch})
+        for one in sorted(merged, key=lambda one: one.key)
     ]
     return {
         "batches": sum(len(one.done.batches) for one in merged),
@@ -279,14 +279,14 @@ def _failed(problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:
     if not problems:
         return {}
     texts = {
-        topic: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
-        for topic, problem in sorted(problems.items())
+        member: {"problem": str(problem), "transient": isinstance(problem, TransientError)}
+        for member, problem in sorted(problems.items())
     }
     return {metadata.FAILED: dg.MetadataValue.json(texts)}
 
 
 def _failed_in_landing(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> dict[str, dict[str, Any]]:
-    """The topics that failed in this run's landing step, from its metadata."""
+    """The members that failed in this run's landing step, from its metadata."""
     entries = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     made = [one for entry in entries if (one := entry.asset_materialization) and one.asset_key == landing]
     said = made[-1].metadata.get(metadata.FAILED) if made else None
@@ -303,12 +303,12 @@ def _has_table_steps(context: dg.AssetExecutionContext, launch: Launch) -> bool:
 def _combined_problem(
     launch: Launch, problems: Mapping[str, BatchmergeError], before: Mapping[str, dict[str, Any]]
 ) -> BatchmergeError:
-    """One error for all topics, or tables, that failed: transient only where each of them is."""
+    """One error for all members that failed: transient only where each of them is."""
     texts = {**{t: str(one["problem"]) for t, one in before.items()}, **{t: str(p) for t, p in problems.items()}}
     transient = all(one["transient"] for one in before.values()) and all(
         isinstance(problem, TransientError) for problem in problems.values()
     )
-    shown = [f"{topic}: {text}" for topic, text in sorted(texts.items())]
+    shown = [f"{member}: {text}" for member, text in sorted(texts.items())]
     more = f"; and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
     kind, what = TransientError if transient else TerminalError, "topic" if launch.spec.source.for_each else "table"
     return kind(

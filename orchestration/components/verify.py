@@ -146,8 +146,8 @@ def _compare_members(
             incomplete |= {entry, landing}
         elif outcome.member and outcome.done:
             table, verdict = outcome.done
-            verdicts.setdefault(outcome.topic, (outcome.member.spec, []))[1].append((table, verdict))
-            found.setdefault(entry, {})[f"{outcome.topic} {table.table}"] = list(_results(table, verdict))
+            verdicts.setdefault(outcome.key, (outcome.member.spec, []))[1].append((table, verdict))
+            found.setdefault(entry, {})[f"{outcome.key} {table.table}"] = list(_results(table, verdict))
     found[landing] = {topic: [_agreement(launch.name, *of_it)] for topic, of_it in verdicts.items()}
     for spec in _specs(launch):
         results = checks.combined_results(spec.asset_key, [spec], found.get(spec.asset_key, {}))

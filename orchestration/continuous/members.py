@@ -1,8 +1,7 @@
 """The steps of a continuous run, where the pipeline has many tables (`for_each`, `new_tables`).
 
-A tick works only on topics that have changed since nothing was left to do for them. A topic that fails does not stop
-the others: it is tried again, after a longer pause each time. With `new_tables` `topic` in this module is the name that
-records gave a table.
+A tick works only on members that have changed since nothing was left to do for them. A member that fails does not stop
+the others: it is tried again, after a longer pause each time.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
 from orchestration import names, open_lineage
 from orchestration.components import checks, metadata
-from orchestration.components.ends import EndsByTopic
+from orchestration.components.ends import EndsByMember
 from orchestration.components.member_checks import (
     landing_results_of_topics,
+    member_key,
     table_label,
     table_results_of_members,
-    topic_of,
 )
 from orchestration.components.member_steps import (
     MergedMember,
@@ -60,7 +59,7 @@ def land_members_continuously(step: ContinuousStep) -> None:
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
             seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.monotonic()
-            due = {m.topic: m for m in seen.members if topics.is_due(m.topic, seen.states[m.topic], now)}
+            due = {m.key: m for m in seen.members if topics.is_due(m.key, seen.states[m.key], now)}
             if topics.awake(due):
                 with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
                     due = topics.awake(due)
@@ -87,9 +86,9 @@ class _LandedTopics:
     appeared: tuple[str, ...] = ()
 
     def results(self, step: ContinuousStep, members: Members, member: Member) -> list[AssetCheckResult]:
-        own = self.batches[member.topic]
-        if member.topic in self.before:
-            own = [self.before[member.topic], *own]
+        own = self.batches[member.key]
+        if member.key in self.before:
+            own = [self.before[member.key], *own]
         landed = checks.with_others(own, lambda: members.open(member).intermediate.landed().batches)
         return checks.landing_results(step.key, landed)
 
@@ -108,9 +107,9 @@ def _land(
     outcomes, began = dict[str, Outcome[list[LandedBatch]]](), time.monotonic()
     tables = [names.table_key(table) for table in step.launch.spec.tables]
     for outcome in land(members, seen, 1):
-        outcomes[outcome.topic] = outcome
+        outcomes[outcome.key] = outcome
         if outcome.done and outcome.member:
-            done.batches.setdefault(outcome.topic, []).extend(outcome.done)
+            done.batches.setdefault(outcome.key, []).extend(outcome.done)
             step.require(_broken(done.results(step, members, outcome.member)))
             step.ring(tables)
     done.seconds += time.monotonic() - began
@@ -124,11 +123,11 @@ def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, 
     problems = [Outcome[list[LandedBatch]](topic, problem=problem) for topic, problem in failed.items()]
     found = dict[str, list[AssetCheckResult]]()
     for member in members.known():
-        if landed := done.batches.get(member.topic):
-            found[member.topic] = done.results(step, members, member)
+        if landed := done.batches.get(member.key):
+            found[member.key] = done.results(step, members, member)
             pipeline = members.open(member)
             every = pipeline.intermediate.landed().batches
-            found[member.topic].append(checks.fields_result(step.key, pipeline.spec, every))
+            found[member.key].append(checks.fields_result(step.key, pipeline.spec, every))
             open_lineage.send_landed(pipeline, metadata.total(landed).landed)
     results = landing_results_of_topics(step.context.instance, members, step.key, found)
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
@@ -153,8 +152,8 @@ def merge_members_continuously(step: ContinuousStep) -> None:
                 with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
                     due = topics.awake(due)
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
-                    lacking = {topic for topic, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
-                    stood = {topic: None if topic in lacking else landed for topic, (_, landed) in due.items()}
+                    lacking = {key for key, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
+                    stood = {key: None if key in lacking else landed for key, (_, landed) in due.items()}
                     topics.took(stood, _problems(outcomes), time.monotonic())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
@@ -163,7 +162,7 @@ def merge_members_continuously(step: ContinuousStep) -> None:
 
 
 def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
-    """Members that have landed a batch since their table was up to date, each with its newest commit id; by topic."""
+    """Members that have landed a batch since their table was up to date, each with its newest commit id; by key."""
 
     def newest(pipeline: Pipeline) -> str | None:
         landed = pipeline.intermediate.committed()
@@ -172,9 +171,9 @@ def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
     now = time.monotonic()
     found = [(o.member, o.done) for o in members.each("look", members.known(), newest)]
     return {
-        member.topic: (member, landed)
+        member.key: (member, landed)
         for member, landed in found
-        if member and landed and topics.is_due(member.topic, landed, now)
+        if member and landed and topics.is_due(member.key, landed, now)
     }
 
 
@@ -200,10 +199,10 @@ def _merge(
         return asking.work(table.connection, destination.name, limited)
 
     for outcome in members.each_merging(f"tables-{number}", due, work):
-        outcomes[outcome.topic] = outcome
+        outcomes[outcome.key] = outcome
         if outcome.done and (merged := outcome.done.merged):
             step.require(_broken(checks.table_results(step.key, merged.after, merged.batches, merged.batches)))
-            merges[outcome.topic] = merged.since(merges.get(outcome.topic))
+            merges[outcome.key] = merged.since(merges.get(outcome.key))
     return outcomes
 
 
@@ -222,8 +221,8 @@ def _materialize_merged(
     assert step.table
 
     def look(pipeline: Pipeline) -> MergedMember:
-        topic = topic_of(pipeline)
-        table, merged = pipeline.table(number), merges[topic]
+        key = member_key(pipeline)
+        table, merged = pipeline.table(number), merges[key]
         destination = pipeline.destination_of(table)
 
         def after() -> TableResult:
@@ -233,11 +232,11 @@ def _materialize_merged(
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
         open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
         return MergedMember(
-            topic, table, done, *report(pipeline, names.table_key(table), table, done, None, ends.of(topic))
+            key, table, done, *report(pipeline, names.table_key(table), table, done, None, ends.of(key))
         )
 
-    whose = [member for member in members.known() if member.topic in merges]
-    ends = EndsByTopic.now(members, whose)
+    whose = [member for member in members.known() if member.key in merges]
+    ends = EndsByMember.now(members, whose)
     hour = f"{ends.at:%Y-%m-%d-%H:00}"
     shown = list[MergedMember]()
     problems, asking = dict(topics.problems), Asking()
@@ -247,8 +246,8 @@ def _materialize_merged(
                 step.context.log_event(materialization(outcome.done, hour))
                 shown.append(outcome.done)
             if outcome.problem:
-                problems[outcome.topic] = outcome.problem
-        found = {table_label(one.topic, one.table.table): one.results for one in shown}
+                problems[outcome.key] = outcome.problem
+        found = {table_label(one.key, one.table.table): one.results for one in shown}
         problems |= topics.rests.now()
         results = table_results_of_members(
             step.context.instance, members, step.key, number, found, ends, {}, asking, problems
@@ -260,7 +259,7 @@ def _materialize_merged(
 
 
 def _problems(outcomes: Mapping[str, Outcome[Any]]) -> dict[str, BatchmergeError]:
-    return {topic: outcome.problem for topic, outcome in outcomes.items() if outcome.problem}
+    return {key: outcome.problem for key, outcome in outcomes.items() if outcome.problem}
 
 
 def _broken(results: list[AssetCheckResult]) -> list[AssetCheckResult]:

@@ -50,22 +50,22 @@ def pipeline_assets() -> Assets:
     own, steps = dict[dg.AssetKey, Labels](), dict[dg.AssetKey, dict[str, Labels]]()
     specs = readable_specs(pipeline_names())
     for name, spec in specs.items():
-        for key, whose, labels in _labels_of(name, spec):
-            if whose:
-                steps.setdefault(key, {})[whose] = labels
+        for asset, key, labels in _labels_of(name, spec):
+            if key:
+                steps.setdefault(asset, {})[key] = labels
             else:
-                own[key] = labels
+                own[asset] = labels
     return Assets(own, steps, frozenset(specs))
 
 
 def _labels_of(name: str, spec: PipelineSpec) -> Iterator[tuple[dg.AssetKey, str, Labels]]:
-    """Each asset, the topic or name if the asset stands for many tables (else empty), and the labels of the table."""
+    """Each asset, the member's key if the asset stands for many tables (else empty), and the labels of the table."""
     if not spec.source.for_each:
         yield landing_key(name), "", (name, landing_label())
     for one in known_tables(name, spec):
         labels = (name, one.table.title)
         yield table_key(one.table), "", labels
-        if one.whose:
-            yield table_key(one.entry), one.whose, labels
+        if one.key:
+            yield table_key(one.entry), one.key, labels
         if spec.source.for_each:
-            yield landing_key(name), one.whose, (name, landing_label(one.whose))
+            yield landing_key(name), one.key, (name, landing_label(one.key))

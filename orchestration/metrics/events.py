@@ -112,7 +112,7 @@ class EventTotals:
         """Notes a success: of a step of many topics for all that it does not name as failed."""
         failed = values.get(FAILED)
         named = failed if isinstance(failed, dict) else {}
-        succeeded = [labels for whose, labels in assets.steps.get(key, {}).items() if whose not in named]
+        succeeded = [labels for member, labels in assets.steps.get(key, {}).items() if member not in named]
         for labels in [*succeeded, *([assets.own[key]] if key in assets.own else [])]:
             self._newest[labels] = max(at, self._newest.get(labels, 0.0))
 

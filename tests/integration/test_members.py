@@ -28,7 +28,7 @@ from jobs.plan import TopicState
 from jobs.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import checks
-from orchestration.components.ends import EndsByTopic
+from orchestration.components.ends import EndsByMember
 from orchestration.components.member_checks import table_label, table_results_of_members
 from orchestration.components.member_steps import behind
 from orchestration.names import table_key
@@ -97,7 +97,7 @@ class Shop:
         every, names = by or self.members, {topic: table for table, topic in self.topics.items()}
         assert not [outcome.problem for outcome in land(every, every.look(), 0) if outcome.problem]
         found = every.each_merging("tables-0", every.known(), _merge)
-        return {names[o.topic]: o.done.merged.counts.changes if o.done else o.problem for o in found}
+        return {names[o.key]: o.done.merged.counts.changes if o.done else o.problem for o in found}
 
     def rows(self, table: str) -> Rows:
         found: Rows = catalog(self.connections).require(f"{self.name}.{table}").scan().to_arrow().to_pylist()
@@ -323,12 +323,12 @@ def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, m
         asked.clear()
         due, seen, problems = behind(every, 0, every.known(), Asking())
         assert problems == {}
-        ends = EndsByTopic.now(every, due)
-        merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.topic, m.spec.tables[0].table): [] for m in due}
+        ends = EndsByMember.now(every, due)
+        merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.key, m.spec.tables[0].table): [] for m in due}
         with dg.DagsterInstance.ephemeral() as instance:
             results = table_results_of_members(instance, every, key, 0, merged, ends, seen, Asking(), problems)
         (age,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
-        return [member.topic for member in due], age
+        return [member.key for member in due], age
 
     due, age = step()
     assert (due, age.passed, age.metadata["looked at"].value) == ([], True, 2)

@@ -79,7 +79,7 @@ class Shop:
     def states(self) -> dict[str, list[CommittedState | None]]:
         """What the tables of each topic have, as the old pipeline's."""
         old = self.members("old")
-        return {m.topic: [table.committed() for table in old.open(m).destinations()] for m in old.known()}
+        return {m.key: [table.committed() for table in old.open(m).destinations()] for m in old.known()}
 
     def rows(self, kind: str, table: str) -> list[tuple[Any, ...]]:
         found = KINDS[kind].rows(self.connections, f"tests.{self.prefix}_{table}")
@@ -152,7 +152,7 @@ def test_take_over_changes_nothing_where_one_topic_cannot_go_on(shop: Shop, call
 def test_take_over_that_dies_anywhere_is_completed_by_doing_it_again(shop: Shop) -> None:
     new = shop.members("new")
     topics = set(shop.topics.values())
-    assert {one.topic for one in plan_each(new, "old") if one.done} == topics
+    assert {one.key for one in plan_each(new, "old") if one.done} == topics
     assert topics <= set(known_topics("new", new.spec))
 
     def again() -> None:

@@ -174,10 +174,10 @@ def _opening(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) 
 
     def opened_member(_: object, member: Member, *__: object, **___: object) -> Any:
         def ask() -> object:
-            asked.append(member.topic)
-            return answers(member.topic)
+            asked.append(member.key)
+            return answers(member.key)
 
-        destination = SimpleNamespace(name=member.topic, states=ask, committed=ask, table=table)
+        destination = SimpleNamespace(name=member.key, states=ask, committed=ask, table=table)
         return Opened(
             name=member.name,
             spec=member.spec,
@@ -239,11 +239,11 @@ def test_a_run_that_has_waited_for_its_turn_leaves_out_what_hung_meanwhile(monke
         yield
 
     def merge(_: object, __: object, ___: int, due: list[Member], ____: object) -> dict[str, Any]:
-        merged.extend(member.topic for member in due)
+        merged.extend(member.key for member in due)
         return {}
 
     step.turn = turn
-    due = {topic: (SimpleNamespace(topic=topic), "1") for topic in ("good", "hangs")}
+    due = {topic: (SimpleNamespace(key=topic), "1") for topic in ("good", "hangs")}
     monkeypatch.setattr(members, "_due", lambda *_: due)
     monkeypatch.setattr(members, "_merge", merge)
     members.merge_members_continuously(step)

@@ -86,11 +86,11 @@ def _looking(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) 
     looked = list[list[str]]()
 
     def behind(_: object, __: int, known: Sequence[Member], *___: object) -> Any:
-        found = {member.topic: answers(member.topic) for member in known}
+        found = {member.key: answers(member.key) for member in known}
         looked.append([*found])
         seen = {topic: TableSeen(topic, None) for topic, answer in found.items() if answer is True}
         problems = {topic: answer for topic, answer in found.items() if isinstance(answer, BatchmergeError)}
-        return [member for member in known if found[member.topic] is False], seen, problems
+        return [member for member in known if found[member.key] is False], seen, problems
 
     monkeypatch.setattr(Members, "look", lambda _: Seen([], {}, {}, ()))
     monkeypatch.setattr(Members, "landed", lambda _: ([], {}))
@@ -103,7 +103,7 @@ def _merging(monkeypatch: pytest.MonkeyPatch, problem: BatchmergeError) -> None:
     """Every merge fails by it."""
 
     def each(_: object, __: str, due: Sequence[Member], *___: object) -> Iterator[Outcome[Any]]:
-        yield from (Outcome(member.topic, member, problem=problem) for member in due)
+        yield from (Outcome(member.key, member, problem=problem) for member in due)
 
     monkeypatch.setattr(Members, "each_merging", each)
 
@@ -168,9 +168,9 @@ def test_a_table_that_does_not_answer_is_not_caught_up_and_not_asked_again(
 
     def opened(_: object, member: Member, *__: object) -> Any:
         def ask() -> None:
-            asked.append(member.topic)
+            asked.append(member.key)
 
-        destination = SimpleNamespace(name=member.topic, committed=ask, states=ask)
+        destination = SimpleNamespace(name=member.key, committed=ask, states=ask)
         table = member.spec.tables[0]
         return SimpleNamespace(only=None, spec=member.spec, table=lambda _: table, destination_of=lambda _: destination)
 

@@ -185,11 +185,11 @@ def test_tables_of_many_topics_take_turns_with_merges(
 
     def open_member(_members: Members, member: Member, _session: object) -> object:
         landed = SimpleNamespace(landed=lambda: SimpleNamespace(batches=[1]))
-        return SimpleNamespace(topic=member.topic, intermediate=landed, table=lambda number: spec.tables[number])
+        return SimpleNamespace(topic=member.key, intermediate=landed, table=lambda number: spec.tables[number])
 
     def verdict(opened: SimpleNamespace, table: Table, _rows: int) -> Verdict:
         compared.append((len(turns), opened.topic, [one for one in pools if holders(instance, [one])]))
-        if (opened.topic, table) == (topics[1].topic, spec.tables[0]):
+        if (opened.topic, table) == (topics[1].key, spec.tables[0]):
             raise Unavailable("no answer")
         return Verdict(3, 10)
 

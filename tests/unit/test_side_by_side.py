@@ -62,10 +62,10 @@ def test_where_the_run_is_to_end_no_further_member_begins() -> None:
 
     def hangs(member: Member) -> Outcome[Any]:
         assert session.get("landing") is cast(SparkSession, spark)
-        begun.append(member.topic)
+        begun.append(member.key)
         end.set()
-        with_timeout(math.inf, member.topic, lambda: answer.wait(PATIENCE))
-        return Outcome(member.topic, member, done=True)
+        with_timeout(math.inf, member.key, lambda: answer.wait(PATIENCE))
+        return Outcome(member.key, member, done=True)
 
     try:
         with ending_with(end), pytest.raises(KeyboardInterrupt):
@@ -82,7 +82,7 @@ def test_where_the_run_is_to_end_no_further_member_begins() -> None:
 def test_members_work_in_the_context_of_their_step() -> None:
     step = ContextVar("step", default="none")
     step.set("landing")
-    found = side_by_side([Member("t", "p__t", specs.spec())], 1, lambda m: Outcome(m.topic, m, done=step.get()), [])
+    found = side_by_side([Member("t", "p__t", specs.spec())], 1, lambda m: Outcome(m.key, m, done=step.get()), [])
     assert [outcome.done for outcome in found] == ["landing"]
 
 
@@ -106,13 +106,13 @@ def test_a_landed_table_that_cannot_be_read_hides_no_other(monkeypatch: pytest.M
 
     def open_member(_: Members, member: Member, *__: Any) -> Any:
         def ask() -> CommittedState:
-            if member.topic == "bad":
+            if member.key == "bad":
                 raise TableReplaced("rolled back")
             return committed(3)
 
         return SimpleNamespace(intermediate=SimpleNamespace(committed=ask))
 
-    ends = {m.topic: TopicState({}, {TopicPartition(m.topic, 0): 1000}, {}) for m in members}
+    ends = {m.key: TopicState({}, {TopicPartition(m.key, 0): 1000}, {}) for m in members}
     monkeypatch.setattr(Members, "known", lambda _: members)
     monkeypatch.setattr(Members, "open", open_member)
     monkeypatch.setattr(Members, "look", lambda _: Seen(members, ends))

@@ -110,7 +110,7 @@ def test_each_topic_has_the_columns_of_its_table() -> None:
     mask = chain((KAFKA + "MaskField$Value", {"fields": "line", "replacement": "*"}))
     imported, spec = made(CLICKHOUSE, known)
     assert imported.todo == ["look"]
-    found = {member.topic: member.spec for member in expand("sink", spec, ["orders", "lines"]).members}
+    found = {member.key: member.spec for member in expand("sink", spec, ["orders", "lines"]).members}
     columns = {topic: dict(one.source.value.columns) for topic, one in found.items()}
     assert columns == {"orders": {"id": "long not null"}, "lines": {"n": "int", "line": "text"}}
     assert {one.source.value.unknown_fields for one in found.values()} == {"ignore"}

@@ -98,7 +98,7 @@ def test_types_of_the_sources_position() -> None:
 
 def placed(spec: PipelineSpec) -> dict[str, str]:
     """Topic to table, where each topic has its own."""
-    return {m.topic: m.spec.tables[0].table for m in expand("sink", spec, spec.source.topics).members}
+    return {m.key: m.spec.tables[0].table for m in expand("sink", spec, spec.source.topics).members}
 
 
 def test_unwrapped_debezium_into_bigquery_that_upserts_and_deletes() -> None:
@@ -324,7 +324,7 @@ def test_tables_of_topics_are_logs_as_their_template() -> None:
     for name in ("upsertEnabled", "deleteEnabled"):
         options[name] = "false"
     _, spec = made(options, known=known)
-    tables = {m.topic: m.spec.tables[0] for m in expand("sink", spec, ["orders", "lines"]).members}
+    tables = {m.key: m.spec.tables[0] for m in expand("sink", spec, ["orders", "lines"]).members}
     assert {table.deletes for table in tables.values()} == {"rows"}
     assert all("op" in table.metadata_columns for table in tables.values())
     evolve = {topic: (table.evolve.add_columns, table.evolve.relax_required) for topic, table in tables.items()}

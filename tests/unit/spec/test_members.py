@@ -58,7 +58,7 @@ def test_each_topic_is_a_pipeline_of_its_own() -> None:
         "shop.public.orders", "other", "shop.sales.lines", overrides={"shop.sales.lines": LINES}
     ).members
 
-    assert (orders.topic, orders.spec.source.topics) == ("shop.public.orders", ["shop.public.orders"])
+    assert (orders.key, orders.spec.source.topics) == ("shop.public.orders", ["shop.public.orders"])
     assert (orders.spec.source.pattern, orders.spec.source.for_each, orders.spec.overrides) == (None, None, {})
     assert [table.table for table in orders.spec.tables] == ["shop.orders", "public.orders"]
     assert [table.table for table in lines.spec.tables] == ["shop.lines", "sales.lines"]
@@ -120,7 +120,7 @@ def test_two_topics_that_want_one_table_leave_it_to_the_first() -> None:
     text = refusal("shop.a.lines", "shop.b.lines", overrides={"shop.b.lines": LINES})
     assert "topic shop.b.lines: shop.lines is the table of topic shop.a.lines already" in text
     assert "their keys differ (id; order, line)" in text
-    assert [m.topic for m in expanded("shop.b.lines", "shop.a.lines").members] == ["shop.b.lines"]
+    assert [m.key for m in expanded("shop.b.lines", "shop.a.lines").members] == ["shop.b.lines"]
 
 
 def test_a_name_that_a_system_does_not_allow_is_refused_and_the_others_go_on() -> None:
@@ -225,7 +225,7 @@ def test_known_topics_are_remembered_in_the_order_of_their_appearance(
 
     assert known_topics("shop", spec) == ["shop.b.lines", "shop.b.orders", "shop.a.lines"]
     found = known_members("shop", spec)
-    assert [m.topic for m in found.members] == ["shop.b.lines", "shop.b.orders"]
+    assert [m.key for m in found.members] == ["shop.b.lines", "shop.b.orders"]
     assert [r.topic for r in found.refused] == ["shop.a.lines"]
 
 
@@ -242,7 +242,7 @@ class Kafka:
 def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Members, "_kafka", Kafka())
     state = TopicState({}, {}, {})
-    monkeypatch.setattr("jobs.members.members.states_of", lambda _, topics: (dict.fromkeys(topics, state), {}))
+    monkeypatch.setattr("jobs.members.known_members.states_of", lambda _, topics: (dict.fromkeys(topics, state), {}))
 
 
 def members(*topics: str, **source: Any) -> Members:
@@ -263,7 +263,7 @@ def test_topics_that_cannot_be_kept_are_an_error_where_nothing_else_names_them(
     table = specs.table("iceberg", "upsert_delete", "shop.{topic[-1]}")
     listed = document({"topics": ["shop.a.lines"], "pattern": None}, tables=[table])
     seen = Members("shop", PipelineSpec.model_validate(listed), Connections({}, "")).look()
-    assert [member.topic for member in seen.members] == ["shop.a.lines"]
+    assert [member.key for member in seen.members] == ["shop.a.lines"]
 
 
 @pytest.mark.usefixtures("kafka")
@@ -273,7 +273,7 @@ def test_a_folder_without_topics_is_filled_by_whoever_needs_them(
     monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
     spec = PipelineSpec.model_validate(document())
     assert members().remembered() == []
-    assert [member.topic for member in members().known()] == known_topics("shop", spec)
+    assert [member.key for member in members().known()] == known_topics("shop", spec)
     assert len(known_topics("shop", spec)) == 2
 
 
@@ -286,7 +286,7 @@ def test_a_topic_that_is_none_is_refused_by_name(tmp_path: Path, monkeypatch: py
             ask(members("shop.a.order"))
         with pytest.raises(ConfigurationError, match="elsewhere is not a topic of the pipeline"):
             ask(members("elsewhere"))
-    assert [member.topic for member in members("shop.a.orders").known()] == ["shop.a.orders"]
+    assert [member.key for member in members("shop.a.orders").known()] == ["shop.a.orders"]
 
 
 def test_a_template_has_a_name_for_all_its_tables() -> None:
