@@ -219,6 +219,18 @@ class Pipeline:
         """Stops what runs in any session of the pipeline."""
         self.sessions.interrupt_all()
 
+    def in_time(self, seconds: float, where: str, work: Callable[[], T], role: str | None = None) -> T:
+        """Does the work within the time limit, and stops its role's session once the time is over.
+
+        Args:
+            where: what is worked on, for error messages.
+            role: whose session the work uses; None: it has the name of `where`.
+
+        Raises:
+            TimeLimitReached: no answer in time.
+        """
+        return with_timeout(seconds, where, work, lambda: self.interrupt(role or where))
+
     def land_in_time(self, work: Callable[[], T], done: Sized = ()) -> T:
         """Does the work of a landing within the file's time limit for a batch.
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from jobs.destinations.base import Destination
 from jobs.iceberg import FORMAT
-from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
 from orchestration.open_lineage_dataset import Dataset
@@ -33,24 +32,8 @@ class RowsWritten:
     rows: int | None = None
 
 
-def topics(pipeline: Pipeline) -> list[Dataset]:
-    """The pipeline's topics; a pattern stands for those that match it."""
-    source = pipeline.spec.source
-    connection = pipeline.connections.get(source.connection, KafkaConnection)
-    server = connection.bootstrap_servers.split(",")[0].strip()
-    return [Dataset(f"kafka://{server}", name) for name in ([source.pattern] if source.pattern else source.topics)]
-
-
-def landing(place: IntermediateTable) -> Dataset:
-    return Dataset(f"{FORMAT}://{place.catalog.name}", place.identifier)
-
-
-def destination(table: Destination, columns: Sequence[RowColumn], origin: Dataset) -> Dataset:
-    return Dataset(*table.dataset(), tuple(columns), origin)
-
-
 @contextmanager
-def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[RowsWritten]:
+def _reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Dataset) -> Iterator[RowsWritten]:
     """Sends the receiver the beginning of the job and its end. Without a receiver it does nothing.
 
     Args:
@@ -72,14 +55,35 @@ def reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: Da
     sender.completed(work.rows)
 
 
+def landing_reported(pipeline: Pipeline) -> AbstractContextManager[RowsWritten]:
+    """Sends the lineage of a landing: topics become rows of the intermediate table. A pattern stands for its topics."""
+    source = pipeline.spec.source
+    connection = pipeline.connections.get(source.connection, KafkaConnection)
+    server = connection.bootstrap_servers.split(",")[0].strip()
+    topics = [Dataset(f"kafka://{server}", name) for name in ([source.pattern] if source.pattern else source.topics)]
+    return _reported(pipeline, "landing", topics, _landed(pipeline))
+
+
+def merge_reported(
+    pipeline: Pipeline, table: Destination, columns: Sequence[RowColumn]
+) -> AbstractContextManager[RowsWritten]:
+    """Sends the lineage of a merge: landed rows become rows of a table."""
+    landed = _landed(pipeline)
+    return _reported(pipeline, table.name, [landed], Dataset(*table.dataset(), tuple(columns), landed))
+
+
+def _landed(pipeline: Pipeline) -> Dataset:
+    place = pipeline.intermediate
+    return Dataset(f"{FORMAT}://{place.catalog.name}", place.identifier)
+
+
 def send_landed(pipeline: Pipeline, rows: int) -> None:
-    """Sends the lineage of finished landings: topics became rows of the intermediate table."""
-    with reported(pipeline, "landing", topics(pipeline), landing(pipeline.intermediate)) as work:
+    """Sends the lineage of finished landings."""
+    with landing_reported(pipeline) as work:
         work.rows = rows
 
 
 def send_merged(pipeline: Pipeline, table: Destination, columns: Sequence[RowColumn], rows: int) -> None:
-    """Sends the lineage of finished merges: landed rows became rows of a table."""
-    place = landing(pipeline.intermediate)
-    with reported(pipeline, table.name, [place], destination(table, columns, place)) as work:
+    """Sends the lineage of finished merges."""
+    with merge_reported(pipeline, table, columns) as work:
         work.rows = rows

@@ -70,7 +70,7 @@ def _dry_run(destination: Destination) -> Callable[[], object]:
 
 def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> Answer:
     try:
-        with_timeout(_LIMIT, what, ask, lambda: pipeline.interrupt("check"))
+        pipeline.in_time(_LIMIT, what, ask, "check")
     except BatchmergeError as problem:
         return what, problem
     return what, None

@@ -30,8 +30,7 @@ def run_landing(
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
-        place = open_lineage.landing(pipeline.intermediate)
-        with open_lineage.reported(pipeline, "landing", open_lineage.topics(pipeline), place) as work:
+        with open_lineage.landing_reported(pipeline) as work:
             result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
             work.rows = result["metadata"]["landed"]
         batches, new = pipeline.intermediate.landed().batches, result["metadata"]["batches"]

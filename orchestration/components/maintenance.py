@@ -10,7 +10,6 @@ from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role
 from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from jobs.time_limit import with_timeout
 from orchestration import current_run, names
 from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures
@@ -101,7 +100,7 @@ def _op(
 
     def tend(pipeline: Pipeline) -> list[Done]:
         where, role, tasks = work(pipeline)
-        return with_timeout(options.time_limit_seconds, where, lambda: list(tasks), lambda: pipeline.interrupt(role))
+        return pipeline.in_time(options.time_limit_seconds, where, lambda: list(tasks), role)
 
     @dg.op(
         name=f"{names.op_name(launch.name, key)}__maintenance",

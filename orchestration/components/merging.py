@@ -16,7 +16,6 @@ from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_window
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import Table
-from jobs.time_limit import with_timeout
 from jobs.verify.drift import schema_drift
 from jobs.verify.stale_keys import stale_keys
 from orchestration import open_lineage
@@ -98,11 +97,9 @@ def within_limit(
     pipeline: Pipeline, destination: Destination, columns: Sequence[RowColumn], work: Callable[[], TableResult]
 ) -> TableResult:
     """Does the work within the table's time limit, and sends its lineage."""
-    landed = open_lineage.landing(pipeline.intermediate)
-    table_set = open_lineage.destination(destination, columns, landed)
     limit = destination.table.time_limit_seconds
-    with open_lineage.reported(pipeline, destination.name, [landed], table_set) as work_done:
-        done = with_timeout(limit, destination.name, work, lambda: pipeline.interrupt(destination.name))
+    with open_lineage.merge_reported(pipeline, destination, columns) as work_done:
+        done = pipeline.in_time(limit, destination.name, work)
         work_done.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
     return done
 

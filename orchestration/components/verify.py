@@ -12,7 +12,6 @@ from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
-from jobs.time_limit import with_timeout
 from jobs.verify.agreement import row_count_mismatches
 from jobs.verify.reconciliation import Verdict, reconcile
 from orchestration import names
@@ -182,13 +181,8 @@ def _known(results: Sequence[dg.AssetCheckResult], complete: bool) -> _Results:
 def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict:
     """Raises BatchmergeError: the table cannot be compared, which does not stop the others."""
     destination = pipeline.destination_of(table)
-    stop = f"verify {destination.name}"
-    return with_timeout(
-        table.time_limit_seconds,
-        destination.name,
-        lambda: reconcile(pipeline, destination, rows),
-        lambda: pipeline.interrupt(stop),
-    )
+    name, limit = destination.name, table.time_limit_seconds
+    return pipeline.in_time(limit, name, lambda: reconcile(pipeline, destination, rows), f"verify {name}")
 
 
 def _results(table: Table, verdict: Verdict) -> _Results:

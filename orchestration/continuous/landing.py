@@ -108,8 +108,7 @@ def _land(
             newest = checks.with_others(
                 [*done.before, *done.batches][-2:], lambda: pipeline.intermediate.landed().batches
             )
-            if broken := [r for r in checks.landing_results(step.key, newest) if not r.passed]:
-                step.require(broken)
+            step.require_passed(checks.landing_results(step.key, newest))
             step.ring(tables)
             return batch
         return None

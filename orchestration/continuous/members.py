@@ -110,7 +110,7 @@ def _land(
         outcomes[outcome.key] = outcome
         if outcome.done and outcome.member:
             done.batches.setdefault(outcome.key, []).extend(outcome.done)
-            step.require(_broken(done.results(step, members, outcome.member)))
+            step.require_passed(done.results(step, members, outcome.member))
             step.ring(tables)
     done.seconds += time.monotonic() - began
     return outcomes
@@ -194,14 +194,13 @@ def _merge(
     def work(pipeline: Pipeline) -> _Tried:
         destination = pipeline.destination_of(pipeline.table(number))
         table, merge = destination.table, lambda: _try(pipeline, destination)
-        stop = lambda: pipeline.interrupt(destination.name)  # noqa: E731
-        limited = partial(with_timeout, table.time_limit_seconds, destination.name, merge, stop)
+        limited = partial(pipeline.in_time, table.time_limit_seconds, destination.name, merge)
         return asking.work(table.connection, destination.name, limited)
 
     for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.key] = outcome
         if outcome.done and (merged := outcome.done.merged):
-            step.require(_broken(checks.table_results(step.key, merged.after, merged.batches, merged.batches)))
+            step.require_passed(checks.table_results(step.key, merged.after, merged.batches, merged.batches))
             merges[outcome.key] = merged.since(merges.get(outcome.key))
     return outcomes
 
@@ -260,7 +259,3 @@ def _materialize_merged(
 
 def _problems(outcomes: Mapping[str, Outcome[Any]]) -> dict[str, BatchmergeError]:
     return {key: outcome.problem for key, outcome in outcomes.items() if outcome.problem}
-
-
-def _broken(results: list[AssetCheckResult]) -> list[AssetCheckResult]:
-    return [one for one in results if not one.passed]

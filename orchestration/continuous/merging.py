@@ -78,18 +78,15 @@ def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProg
     for one, table in zip(tables, done, strict=True):
         if merged := table.merged:
             one.merged = merged.since(one.merged)
-            results = checks.table_results(one.step.key, one.destination.committed(), merged.batches, merged.batches)
-            if any(not result.passed for result in results):
-                one.step.require(results)
+            committed = one.destination.committed()
+            one.step.require_passed(checks.table_results(one.step.key, committed, merged.batches, merged.batches))
 
 
 def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """Stops the step if the landing's checks fail: broken batches are not merged."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
     landed = _newest(pipeline.intermediate.landed().batches, merged)
-    results = checks.landing_results(landing_key(pipeline.name), landed)
-    if any(not result.passed for result in results):
-        step.require(results)
+    step.require_passed(checks.landing_results(landing_key(pipeline.name), landed))
 
 
 def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:

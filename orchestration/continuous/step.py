@@ -186,6 +186,10 @@ class ContinuousStep:
         )
         self.require(results)
 
+    def require_passed(self, results: Sequence[dg.AssetCheckResult]) -> None:
+        """As `require`, but reports only checks that have failed: between two materializations."""
+        self.require([one for one in results if not one.passed])
+
     def require(self, results: Sequence[dg.AssetCheckResult]) -> None:
         """Reports checks whose result has changed, and stops the step where an invariant is broken."""
         for one in results:

@@ -32,7 +32,7 @@ class Step:
     launch, table, key = SimpleNamespace(spec=SPEC, name="many"), SPEC.tables[0], dg.AssetKey(["bigquery", "many"])
     turn = staticmethod(nullcontext)
     is_due = staticmethod(lambda _: False)
-    require = staticmethod(lambda _: None)
+    require_passed = staticmethod(lambda _: None)
 
     def __init__(self) -> None:
         self.context = SimpleNamespace(instance=dg.DagsterInstance.ephemeral())
@@ -66,7 +66,7 @@ def test_a_table_that_merges_later_is_tried_until_it_has_all_that_is_landed(monk
             intermediate=SimpleNamespace(identifier="many", committed=lambda: committed(2)),
             table=lambda _: SPEC.tables[0],
             destination_of=lambda _: destination,
-            interrupt=lambda _: None,
+            in_time=lambda _, __, work: work(),
         )
 
     monkeypatch.setattr(Members, "known", lambda _: expand("many", SPEC, topics(1)).members)
