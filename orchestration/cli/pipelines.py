@@ -10,9 +10,9 @@ from itertools import cycle
 
 from pydantic import BaseModel, ConfigDict
 
-from jobs.asking import Asking
 from jobs.batch import CommittedState
 from jobs.behind import caught_up_through, lag_behind
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.connections_file import connections_path, load_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
@@ -131,16 +131,16 @@ def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
         pipeline_file(name)
     connections, names = load_connections(), only or pipeline_names()
     specs = readable_specs(names)
-    asking = Asking()
+    breaker = CircuitBreaker()
     keys = {name: [table.full_path for table in spec.tables] for name, spec in specs.items()}
     state = Future[DagsterState]()
     with ThreadPoolExecutor(8) as pool:
         try:
-            answers = [pool.submit(_status, name, connections, state, asking) for name in names]
+            answers = [pool.submit(_status, name, connections, state, breaker) for name in names]
             state.set_result(_state(dagster, keys))
             found = [answer.result() for answer in answers]
         except BaseException:  # Ctrl-C: nobody waits for an answer
-            asking.end()
+            breaker.end()
             state.cancel()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -174,11 +174,13 @@ def _with_stale(found: PipelineStatus, stale: Mapping[tuple[str, str], int]) -> 
     return found.model_copy(update={"tables": tables})
 
 
-def _status(name: str, connections: Connections, dagster: Future[DagsterState], asking: Asking) -> PipelineStatus:
+def _status(
+    name: str, connections: Connections, dagster: Future[DagsterState], breaker: CircuitBreaker
+) -> PipelineStatus:
     pipeline = split_name(name)[0]
     try:
         spec, members = pipeline_spec(name), open_members(name, connections)
-        tables = _of_members(members, asking) if members else _of_pipeline(name, spec, connections, asking)
+        tables = _of_members(members, breaker) if members else _of_pipeline(name, spec, connections, breaker)
     except BatchmergeError as problem:
         return PipelineStatus(name=name, tables=[], problem=str(problem), transient=isinstance(problem, TransientError))
     state = dagster.result()
@@ -204,38 +206,38 @@ def _with_pauses(tables: Sequence[TableStatus], paused: Sequence[str | None]) ->
     return found
 
 
-def _of_pipeline(name: str, spec: PipelineSpec, connections: Connections, asking: Asking) -> list[TableStatus]:
+def _of_pipeline(name: str, spec: PipelineSpec, connections: Connections, breaker: CircuitBreaker) -> list[TableStatus]:
     def opened() -> Pipeline:
         return open_pipeline(name, connections)
 
     # Opening looks up the columns and tables that records have brought.
-    return _tables(asking.ask(spec.intermediate.connection, name, opened), asking)
+    return _tables(breaker.call(spec.intermediate.connection, name, opened), breaker)
 
 
-def _of_members(members: Members, asking: Asking) -> list[TableStatus]:
+def _of_members(members: Members, breaker: CircuitBreaker) -> list[TableStatus]:
     """The landing and the tables of every topic, with one query to Kafka for all topics."""
     kafka = members.spec.source.connection
     try:
-        seen = asking.ask(kafka, "Kafka", members.look)
+        seen = breaker.call(kafka, "Kafka", members.look)
     except BatchmergeError:
-        asking.gave_up(kafka)
+        breaker.open(kafka)
         seen = Seen(members.remembered(), {})
         if not seen.members:  # there would be no line that says so
             raise
-    found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, asking, topics)))
+    found = list(members.each_seen("status", seen, lambda pipeline, topics: _tables(pipeline, breaker, topics)))
     by_topic = {outcome.key: outcome.done or [] for outcome in found}
     problems = {**seen.failed, **{outcome.key: outcome.problem for outcome in found if outcome.problem}}
     failed = [TableStatus(name=f"topic {t}", topic=t, problem=str(problem)) for t, problem in problems.items()]
     return [*(table for topic in sorted(by_topic) for table in by_topic[topic]), *failed]
 
 
-def _tables(pipeline: Pipeline, asking: Asking, topics: TopicState | None = None) -> list[TableStatus]:
+def _tables(pipeline: Pipeline, breaker: CircuitBreaker, topics: TopicState | None = None) -> list[TableStatus]:
     """The landing, then the tables, queried side by side, and Kafka beside them."""
     questions = [_about_landing(pipeline), *map(_about, pipeline.destinations())]
     topic = pipeline.spec.source.topics[0] if pipeline.part_of else None
     with ThreadPoolExecutor(1) as pool:
-        ends = pool.submit(lambda: topics or _ends(pipeline, asking))
-        answers = _answers(questions, ends.result, asking)
+        ends = pool.submit(lambda: topics or _ends(pipeline, breaker))
+        answers = _answers(questions, ends.result, breaker)
     return [table.model_copy(update={"topic": topic}) for table in answers]
 
 
@@ -278,23 +280,23 @@ def _about(table: Destination) -> _Question:
     return _Question(table.name, table.table.connection, table.committed, "refused", refused)
 
 
-def _ends(pipeline: Pipeline, asking: Asking) -> TopicState | None:
+def _ends(pipeline: Pipeline, breaker: CircuitBreaker) -> TopicState | None:
     try:
-        return asking.ask(pipeline.spec.source.connection, "Kafka", pipeline.topic_state)
+        return breaker.call(pipeline.spec.source.connection, "Kafka", pipeline.topic_state)
     except BatchmergeError:
         return None
 
 
-def _answers(questions: Sequence[_Question], ends: WaitForEnds, asking: Asking) -> list[TableStatus]:
+def _answers(questions: Sequence[_Question], ends: WaitForEnds, breaker: CircuitBreaker) -> list[TableStatus]:
     with ThreadPoolExecutor(min(len(questions), _AT_ONCE)) as pool:
-        return list(pool.map(lambda question: _answer(question, ends, asking), questions))
+        return list(pool.map(lambda question: _answer(question, ends, breaker), questions))
 
 
-def _answer(question: _Question, ends: WaitForEnds, asking: Asking) -> TableStatus:
+def _answer(question: _Question, ends: WaitForEnds, breaker: CircuitBreaker) -> TableStatus:
     name, connection = question.name, question.connection
     try:
-        state = asking.ask(connection, name, question.ask)
-        number = asking.ask(connection, name, question.count) if state else 0
+        state = breaker.call(connection, name, question.ask)
+        number = breaker.call(connection, name, question.count) if state else 0
     except BatchmergeError as problem:
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
-from jobs.asking import Asking
 from jobs.batch import CommittedState
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import Freshness
@@ -61,7 +61,7 @@ def table_results_of_members(
     found: Mapping[str, Results],
     ends: EndsByMember,
     seen: Mapping[str, TableSeen],
-    asking: Asking,
+    breaker: CircuitBreaker,
     problems: Mapping[str, BatchmergeError],
 ) -> list[dg.AssetCheckResult]:
     """Combines the results of the merged tables. A table that failed is checked again until it passes. With `freshness`
@@ -102,7 +102,7 @@ def table_results_of_members(
             unknown = [name for name in lasting if name == checks.CAUGHT_UP or label in wrong[name]]
             return label, [_not_asked(key, name) for name in unknown]
         if label in before:
-            done = asking.ask(
+            done = breaker.call(
                 table.connection,
                 destination.name,
                 lambda: settled(pipeline, destination),
@@ -111,7 +111,7 @@ def table_results_of_members(
             return label, report(pipeline, key, table, done, None, now)[0]
         if not freshness:
             return None
-        committed = asking.ask(table.connection, destination.name, destination.committed)
+        committed = breaker.call(table.connection, destination.name, destination.committed)
         return label, [_caught_up(key, committed, freshness, now)]
 
     others = [member for member in every.known() if member.key not in at_rest]

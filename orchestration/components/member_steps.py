@@ -18,8 +18,8 @@ from typing import Any
 import dagster as dg
 
 from jobs import offsets
-from jobs.asking import Asking
 from jobs.batch import LandedBatch, MergeCounts
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.destinations.base import lack, oldest
 from jobs.members.landing import land
 from jobs.members.members import Members
@@ -44,7 +44,7 @@ from orchestration.components.member_checks import (
 from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
 from orchestration.components.progress import engine_log_in_run
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.components.window import Window
 from orchestration.pauses import launched_by_hand
 from resources.errors import BatchmergeError, TerminalError, TimeLimitReached, TransientError
@@ -76,7 +76,7 @@ def run_landing_of_members(
             outcomes = list(land(members, seen, most, turn))
             if not config.topics:
                 _tag_landed(context, members)
-        Rests(context.instance, key).note([outcome.key for outcome in outcomes if outcome.done], {})
+        SuspendedMembers(context.instance, key).record([outcome.key for outcome in outcomes if outcome.done], {})
         found = dict[str, list[dg.AssetCheckResult]]()
         for outcome in outcomes:
             if outcome.member and outcome.done:
@@ -120,19 +120,19 @@ def run_merges_of_members(
         held = None if replayed else launch.held(context, launch.spec.tables[number])
         if held:
             context.log.info("nothing is merged: %s", held)
-        due, asking = [] if held else members.known(), Asking(_LOOK)
-        rests = Rests(context.instance, key)
+        due, breaker = [] if held else members.known(), CircuitBreaker(_LOOK)
+        suspended = SuspendedMembers(context.instance, key)
         if not replayed:
-            left_out = {} if launched_by_hand(context.run.tags) else rests.now()
+            left_out = {} if launched_by_hand(context.run.tags) else suspended.now()
             problems |= {member.key: left_out[member.key] for member in due if member.key in left_out}
             looked_at = [member for member in due if member.key not in left_out]
-            due, seen, silent = behind(members, number, looked_at, asking)
-            rests.note(seen, silent, others=len(due))
+            due, seen, silent = behind(members, number, looked_at, breaker)
+            suspended.record(seen, silent, others=len(due))
             problems |= silent
         ends = EndsByMember.now(members, due)
 
         def work(pipeline: Pipeline) -> MergedMember | None:
-            return _merge(pipeline, pipeline.table(number), replayed, ends, asking)
+            return _merge(pipeline, pipeline.table(number), replayed, ends, breaker)
 
         for outcome in members.each_merging(f"tables-{number}", due, work):
             if outcome.done:
@@ -140,11 +140,11 @@ def run_merges_of_members(
                 merged.append(outcome.done)
             if outcome.problem:
                 failed[outcome.key] = outcome.problem
-        rests.note([one.key for one in merged], failed)
+        suspended.record([one.key for one in merged], failed)
         problems |= failed
-        not_done = rests.now() | problems
+        not_done = suspended.now() | problems
         found = {table_label(one.key, one.table.table): one.results for one in merged}
-        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, asking, not_done)
+        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, breaker, not_done)
     shown = merged_metadata(merged, not_done)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
@@ -172,7 +172,7 @@ class MergedMember:
 
 
 def behind(
-    members: Members, number: int, known: Sequence[Member], asking: Asking
+    members: Members, number: int, known: Sequence[Member], breaker: CircuitBreaker
 ) -> tuple[list[Member], dict[str, TableSeen], dict[str, BatchmergeError]]:
     """Looks at the committed states of all members.
 
@@ -185,11 +185,11 @@ def behind(
     def look(pipeline: Pipeline) -> TableSeen | None:
         """None: the table is behind."""
         table, place = pipeline.table(number), pipeline.intermediate
-        landed = asking.ask(pipeline.spec.intermediate.connection, place.identifier, place.landed).batches
+        landed = breaker.call(pipeline.spec.intermediate.connection, place.identifier, place.landed).batches
         if not landed and not members.spec.freshness:
             return TableSeen(table_label(member_key(pipeline), table.table), None)
         destination = pipeline.destination_of(table)
-        states = asking.ask(table.connection, destination.name, destination.states)
+        states = breaker.call(table.connection, destination.name, destination.states)
         if landed:
             newest = landed[-1].batch
             if lack(states, newest.commit_id) or not are_published(offsets.ends(newest.ranges)):
@@ -203,7 +203,7 @@ def behind(
 
 
 def _merge(
-    pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByMember, asking: Asking
+    pipeline: Pipeline, table: Table, replayed: Window | None, ends: EndsByMember, breaker: CircuitBreaker
 ) -> MergedMember:
     destination, key = pipeline.destination_of(table), member_key(pipeline)
     columns = table_columns(destination.spec, table)
@@ -211,7 +211,7 @@ def _merge(
     def merge() -> TableResult:
         return within_limit(pipeline, destination, columns, lambda: advance_or_replay(pipeline, destination, replayed))
 
-    done = asking.work(table.connection, destination.name, merge)
+    done = breaker.run(table.connection, destination.name, merge)
     results = report(pipeline, names.table_key(table), table, done, replayed, ends.of(key))
     return MergedMember(key, table, done, *results)
 

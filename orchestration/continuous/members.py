@@ -16,8 +16,8 @@ from typing import Any
 from dagster import AssetCheckResult
 
 from jobs import protocol
-from jobs.asking import Asking
 from jobs.batch import LandedBatch
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.destinations.base import Destination
 from jobs.members.landing import land
 from jobs.members.members import Members
@@ -44,7 +44,7 @@ from orchestration.components.member_steps import (
     seen_metadata,
 )
 from orchestration.components.merging import TableResult, report, settled
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.continuous.step import ContinuousStep
 from orchestration.continuous.topics import Topics
 from orchestration.turns import Over
@@ -54,19 +54,19 @@ from resources.errors import BatchmergeError
 def land_members_continuously(step: ContinuousStep) -> None:
     """Lands every topic that has something new at every tick, until the step is over."""
     with step.at_work() as ticks:
-        members, topics = step.members(), Topics(Rests(step.context.instance, step.key))
+        members, topics = step.members(), Topics(SuspendedMembers(step.context.instance, step.key))
         done = _LandedTopics()
         limit = step.launch.spec.batch.time_limit_seconds
         for _ in ticks:
             seen, now = with_timeout(limit, f"topics of {members.name}", members.look), time.monotonic()
             due = {m.key: m for m in seen.members if topics.is_due(m.key, seen.states[m.key], now)}
-            if topics.awake(due):
+            if topics.not_suspended(due):
                 with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
-                    due = topics.awake(due)
+                    due = topics.not_suspended(due)
                     outcomes = _land(step, members, replace(seen, members=[*due.values()], failed={}), done)
                     # A topic that has landed a batch may have more to land: it stays due.
                     stood = {topic: None if topic in outcomes else seen.states[topic] for topic in due}
-                    topics.took(stood, _problems(outcomes), time.monotonic())
+                    topics.record(stood, _problems(outcomes), time.monotonic())
             done.see(seen)
             if step.is_due(bool(done.batches)):
                 _materialize_landed(step, members, topics, done)
@@ -119,7 +119,7 @@ def _land(
 def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, done: _LandedTopics) -> None:
     outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
-    failed = {**refused, **topics.problems, **topics.rests.now()}
+    failed = {**refused, **topics.problems, **topics.suspended.now()}
     problems = [Outcome[list[LandedBatch]](topic, problem=problem) for topic, problem in failed.items()]
     found = dict[str, list[AssetCheckResult]]()
     for member in members.known():
@@ -143,18 +143,18 @@ def merge_members_continuously(step: ContinuousStep) -> None:
     assert step.table
     number = step.launch.spec.tables.index(step.table)
     with step.at_work() as ticks:
-        members, topics = step.members(), Topics(Rests(step.context.instance, step.key))
+        members, topics = step.members(), Topics(SuspendedMembers(step.context.instance, step.key))
         merges = dict[str, MergedBatches]()
         where, limit = f"landed batches of {members.name}", step.table.time_limit_seconds
         for _ in ticks:
             due = with_timeout(limit, where, lambda: _due(members, topics))
-            if topics.awake(due):
+            if topics.not_suspended(due):
                 with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
-                    due = topics.awake(due)
+                    due = topics.not_suspended(due)
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
                     lacking = {key for key, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
                     stood = {key: None if key in lacking else landed for key, (_, landed) in due.items()}
-                    topics.took(stood, _problems(outcomes), time.monotonic())
+                    topics.record(stood, _problems(outcomes), time.monotonic())
             if step.is_due(bool(merges)):
                 _materialize_merged(step, members, number, topics, merges)
         if merges:
@@ -189,13 +189,13 @@ def _merge(
     step: ContinuousStep, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
 ) -> dict[str, Outcome[_Tried]]:
     """Merges the tables of these members."""
-    outcomes, asking = dict[str, Outcome[_Tried]](), Asking()
+    outcomes, breaker = dict[str, Outcome[_Tried]](), CircuitBreaker()
 
     def work(pipeline: Pipeline) -> _Tried:
         destination = pipeline.destination_of(pipeline.table(number))
         table, merge = destination.table, lambda: _try(pipeline, destination)
         limited = partial(pipeline.in_time, table.time_limit_seconds, destination.name, merge)
-        return asking.work(table.connection, destination.name, limited)
+        return breaker.run(table.connection, destination.name, limited)
 
     for outcome in members.each_merging(f"tables-{number}", due, work):
         outcomes[outcome.key] = outcome
@@ -227,7 +227,7 @@ def _materialize_merged(
         def after() -> TableResult:
             return settled(pipeline, destination, merged)
 
-        done = asking.ask(table.connection, destination.name, after, table.time_limit_seconds)
+        done = breaker.call(table.connection, destination.name, after, table.time_limit_seconds)
         counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
         open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
         return MergedMember(
@@ -238,7 +238,7 @@ def _materialize_merged(
     ends = EndsByMember.now(members, whose)
     hour = f"{ends.at:%Y-%m-%d-%H:00}"
     shown = list[MergedMember]()
-    problems, asking = dict(topics.problems), Asking()
+    problems, breaker = dict(topics.problems), CircuitBreaker()
     with step.turn():
         for outcome in members.each(f"tables-{number}", whose, look):
             if outcome.done:
@@ -247,9 +247,9 @@ def _materialize_merged(
             if outcome.problem:
                 problems[outcome.key] = outcome.problem
         found = {table_label(one.key, one.table.table): one.results for one in shown}
-        problems |= topics.rests.now()
+        problems |= topics.suspended.now()
         results = table_results_of_members(
-            step.context.instance, members, step.key, number, found, ends, {}, asking, problems
+            step.context.instance, members, step.key, number, found, ends, {}, breaker, problems
         )
     batches = sum(len(merged.batches) for merged in merges.values())
     rows = sum(merged.merged.counts.changes for merged in merges.values())

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from jobs import protocol
-from jobs.asking import Asking
 from jobs.batch import CommittedState
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.members import members
 from jobs.members.landing import land
@@ -321,12 +321,12 @@ def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, m
     def step() -> tuple[list[str], dg.AssetCheckResult]:
         looked.clear()
         asked.clear()
-        due, seen, problems = behind(every, 0, every.known(), Asking())
+        due, seen, problems = behind(every, 0, every.known(), CircuitBreaker())
         assert problems == {}
         ends = EndsByMember.now(every, due)
         merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.key, m.spec.tables[0].table): [] for m in due}
         with dg.DagsterInstance.ephemeral() as instance:
-            results = table_results_of_members(instance, every, key, 0, merged, ends, seen, Asking(), problems)
+            results = table_results_of_members(instance, every, key, 0, merged, ends, seen, CircuitBreaker(), problems)
         (age,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
         return [member.key for member in due], age
 

@@ -19,7 +19,7 @@ from tests.kit.web import Handler, serving
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is no silent system. Tests of silent ones set limits of their own."""
     for limit in (
-        "jobs.asking._LIMIT",
+        "jobs.circuit_breaker._LIMIT",
         "orchestration.cli.run._PATIENCE",
         "orchestration.sensors.lag._PATIENCE",
         "orchestration.sensors.lag._PATIENCE_FOR_MEMBERS",

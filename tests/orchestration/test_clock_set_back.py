@@ -12,9 +12,9 @@ import pytest
 
 from jobs.destinations.leases import LeaseState
 from jobs.offsets import TopicPartition
-from orchestration.components import resting
+from orchestration.components import suspended_members
 from orchestration.components.launch import Launch
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.continuous.decision import RUN, ContinuousCursor, Failed, remember
 from orchestration.continuous.step import ContinuousStep, StepConfig
 from orchestration.names import landing_key
@@ -47,10 +47,10 @@ def test_sensors_wait_no_longer() -> None:
     assert is_due(Asked(batch=3, times=1, at=AHEAD), [lease], NOW)
 
 
-def test_a_topic_that_hung_rests_no_longer(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests, now = Rests(instance, landing_key("p")), [AHEAD]
-    monkeypatch.setattr(resting, "time", SimpleNamespace(time=lambda: now[0]))
-    rests.note(["good"], {"hung": TimeLimitReached("no answer", seconds=600)})
-    assert rests.now().keys() == {"hung"}
+def test_a_suspension_is_no_longer(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended, now = SuspendedMembers(instance, landing_key("p")), [AHEAD]
+    monkeypatch.setattr(suspended_members, "time", SimpleNamespace(time=lambda: now[0]))
+    suspended.record(["good"], {"hung": TimeLimitReached("no answer", seconds=600)})
+    assert suspended.now().keys() == {"hung"}
     now[0] = NOW
-    assert rests.now() == {}
+    assert suspended.now() == {}

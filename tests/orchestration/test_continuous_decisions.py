@@ -16,7 +16,7 @@ from dagster._core.test_utils import create_run_for_test
 from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.components.launch import Launch
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.continuous import job, pace
 from orchestration.continuous.decision import (
     RENEW,
@@ -44,42 +44,42 @@ RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
 
 
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure(instance: dg.DagsterInstance) -> None:
-    topics, problem = Topics(Rests(instance, landing_key("p"))), Unavailable("no answer")
+    topics, problem = Topics(SuspendedMembers(instance, landing_key("p"))), Unavailable("no answer")
     assert topics.is_due("a", 1, NOW)
-    topics.took({"a": 1, "b": 1}, {"b": problem}, NOW)
+    topics.record({"a": 1, "b": 1}, {"b": problem}, NOW)
     assert [topics.is_due("a", state, NOW) for state in (1, 2)] == [False, True]
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (4, 5)] == [False, True]
-    topics.took({"b": 1}, {"b": problem}, NOW)
+    topics.record({"b": 1}, {"b": problem}, NOW)
     assert [topics.is_due("b", 1, NOW + seconds) for seconds in (9, 10)] == [False, True]
     assert topics.problems == {"b": problem}
-    topics.took({"b": 1}, {}, NOW)
+    topics.record({"b": 1}, {}, NOW)
     assert (topics.problems, topics.is_due("b", 1, NOW + 99), topics.is_due("b", 2, NOW)) == ({}, False, True)
 
 
-def test_a_topic_that_hung_rests_in_every_run_until_one_succeeds(instance: dg.DagsterInstance) -> None:
-    rests, hung = Rests(instance, landing_key("p")), TimeLimitReached("no answer", seconds=3600)
+def test_a_topic_that_hung_is_suspended_in_every_run_until_one_succeeds(instance: dg.DagsterInstance) -> None:
+    suspended, hung = SuspendedMembers(instance, landing_key("p")), TimeLimitReached("no answer", seconds=3600)
     states = dict.fromkeys(("good", "fails", "hangs"), 1)
-    topics, other_run = Topics(rests), Topics(rests)
-    topics.took(states, {"hangs": hung, "fails": Unavailable("no answer")}, NOW)
+    topics, other_run = Topics(suspended), Topics(suspended)
+    topics.record(states, {"hangs": hung, "fails": Unavailable("no answer")}, NOW)
     for run in (topics, other_run):
-        assert run.awake(states).keys() == {"good", "fails"}
-    assert topics.is_due("hangs", 1, NOW + 5), "the rest alone holds it"
-    other_run.took({"hangs": 1}, {}, NOW)
-    assert topics.awake(states) == states
+        assert run.not_suspended(states).keys() == {"good", "fails"}
+    assert topics.is_due("hangs", 1, NOW + 5), "the suspension alone holds it"
+    other_run.record({"hangs": 1}, {}, NOW)
+    assert topics.not_suspended(states) == states
 
 
 def test_topics_rest_only_where_others_were_done(instance: dg.DagsterInstance) -> None:
     """As many in the same try, or any between two."""
-    topics, hung = Topics(Rests(instance, landing_key("p"))), TimeLimitReached("no answer", seconds=3600)
+    topics, hung = Topics(SuspendedMembers(instance, landing_key("p"))), TimeLimitReached("no answer", seconds=3600)
     states = {"a": 1, "b": 1}
-    topics.took(states, dict.fromkeys(states, hung), NOW)
-    topics.took(states, dict.fromkeys(states, hung), NOW)
-    topics.took({**states, "small": 1}, dict.fromkeys(states, hung), NOW)
-    assert topics.awake(states) == states
-    topics.took({"small": 2}, {}, NOW)
-    assert topics.awake(states) == states, "their system may be back"
-    topics.took({"a": 1}, {"a": hung}, NOW)
-    assert topics.awake(states) == {"b": 1}
+    topics.record(states, dict.fromkeys(states, hung), NOW)
+    topics.record(states, dict.fromkeys(states, hung), NOW)
+    topics.record({**states, "small": 1}, dict.fromkeys(states, hung), NOW)
+    assert topics.not_suspended(states) == states
+    topics.record({"small": 2}, {}, NOW)
+    assert topics.not_suspended(states) == states, "their system may be back"
+    topics.record({"a": 1}, {"a": hung}, NOW)
+    assert topics.not_suspended(states) == {"b": 1}
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ import dagster as dg
 import pytest
 
 from jobs import protocol
-from jobs.asking import Asking
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member, expand
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import checks, landing
 from orchestration.components.member_steps import behind
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.components.window import Window
 from orchestration.continuous import landing as landing_step
 from orchestration.continuous import members, merging
@@ -199,7 +199,7 @@ def test_tables_of_a_silent_system_are_not_all_waited_for(
     every: Members, hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _opening(monkeypatch, hangs)
-    due, seen, problems = behind(every, 0, every.known(), Asking(0.2))
+    due, seen, problems = behind(every, 0, every.known(), CircuitBreaker(0.2))
     assert (due, seen, len(problems)) == ([], {}, 40)
     assert 3 <= len(asked) < 3 + MANY.batch.at_once
     assert sum("just left 3 queries unanswered" in str(problem) for problem in problems.values()) == 40 - len(asked)
@@ -216,14 +216,14 @@ def test_nor_are_their_merges_in_a_continuous_run(
     assert all(outcome.problem for outcome in outcomes.values())
 
 
-def test_reports_of_a_continuous_run_do_not_ask_what_rests(every: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_of_a_continuous_run_do_not_ask_the_suspended(every: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not caught up, as far as is known."""
     asked, results = _opening(monkeypatch, lambda _: None), list[dg.AssetCheckResult]()
     (hangs, fails, *others), step = topics(40), cast("Any", Step(lambda: None))
     step.materialize = lambda _, found, *__, **___: results.extend(found)
-    seen = Topics(Rests(step.context.instance, step.key))
+    seen = Topics(SuspendedMembers(step.context.instance, step.key))
     problems = {hangs: TimeLimitReached("no answer", seconds=60), fails: Unavailable("no answer")}
-    seen.took(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
+    seen.record(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
     members._materialize_merged(step, every, 0, seen, {})
     assert sorted(asked) == sorted(others)
     (caught_up,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
@@ -233,11 +233,11 @@ def test_reports_of_a_continuous_run_do_not_ask_what_rests(every: Members, monke
 def test_a_run_that_has_waited_for_its_turn_leaves_out_what_hung_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run before it had the turn until then."""
     merged, step = list[str](), cast("Any", Step(lambda: None))
-    rests, hung = Rests(step.context.instance, step.key), TimeLimitReached("no answer", seconds=3600)
+    suspended, hung = SuspendedMembers(step.context.instance, step.key), TimeLimitReached("no answer", seconds=3600)
 
     @contextmanager
     def turn() -> Iterator[None]:
-        rests.note(["good"], {"hangs": hung}, ["hangs"])
+        suspended.record(["good"], {"hangs": hung}, ["hangs"])
         yield
 
     def merge(_: object, __: object, ___: int, due: list[Member], ____: object) -> dict[str, Any]:

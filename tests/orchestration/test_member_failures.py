@@ -20,9 +20,9 @@ from jobs.members.topics import Seen
 from jobs.spec.members import Member
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.components import KafkaPipeline, checks, member_checks, member_steps, resting
+from orchestration.components import KafkaPipeline, checks, member_checks, member_steps, suspended_members
 from orchestration.components.member_checks import TableSeen
-from orchestration.components.resting import Rests
+from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.names import landing_key, table_key
 from resources.errors import BatchmergeError, TimeLimitReached, Unavailable
 from tests.kit.many_topics import document
@@ -131,7 +131,7 @@ def test_a_table_that_hung_is_left_out_for_a_while_and_the_others_are_merged(
     assert looked == [both, others, others, others, both, both], "a person's run tries all, and its success counts"
 
 
-def test_a_table_that_does_not_answer_rests_also_where_all_others_are_behind(
+def test_a_table_that_does_not_answer_is_suspended_also_where_all_others_are_behind(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = "many.public.t2"
@@ -144,7 +144,7 @@ def test_a_table_that_does_not_answer_rests_also_where_all_others_are_behind(
 
 
 @pytest.mark.parametrize("hang", ["looks", "merges"])
-def test_where_all_tables_hang_none_rests(
+def test_where_all_tables_hang_none_is_suspended(
     hang: str, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would hold up nobody, also where others have nothing new, and the next run finds the system back."""
@@ -183,15 +183,16 @@ def test_a_table_that_does_not_answer_is_not_caught_up_and_not_asked_again(
     assert TOPIC not in asked
 
 
-def test_its_rest_has_an_end(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
-    rests, problem, now = Rests(instance, landing_key(NAME)), TimeLimitReached("no answer", seconds=600), time.time()
-    rests.note([], {TOPIC: problem, "fails": Unavailable("no answer")}, [TOPIC, "fails"])
-    assert rests.now().keys() == {TOPIC}
-    for seconds, rests_now in ((1790, {TOPIC}), (1900, set[str]())):
-        monkeypatch.setattr(resting, "time", SimpleNamespace(time=lambda seconds=seconds: now + seconds))
-        assert rests.now().keys() == rests_now
-    rests.note([], {TOPIC: problem})
-    assert rests.now().keys() == {TOPIC}, "it has rested before, so it is not that all hang"
-    rests.note([TOPIC], {})
-    rests.note([], {TOPIC: problem})
-    assert rests.now() == {}
+def test_its_suspension_has_an_end(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    suspended, now = SuspendedMembers(instance, landing_key(NAME)), time.time()
+    problem = TimeLimitReached("no answer", seconds=600)
+    suspended.record([], {TOPIC: problem, "fails": Unavailable("no answer")}, [TOPIC, "fails"])
+    assert suspended.now().keys() == {TOPIC}
+    for seconds, suspended_now in ((1790, {TOPIC}), (1900, set[str]())):
+        monkeypatch.setattr(suspended_members, "time", SimpleNamespace(time=lambda seconds=seconds: now + seconds))
+        assert suspended.now().keys() == suspended_now
+    suspended.record([], {TOPIC: problem})
+    assert suspended.now().keys() == {TOPIC}, "it was suspended before, so it is not that all hang"
+    suspended.record([TOPIC], {})
+    suspended.record([], {TOPIC: problem})
+    assert suspended.now() == {}

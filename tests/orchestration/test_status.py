@@ -24,7 +24,7 @@ import yaml
 from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.types import DaemonHeartbeat
 
-from jobs.asking import Asking
+from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.known_topics import remember
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
@@ -202,8 +202,8 @@ class TestLook:
         answer = threading.Event()
         does: list[Callable[[], object]] = [lambda: None, answer.set]
 
-        def tables(name: str, _: object, __: object, asking: Asking) -> list[TableStatus]:
-            asking.ask("lake", name, lambda: (does[0](), answer.wait(PATIENCE)))
+        def tables(name: str, _: object, __: object, breaker: CircuitBreaker) -> list[TableStatus]:
+            breaker.call("lake", name, lambda: (does[0](), answer.wait(PATIENCE)))
             return [TableStatus(name=f"iceberg a.{name}", batch=7)]
 
         spec = Flow("t", ["append"]).spec
@@ -324,14 +324,13 @@ class Asked:
 
 
 def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_the_others() -> None:
-    away, there, asking = Asked(answers=False), Asked(answers=True), Asking()
+    away, there, breaker = Asked(answers=False), Asked(answers=True), CircuitBreaker()
     problems = []
     for _ in range(5):
-        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: None, asking)
+        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: None, breaker)
         problems.append(str(found.problem))
-        assert (
-            _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: None, asking).problem is None
-        )
+        found = _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: None, breaker)
+        assert found.problem is None
     assert (away.times, there.times) == (3, 5)
     assert "no answer within the time limit" in problems[0]
     assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
@@ -344,7 +343,7 @@ def test_tables_are_asked_side_by_side() -> None:
         both.wait()
 
     questions = [_Question(f"iceberg a.{name}", "lake", ask, "refused", lambda: 0) for name in "tu"]
-    assert [found.problem for found in _answers(questions, lambda: None, Asking())] == [None, None]
+    assert [found.problem for found in _answers(questions, lambda: None, CircuitBreaker())] == [None, None]
 
 
 def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +359,7 @@ def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pipelines, "_ends", ends)
     monkeypatch.setattr(pipelines, "_about_landing", lambda _: _Question("landing", "lake", ask, "refused", lambda: 0))
     one = SimpleNamespace(destinations=list, part_of=None)
-    assert [(t.problem, t.lag) for t in _tables(cast(Pipeline, one), Asking())] == [(None, 0)]
+    assert [(t.problem, t.lag) for t in _tables(cast(Pipeline, one), CircuitBreaker())] == [(None, 0)]
 
 
 def test_a_system_that_hangs_is_named_and_the_others_are_shown(
@@ -380,13 +379,13 @@ def test_a_system_that_hangs_is_named_and_the_others_are_shown(
     specs.write(tmp_path / "defs", "p", {**flow.spec_document, "tables": tables})
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
-    ask = Asking.ask
+    call = CircuitBreaker.call
 
-    def of_those_that_answer(self: Asking, connection: str, name: str, question: Callable[[], object]) -> object:
+    def patient(self: CircuitBreaker, connection: str, name: str, question: Callable[[], object]) -> object:
         """A busy machine is no silent system."""
-        return ask(self, connection, name, question, 3 if connection == "clickhouse" else PATIENCE)
+        return call(self, connection, name, question, 3 if connection == "clickhouse" else PATIENCE)
 
-    monkeypatch.setattr(Asking, "ask", of_those_that_answer)
+    monkeypatch.setattr(CircuitBreaker, "call", patient)
     with here() as dagster:
         status = pipeline_status(dagster)
     samples = {s.labels: s.value for s in table_samples(status) if s.measure == measures.UP}

@@ -24,9 +24,9 @@ _HUNG = 60.0
 _SEVERAL = 3
 
 
-class Asking:
-    """The queries of one look at all systems. A system that has left several of them unanswered, and answered none
-    meanwhile, is not queried again: each of its hundreds of tables would wait for the time limit.
+class CircuitBreaker:
+    """The circuit breaker of one look at all systems. A system that has left several queries unanswered, and answered
+    none meanwhile, is not queried again: each of its hundreds of tables would wait for the time limit.
 
     Args of the constructor:
         limit: seconds for each answer.
@@ -37,7 +37,7 @@ class Asking:
         self._unanswered: dict[str, int] = defaultdict(int)
         self._end = threading.Event()
 
-    def ask(self, connection: str, name: str, question: Callable[[], T], limit: float | None = None) -> T:
+    def call(self, connection: str, name: str, question: Callable[[], T], limit: float | None = None) -> T:
         """The answer, within the time limit.
 
         Args:
@@ -49,17 +49,17 @@ class Asking:
             TransientError: no answer in time, or the system counts as down. BatchmergeError: raised by `question`.
             KeyboardInterrupt: nobody waits for answers any more.
         """
-        with self._counting(connection, name, _SLOW), ending_with(self._end):
+        with self._guarded(connection, name, _SLOW), ending_with(self._end):
             return with_timeout(limit or self._limit, name, question)
 
-    def work(self, connection: str, name: str, work: Callable[[], T]) -> T:
+    def run(self, connection: str, name: str, work: Callable[[], T]) -> T:
         """The result of work that has a time limit of its own. A client may have a shorter one: a system that it has
         waited for so long (its fact `waited`) has hung too.
 
         Raises:
             TimeLimitReached: it hung. BatchmergeError: raised by `work`; or the system counts as down.
         """
-        with self._counting(connection, name, math.inf):
+        with self._guarded(connection, name, math.inf):
             try:
                 return work()
             except TimeLimitReached:
@@ -72,8 +72,9 @@ class Asking:
                 raise TimeLimitReached(problem.what, where=problem.where, remedy=problem.remedy, **facts) from problem
 
     @contextmanager
-    def _counting(self, connection: str, name: str, slow: float) -> Iterator[None]:
-        """Counts what ends without an answer: a time limit is reached, or a transient error takes so many seconds."""
+    def _guarded(self, connection: str, name: str, slow: float) -> Iterator[None]:
+        """Begins nothing where the system is down. Counts what ends without an answer: a time limit is reached, or a
+        transient error takes so many seconds."""
         if self._unanswered[connection] >= _SEVERAL:
             raise Unavailable(f"not queried: {connection} has just left {_SEVERAL} queries unanswered", where=name)
         began = time.monotonic()
@@ -89,6 +90,6 @@ class Asking:
         """Ends all queries, also those under way in other threads."""
         self._end.set()
 
-    def gave_up(self, connection: str) -> None:
-        """Counts the system as down: a query about many topics at once had no answer."""
+    def open(self, connection: str) -> None:
+        """Counts the system as down from now on: a query about many topics at once had no answer."""
         self._unanswered[connection] = _SEVERAL
