@@ -36,6 +36,17 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     return reasons
 
 
+def death_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
+    """What has become of the process of an unfinished run, if it is dead; None: it may be alive."""
+    state = process_state(run.tags, run.run_id)
+    if state == "unknown" and is_silent(instance, run):
+        return f"{where(run.tags)} has given no sign of life for half an hour"
+    # A command that is killed right after it has created a run never starts it.
+    if state == "ended" or (run.status in NOT_BEGUN and will_not_begin(run.tags, run.run_id)):
+        return f"{where(run.tags)} is gone (killed, or the machine restarted)"
+    return None
+
+
 def name_of(run: dg.DagsterRun) -> str:
     """``run 1a2b3c4d of orders``."""
     return f"run {run.run_id[:8]} of {run.tags.get(PIPELINE_TAG) or run.job_name}"
@@ -56,19 +67,13 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
     if record is None:
         return f"run {run_id[:8]} was deleted"
     run = record.dagster_run
-    state = process_state(run.tags, run_id)
-    ended = state == "ended"
     if run.is_finished:
-        if not ended and time.time() - (record.end_time or 0) < _GRACE:
+        if process_state(run.tags, run_id) != "ended" and time.time() - (record.end_time or 0) < _GRACE:
             return None
         end_leftovers(run_id, run.tags)
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
-    if state == "unknown" and is_silent(instance, run):
-        reason = f"{where(run.tags)} has given no sign of life for half an hour"
-    elif ended or (run.status in NOT_BEGUN and will_not_begin(run.tags, run_id)):
-        # A command that is killed right after it has created a run never starts it.
-        reason = f"{where(run.tags)} is gone (killed, or the machine restarted)"
-    else:
+    reason = death_of(instance, run)
+    if reason is None:
         return None
     if left := end_leftovers(run_id, run.tags):
         reason += f"; ended {left} processes of its steps, which lived on"

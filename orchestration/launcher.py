@@ -28,10 +28,10 @@ from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionRes
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
+from orchestration.dead_runs import death_of
 from orchestration.names import LAUNCHER_TAG
 from orchestration.run_process import end_leftovers, interrupt, process_state, process_tags
 from orchestration.run_queue import count_again
-from orchestration.signs_of_life import is_silent
 from orchestration.warm.client import WarmProcesses
 
 # Seconds to wait after each try in which a code server did not answer: one that is only busy answers one of three.
@@ -94,15 +94,11 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
         return health
 
     def _health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        state = process_state(run.tags, run.run_id)
-        if state == "ended":
+        if death := death_of(self._instance, run):
             end_leftovers(run.run_id, run.tags)
             self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process has ended")
-        if state == "unknown" and is_silent(self._instance, run):
-            self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its process gives no sign of life")
-        if state == "alive" or GRPC_INFO_TAG not in run.tags:
+            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its {death}")
+        if process_state(run.tags, run.run_id) == "alive" or GRPC_INFO_TAG not in run.tags:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         server = json.loads(run.tags[GRPC_INFO_TAG])
         for pause in _PAUSES:
