@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.members.known_topics import known_topics, seen_names
-from jobs.spec.members import SEPARATOR, expand, written_topics
-from jobs.spec.new_tables import Named, all_tables
+from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline_file import PipelineFile
 from jobs.spec.table_templates import each, is_alone
 from jobs.spec.tables import Table
+from orchestration.known_tables import known_tables
 from resources.config_files.mistakes import Mistake
-from resources.errors import BatchmergeError, ConfigurationError
+from resources.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -93,15 +92,7 @@ def _tables_twice(files: Sequence[PipelineFile], seen: bool) -> Iterator[Conflic
 
 def _tables(file: PipelineFile, seen: bool) -> Iterator[tuple[int, Table]]:
     """The entries of the file, each with its number; then the known tables that they stand for."""
-    spec = file.spec
-    yield from enumerate(spec.tables)
-    if spec.source.for_each:
-        topics = known_topics(file.name, spec) if seen else written_topics(spec)
-        for member in expand(file.name, spec, topics).members:
-            yield from enumerate(member.spec.tables)
-    elif spec.new_tables and seen:
-        try:
-            found = all_tables(spec, map(Named, seen_names(file.name)))
-        except BatchmergeError:
-            return  # names that do not fit the changed file: its run reports them
-        yield from ((n % len(spec.tables), table) for n, table in enumerate(found))
+    entries = file.spec.tables
+    yield from enumerate(entries)
+    if file.spec.many_tables:
+        yield from ((entries.index(one.entry), one.table) for one in known_tables(file.name, file.spec, seen))

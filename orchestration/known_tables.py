@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from jobs.members.known_topics import known_members, seen_names
+from jobs.spec.members import expand, written_topics
 from jobs.spec.new_tables import Named, allowed, named_table
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
@@ -30,14 +31,20 @@ class KnownTable:
     key: str = ""
 
 
-def known_tables(name: str, spec: PipelineSpec) -> Iterator[KnownTable]:
-    """The known tables by member, in the order of the entries."""
+def known_tables(name: str, spec: PipelineSpec, seen: bool = True) -> Iterator[KnownTable]:
+    """The known tables by member, in the order of the entries.
+
+    Args:
+        seen: also those of topics and names that no file has, but runs have found.
+    """
     if spec.source.for_each:
-        for member in known_members(name, spec).members:
+        members = known_members(name, spec) if seen else expand(name, spec, written_topics(spec))
+        for member in members.members:
             for entry, table in zip(spec.tables, member.spec.tables, strict=True):
                 yield KnownTable(entry, table, member.spec, member.key)
     elif spec.new_tables:
-        for said, named in allowed(spec, {said: Named(said) for said in seen_names(name)}).items():
+        names = {said: Named(said) for said in seen_names(name)} if seen else {}
+        for said, named in allowed(spec, names).items():
             with suppress(Mistakes):  # reported by whoever opens the pipeline
                 made = [(entry, named_table(entry, named)) for entry in spec.tables]
                 yield from (KnownTable(entry, table, spec, said) for entry, table in made)

@@ -127,6 +127,13 @@ def test_name_that_records_bring_is_another_pipelines_table(folder: Path, write:
     assert "cannot write it: shop.orders is a table of pipeline orders" in check()
 
 
+def test_name_that_its_file_allows_no_more_has_no_table(write: Write) -> None:
+    write("orders", "shop.orders")
+    write("shop", "shop.{route_by}", **{**NEW, "new_tables": {"allow": "lines"}})
+    remember("shop", ["lines", "orders"])
+    assert "cannot write it" not in check()
+
+
 def test_name_like_a_members(folder: Path, write: Write) -> None:
     write("many", "many.{topic}", source={"topics": ["x"], **EACH})
     write("many__public", "n.t")
