@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from jobs.connections_file import load_connections
+from resources.connections import Connections
 from tests.kit.bigquery import drop_tables
 from tests.kit.command import Command, command
+from tests.kit.records import bootstrap
 from tests.kit.secure_kafka import SecureKafka, secure_kafka
 
 
@@ -16,6 +19,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """A broker with every way in, and an authorizer."""
     with secure_kafka(tmp_path_factory.mktemp("secure")) as running:
         yield running
+
+
+@pytest.fixture
+def admin(connections: Connections) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap(connections)})
 
 
 @pytest.fixture(scope="module")

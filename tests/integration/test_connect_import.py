@@ -26,14 +26,14 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.connect_import import import_
 from resources.clickhouse import ClickHouseServer
-from resources.connections import ClickHouseConnection, Connections, KafkaConnection
+from resources.connections import ClickHouseConnection, Connections
 from resources.errors import SourceError, Unavailable
-from resources.kafka import KafkaCluster
 from resources.kafka_groups import commit_group
 from resources.topic_partition import TopicPartition
 from tests.kit.connect_events import event
 from tests.kit.connectors import CASES, COLUMNS, ICEBERG, KAFKA, chain
 from tests.kit.engine import Engine, catalog
+from tests.kit.events import cluster
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 from tests.kit.waiting import PATIENCE
@@ -41,10 +41,6 @@ from tests.kit.waiting import PATIENCE
 APACHE = "org.apache.iceberg.connect.IcebergSinkConnector"
 BIGQUERY = "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector"
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
-
-
-def cluster(connections: Connections) -> KafkaCluster:
-    return KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
 
 
 def test_group_offsets_are_taken_over_when_the_connector_is_stopped(

@@ -42,11 +42,6 @@ def kafka(connections: Connections) -> KafkaCluster:
     return cluster(connections)
 
 
-@pytest.fixture
-def admin(connections: Connections) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap(connections)})
-
-
 class _Talking(KafkaCluster):
     """Its clients log what they do about transactions."""
 

@@ -27,11 +27,6 @@ from tests.kit.waiting import PATIENCE, until
 
 
 @pytest.fixture
-def admin(connections: Connections) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap(connections)})
-
-
-@pytest.fixture
 def engine(connections: Connections, spark: SparkSession) -> Callable[..., Engine]:
     def make(topic: str, modes: tuple[str, ...] = ("append",), start: object = None, **options: object) -> Engine:
         flow = Flow(topic, list(modes), **options)  # type: ignore[arg-type]

@@ -42,11 +42,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "events.md"
 
 
 @pytest.fixture
-def admin(connections: Connections) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap(connections)})
-
-
-@pytest.fixture
 def engine(spark: SparkSession, connections: Connections, topic: Callable[..., str]) -> Engine:
     """Two tables, a control topic of its own that does not exist yet."""
     control = {"topic": f"control-{uuid.uuid4().hex[:8]}", "time_limit_seconds": 300}

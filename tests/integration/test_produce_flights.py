@@ -11,21 +11,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from resources.connections import Connections, KafkaConnection
+from resources.connections import Connections
 from resources.errors import Unavailable
 from resources.local.flights.changes import FlightChanges
 from resources.local.flights.produce import produce_flights
 from resources.local.ports import free_port
-
-
-@pytest.fixture
-def bootstrap(connections: Connections) -> str:
-    return connections.get("kafka", KafkaConnection).bootstrap_servers
-
-
-@pytest.fixture
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+from tests.kit.records import bootstrap
 
 
 @pytest.fixture
@@ -35,8 +26,8 @@ def missing_topic(admin: AdminClient) -> Iterator[str]:
     admin.delete_topics([name])[name].result(timeout=30)
 
 
-def _read(bootstrap: str, topic: str, partitions: int, count: int) -> list[Message]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
+def _read(servers: str, topic: str, partitions: int, count: int) -> list[Message]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": topic, "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
         messages: list[Message] = []
@@ -51,16 +42,17 @@ def _read(bootstrap: str, topic: str, partitions: int, count: int) -> list[Messa
 
 @pytest.mark.slow
 def test_a_missing_topic_is_created_and_gets_all_changes(
-    bootstrap: str, admin: AdminClient, missing_topic: str
+    connections: Connections, admin: AdminClient, missing_topic: str
 ) -> None:
+    servers = bootstrap(connections)
     seen: list[tuple[int, int, float]] = []
-    produced = produce_flights(bootstrap, missing_topic, progress=lambda *now: seen.append(now))
+    produced = produce_flights(servers, missing_topic, progress=lambda *now: seen.append(now))
     expected = list(FlightChanges(1))
     assert (produced.records, produced.partitions, sum(produced.malformed.values())) == (81_210, 4, 804)
     assert seen[-1][:2] == (81_210, 81_210)
 
     found = defaultdict(list)
-    for message in _read(bootstrap, missing_topic, 4, 81_210):
+    for message in _read(servers, missing_topic, 4, 81_210):
         assert message.error() is None
         found[message.partition()].append((message.key(), message.value(), message.timestamp()[1]))
     sent = defaultdict(list)
@@ -74,8 +66,8 @@ def test_a_missing_topic_is_created_and_gets_all_changes(
     assert settings["retention.ms"].value == "-1"  # the records are years old
 
 
-def test_an_existing_topic_keeps_its_partitions(bootstrap: str, topic: Callable[..., str]) -> None:
-    produced = produce_flights(bootstrap, topic(partitions=2), partitions=4)
+def test_an_existing_topic_keeps_its_partitions(connections: Connections, topic: Callable[..., str]) -> None:
+    produced = produce_flights(bootstrap(connections), topic(partitions=2), partitions=4)
     assert produced.partitions == 2
 
 

@@ -33,6 +33,10 @@ def put(key: int, name: object = "a", op: str = "u", partition: int = 0, **more:
     return Record(partition, key, {"id": key, "name": name, "amount": 1, "op": op, **more})
 
 
+def upserts(first: int, count: int) -> list[Record]:
+    return [put(n, f"n{n}") for n in range(first, first + count)]
+
+
 def bootstrap(connections: Connections) -> str:
     return connections.get("kafka", KafkaConnection).bootstrap_servers
 

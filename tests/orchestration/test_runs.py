@@ -26,16 +26,12 @@ from resources.local.ports import free_port
 from tests.kit import left_out
 from tests.kit.flow import Flow, rows
 from tests.kit.model import bad, expected
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.records import bootstrap, produce, random_changes, upserts
 from tests.kit.web import Handler, serving
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
 NO_DELAY: dict[str, object] = {"retry": {"max_retries": 1, "delay_seconds": 0.05}}
-
-
-def _upserts(first: int, count: int) -> list[Record]:
-    return [Record(0, n, {"id": n, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(first, first + count)]
 
 
 def _hour(at: datetime) -> str:
@@ -212,7 +208,7 @@ def test_run_without_new_records_changes_nothing(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
     flow = Flow(topic(), ["append"])
-    produce(bootstrap(connections), flow.topic, _upserts(0, 10))
+    produce(bootstrap(connections), flow.topic, upserts(0, 10))
     advance(instance, flow)
 
     again = advance(instance, flow)
@@ -243,7 +239,7 @@ def test_plain_run_on_a_past_hour_is_refused(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
     flow = Flow(topic(), ["append"], overrides=NO_DELAY)
-    produce(bootstrap(connections), flow.topic, _upserts(0, 5))
+    produce(bootstrap(connections), flow.topic, upserts(0, 5))
     past = _hour(datetime.now(UTC) - timedelta(hours=3))
 
     result = run_job(instance, definitions(flow), flow.name, {}, hours=(past, past))
@@ -286,14 +282,14 @@ def test_failed_blocking_check_stops_what_comes_after(
     connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
     flow = Flow(topic(), ["upsert"], overrides=NO_DELAY)
-    produce(bootstrap(connections), flow.topic, _upserts(0, 5))
+    produce(bootstrap(connections), flow.topic, upserts(0, 5))
     advance(instance, flow)
     # Somebody writes to the table by hand, and now a key has two rows.
     table = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(flow.table("upsert"))
     foreign = {"id": [3], "name": ["twice"], "amount": [0.0]}
     schema = table.schema().as_arrow()
     table.append(pa.table({f.name: foreign.get(f.name, [None]) for f in schema}, schema=schema))
-    produce(bootstrap(connections), flow.topic, _upserts(3, 1))
+    produce(bootstrap(connections), flow.topic, upserts(3, 1))
     made: list[str] = []
     upstream = dg.AssetKey(["iceberg", "tests", f"{flow.name}_upsert"])
 
@@ -376,7 +372,7 @@ def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
     )
     # A first landing asks every table for the highest batch number that it knows.
     monkeypatch.setattr("jobs.highest_batch._PATIENCE", 1)
-    produce(bootstrap(connections), flow.topic, _upserts(0, 10))
+    produce(bootstrap(connections), flow.topic, upserts(0, 10))
 
     result = advance(instance, flow)
 
@@ -404,10 +400,10 @@ def test_backfill_before_the_first_landed_batch_reads_kafka(
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     long_ago = now - timedelta(hours=5)
     flow = Flow(topic(), ["upsert"], overrides={**NO_DELAY})
-    produce(bootstrap(connections), flow.topic, _upserts(0, 3), timestamp=int(long_ago.timestamp() * 1000))
+    produce(bootstrap(connections), flow.topic, upserts(0, 3), timestamp=int(long_ago.timestamp() * 1000))
     flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
     assert advance(instance, flow).success
-    produce(bootstrap(connections), flow.topic, _upserts(2, 2))
+    produce(bootstrap(connections), flow.topic, upserts(2, 2))
     assert advance(instance, flow).success
     table = flow.table("upsert")
     assert [row[0] for row in rows(connections, table)] == [2, 3]

@@ -18,14 +18,10 @@ from resources.iceberg import IcebergCatalog
 from tests.kit import specs
 from tests.kit.bigquery import service
 from tests.kit.flow import Flow
-from tests.kit.records import Record, bootstrap, produce
+from tests.kit.records import bootstrap, produce, upserts
 from tests.orchestration.launching import advance, definitions, events
 
 Topic = Callable[..., str]
-
-
-def _upserts(first: int, count: int) -> list[Record]:
-    return [Record(0, n, {"id": n, "name": f"n{n}", "amount": 1.0, "op": "u"}) for n in range(first, first + count)]
 
 
 def _verify(instance: dg.DagsterInstance, flow: Flow) -> dict[tuple[str, str], dg.AssetCheckEvaluation]:
@@ -43,7 +39,7 @@ def test_foreign_changes_are_found(connections: Connections, topic: Topic, insta
         "tables": [{"kind": k, "table": name, "mode": "upsert_delete"} for k in ("iceberg", "clickhouse", "bigquery")],
         "retry": {"max_retries": 0},
     }
-    produce(bootstrap(connections), flow.topic, _upserts(0, 20))
+    produce(bootstrap(connections), flow.topic, upserts(0, 20))
     assert advance(instance, flow).success
     lake = IcebergCatalog("lake", connections.get("lake", IcebergConnection)).require(name)
     lake.delete("id == 3")
@@ -52,7 +48,7 @@ def test_foreign_changes_are_found(connections: Connections, topic: Topic, insta
     service(connections).change(f"INSERT INTO `{name}` (id, name, amount) VALUES (5, 'twice', 1.0)", {}, name)
 
     # A merge warns of the column that nobody declared, and goes on.
-    produce(bootstrap(connections), flow.topic, _upserts(20, 1))
+    produce(bootstrap(connections), flow.topic, upserts(20, 1))
     result = advance(instance, flow)
     assert result.success
     checks = [
