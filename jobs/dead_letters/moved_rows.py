@@ -52,7 +52,7 @@ class WithEarlier:
     """Dead letters with what is known about those of rows that were moved.
 
     Attributes:
-        dead_letters: with the values of before (`EARLIER`), where all are known of any.
+        dead_letters: with their earlier values (`EARLIER`), if there is one of which all are known.
         lacks_deletes: the delete of the old key of one of them is not landed yet.
         all_asked: False: a table that may know the values could not be read, or comes to know more.
         old_keys: ``batch, i, old_key`` of those whose old key can be read; None: there are none.
@@ -80,7 +80,7 @@ class WithEarlier:
 def with_earlier_values(
     pipeline: Pipeline, spark: SparkSession, dead_letters: DataFrame, schema: pa.Schema
 ) -> Iterator[WithEarlier]:
-    """The dead letters with the values of before, as far as these are known.
+    """The dead letters with their earlier values, as far as these are known.
 
     Args:
         spark: reaches the tables, too.
@@ -181,7 +181,7 @@ def _columns(spec: PipelineSpec, schema: pa.Schema) -> pa.Schema:
 
 
 def _old_key(spec: PipelineSpec) -> Column:
-    """The key of before, out of the header; null where it cannot be read (of Avro, for one)."""
+    """The old key, out of the header; null where it cannot be read (of Avro, for one)."""
     key, source = spec.changes.key, spec.source
     assert key is not None, "rows that keep columns have a key"
     origin = source.key if key.source == "kafka_key" and source.key else source.value
@@ -197,7 +197,7 @@ def _old_key(spec: PipelineSpec) -> Column:
 
 @dataclass(frozen=True)
 class MovedRows:
-    """Reads dead letters whose values of before are known (`EARLIER`); travels to Spark's workers.
+    """Reads dead letters whose earlier values are known (`EARLIER`); travels to Spark's workers.
 
     Attributes:
         reader: leaves unchanged what inserts leave out.
