@@ -66,97 +66,6 @@ class Reduction:
     with_time: bool = False
     truncated_below: int | None = None
 
-    @classmethod
-    def of_table(
-        cls,
-        spec: PipelineSpec,
-        table: Table,
-        columns: Sequence[RowColumn],
-        landed: LandedRows,
-        first: int,
-        newest: LandedBatch,
-    ) -> Reduction:
-        """What a destination table gets from batch `first` to the newest one, or from one batch that revises others.
-
-        Args:
-            columns: of the table's rows.
-        """
-        if newest.batch.revises is not None:
-            return cls.of_replay(spec, table, columns, landed, newest.number, [newest])
-        return cls._made(spec, table, columns, landed, first, newest)
-
-    @classmethod
-    def of_replay(
-        cls,
-        spec: PipelineSpec,
-        table: Table,
-        columns: Sequence[RowColumn],
-        landed: LandedRows,
-        committed: int,
-        batches: Sequence[LandedBatch],
-    ) -> Reduction:
-        """What a table that has merged up to batch `committed` gets from a replay of these batches.
-
-        The newest change, up to the committed batch, of each key that the batches touched. In mode append only the
-        records of the batches: the table gets those whose coordinates it lacks.
-        """
-        known = [b for b in landed.landed().batches if b.number <= committed]
-        # An earlier batch may have the newest change by `order_by`, or a value that later changes omit.
-        of_all = table.has_unique_key and (spec.changes.ordered_by or leaves_unchanged(spec, table))
-        read = [*(of_one_meaning(known) if of_all else ()), *batches]
-        whole = cls.of_state(spec, table, columns, landed, known, min(batch.number for batch in read))
-        touched = (batches[0].number, batches[-1].number)
-        if table.mode == "append" and not whole.revised:
-            return replace(whole, last=touched[1])
-        return replace(whole, touched=touched)
-
-    @classmethod
-    def of_state(
-        cls,
-        spec: PipelineSpec,
-        table: Table,
-        columns: Sequence[RowColumn],
-        landed: LandedRows,
-        batches: Sequence[LandedBatch],
-        first: int,
-    ) -> Reduction:
-        """What a table that has merged these batches holds from batch `first` on, and from all batches they revise.
-
-        Also older readings of records that were read again, if the table's mode keeps their rows (`__op` is
-        ``stays``): they may be in the table or not. Readings by batches of another meaning do not count: those of
-        records that were read again since then have their places among them.
-        """
-        meant = of_one_meaning(batches)
-        revises = [b.batch.revises for b in meant if b.batch.revises is not None]
-        made = cls._made(spec, table, columns, landed, min(first, *revises) if revises else first, batches[-1])
-        since = meant[0].number if revises and len(meant) < len(batches) else None
-        return replace(made, revised=bool(revises), since=since)
-
-    @classmethod
-    def _made(
-        cls,
-        spec: PipelineSpec,
-        table: Table,
-        columns: Sequence[RowColumn],
-        landed: LandedRows,
-        first: int,
-        newest: LandedBatch,
-    ) -> Reduction:
-        return cls(
-            table=landed.path,
-            snapshot=landed.snapshot_with(newest),
-            first=first,
-            last=newest.number,
-            mode=table.mode,
-            operations=operations(table),
-            row_operations=row_operations(table),
-            columns=tuple(columns),
-            keys=tuple(c.name for c in columns if c.is_key),
-            order_by=spec.changes.ordered_by,
-            route=route_filter(spec, table),
-            truncated_below=truncated_below(spec, table, newest),
-        )
-
     @property
     def landed(self) -> str:
         """SQL of the landed rows: the table's columns, and ``__op, __order, __batch, __i, __kafka``."""
@@ -247,3 +156,69 @@ class Reduction:
             **route,
             **unchanged_parameters([c.path[-1] for c in self.unchanged]),
         }
+
+
+@dataclass(frozen=True)
+class Reductions:
+    """How landed changes become a destination table's rows.
+
+    Attributes:
+        columns: of the table's rows.
+    """
+
+    spec: PipelineSpec
+    table: Table
+    columns: Sequence[RowColumn]
+    landed: LandedRows
+
+    def merge(self, first: int, newest: LandedBatch) -> Reduction:
+        """What the table gets from batch `first` to the newest one, or from one batch that revises others."""
+        if newest.batch.revises is not None:
+            return self.replay(newest.number, [newest])
+        return self._made(first, newest)
+
+    def replay(self, committed: int, batches: Sequence[LandedBatch]) -> Reduction:
+        """What a table that has merged up to batch `committed` gets from a replay of these batches.
+
+        The newest change, up to the committed batch, of each key that the batches touched. In mode append only the
+        records of the batches: the table gets those whose coordinates it lacks.
+        """
+        known = [b for b in self.landed.landed().batches if b.number <= committed]
+        # An earlier batch may have the newest change by `order_by`, or a value that later changes omit.
+        of_all = self.table.has_unique_key and (self.spec.changes.ordered_by or leaves_unchanged(self.spec, self.table))
+        read = [*(of_one_meaning(known) if of_all else ()), *batches]
+        whole = self.state(known, min(batch.number for batch in read))
+        touched = (batches[0].number, batches[-1].number)
+        if self.table.mode == "append" and not whole.revised:
+            return replace(whole, last=touched[1])
+        return replace(whole, touched=touched)
+
+    def state(self, batches: Sequence[LandedBatch], first: int) -> Reduction:
+        """What a table that has merged these batches holds from batch `first` on, and from all batches they revise.
+
+        Also older readings of records that were read again, if the table's mode keeps their rows (`__op` is
+        ``stays``): they may be in the table or not. Readings by batches of another meaning do not count: those of
+        records that were read again since then have their places among them.
+        """
+        meant = of_one_meaning(batches)
+        revises = [b.batch.revises for b in meant if b.batch.revises is not None]
+        made = self._made(min(first, *revises) if revises else first, batches[-1])
+        since = meant[0].number if revises and len(meant) < len(batches) else None
+        return replace(made, revised=bool(revises), since=since)
+
+    def _made(self, first: int, newest: LandedBatch) -> Reduction:
+        spec, table = self.spec, self.table
+        return Reduction(
+            table=self.landed.path,
+            snapshot=self.landed.snapshot_with(newest),
+            first=first,
+            last=newest.number,
+            mode=table.mode,
+            operations=operations(table),
+            row_operations=row_operations(table),
+            columns=tuple(self.columns),
+            keys=tuple(c.name for c in self.columns if c.is_key),
+            order_by=spec.changes.ordered_by,
+            route=route_filter(spec, table),
+            truncated_below=truncated_below(spec, table, newest),
+        )

@@ -2,8 +2,8 @@
 
 A merge reads landed changes in one of two ways:
 
-- `jobs.changes.reduction.Reduction.of_table` has Spark SQL (`landed`, `of`, bound to `parameters`) of the changes for
-  the table: filtered by its mode and routes, the last one of each key. `MergeContext.spark` runs it.
+- `Destination.reductions` has Spark SQL (`landed`, `of`, bound to `parameters`) of the changes for the table: filtered
+  by its mode and routes, the last one of each key. `MergeContext.spark` runs it.
 - `jobs.changes.files.LandedFiles` reads landed rows as Arrow, directly from their files, without Spark.
 
 Three rules make a table's content independent of how the log was cut into batches:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from jobs.batch import CommittedState, LandedBatch
+    from jobs.changes.landed_rows import LandedRows
+    from jobs.changes.reduction import Reductions
     from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
     from jobs.destinations.leases import LeaseState
     from jobs.destinations.merge_context import MergeContext, Merged, Transaction
@@ -90,6 +92,12 @@ class Destination(ABC):
     def kept_deletes(self) -> str | None:
         """The table that keeps the order values of deletes; None if there is none, or the table itself keeps them."""
         return kind_of(self.table).kept_deletes(self.spec, self.table)
+
+    def reductions(self, landed: LandedRows) -> Reductions:
+        """How these landed changes become the table's rows."""
+        from jobs.changes.reduction import Reductions
+
+        return Reductions(self.spec, self.table, self.row_columns, landed)
 
     # The protocol.
 

@@ -73,18 +73,14 @@ class ReducedDestination(Destination):
 
     def merge(self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]) -> Merged:
         newest = batches[-1]
-        wanted = Reduction.of_table(
-            self.spec, self.table, self.row_columns, context.intermediate, batches[0].number, newest
-        )
+        wanted = self.reductions(context.intermediate).merge(batches[0].number, newest)
         untraced_to = CommittedState.untraced_after(committed, batches, self.table)
         after = CommittedState.after(newest, self.spec.order_hash, untraced_to)
         again = newest.batch.revises is not None
         return self.apply(Step(self, context, batches, wanted, committed, after, again))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        wanted = Reduction.of_replay(
-            self.spec, self.table, self.row_columns, context.intermediate, committed.batch_number, batches
-        )
+        wanted = self.reductions(context.intermediate).replay(committed.batch_number, batches)
         return self.apply(Step(self, context, batches, wanted, committed, committed, again=True))
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.changes.reduction import Reduction
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
@@ -147,7 +146,7 @@ class _Comparison:
         """Creates a cached view of the rows that the table should and should not have from batch `first` on."""
         spec, table = self._destination.spec, self._destination.table
         landed = self._pipeline.intermediate
-        reduction = Reduction.of_state(spec, table, self._columns, landed, known, first)
+        reduction = self._destination.reductions(landed).state(known, first)
         # With `order_by` the largest value that was ever read has won.
         newest_wins = self._by_key and not spec.changes.ordered_by
         self._stays_as_read = reduction.revised and not newest_wins

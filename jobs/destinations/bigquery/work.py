@@ -12,7 +12,7 @@ from google.cloud.bigquery import Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
-from jobs.changes.reduction import Reduction, truncated_below
+from jobs.changes.reduction import Reduction, Reductions, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
 from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
@@ -243,9 +243,9 @@ class Work:
 
     def replayed(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
         """The changes that a replay of these batches takes, up to the batch of this number or the last of them."""
-        columns, landed = renamed_columns(self.spec, self.table), context.intermediate
-        until = batches[-1].number if until is None else until
-        wanted = Reduction.of_replay(self.spec, self.table, columns, landed, until, batches)
+        columns = renamed_columns(self.spec, self.table)
+        reductions = Reductions(self.spec, self.table, columns, context.intermediate)
+        wanted = reductions.replay(batches[-1].number if until is None else until, batches)
         return replace(wanted, with_time=True)
 
     def counts(self, job: Job, changes: int, judged: Judged) -> MergeCounts:

@@ -11,7 +11,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import READINGS, operations
 from jobs.changes.files import LandedFiles
 from jobs.changes.planned_files import PlannedFiles
-from jobs.changes.reduction import Reduction, truncated_below
+from jobs.changes.reduction import Reductions, truncated_below
 from jobs.changes.routing import route_filter
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.held import held_columns
@@ -87,7 +87,7 @@ class Inserts:
         """Inserts the missing rows of these batches (append), or the newest row, up to batch `until`, of their keys."""
         shard = self.shard
         token = f"replay-{uuid.uuid4().hex}"
-        wanted = Reduction.of_replay(shard.spec, shard.table, shard.rows, self.context.intermediate, until, batches)
+        wanted = Reductions(shard.spec, shard.table, shard.rows, self.context.intermediate).replay(until, batches)
         outdated = OutdatedDeadLetters.of(self.context, wanted, shard.dead_letters)
         attempt = uuid.uuid4().hex
         if shard.table.mode == "append":

@@ -20,7 +20,6 @@ from jobs.changes.few_changes_task import FewChangesTask, with_places
 from jobs.changes.key_shares import share_of_each
 from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
 from jobs.changes.last_changes import last_of_each
-from jobs.changes.reduction import Reduction
 from jobs.destinations.iceberg.cached_changes import writers
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
@@ -150,7 +149,7 @@ def task_of(
     landing: Landing, destination: IcebergDestination, delta: RowDelta, first: int, leaves_unchanged: bool = True
 ) -> FewChangesTask:
     some = landing.known[first - 1 :]
-    wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, first, some[-1])
+    wanted = destination.reductions(landing).merge(first, some[-1])
     changes, search = few_changes(landing, wanted, some, leaves_unchanged, TWO_CORES), delta.search_by(wanted.keys)
     assert changes
     assert search
@@ -261,9 +260,7 @@ def test_changes_in_shares_cannot_keep_columns(lake: IcebergCatalog, monkeypatch
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 1)
     landing, destination, schema = flow(lake)
     landing.land([(1, "a"), (2, "b")], schema)
-    wanted = Reduction.of_table(
-        destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
-    )
+    wanted = destination.reductions(landing).merge(1, landing.known[-1])
     assert few_changes(landing, wanted, landing.known, True, TWO_CORES) is None
     assert few_changes(landing, wanted, landing.known, False, TWO_CORES)
 
@@ -273,7 +270,7 @@ def test_a_larger_cluster_merges_more_changes_in_shares(lake: IcebergCatalog, co
     landing, destination, schema = flow(lake)
     landing.land([(1, "a")], schema)
     many = [replace(one, counts=Counts(4_000_000, 4_000_000, 0, 0, 0)) for one in landing.known]
-    wanted = Reduction.of_table(destination.spec, destination.table, destination.row_columns, landing, 1, many[-1])
+    wanted = destination.reductions(landing).merge(1, many[-1])
     found = few_changes(landing, wanted, many, False, lambda: cores)
     assert (found and found.shares) == shares
     assert found is None or found.readers, "so many shares do not read all files each"
@@ -283,9 +280,7 @@ def test_no_cores_are_asked_for_where_few_shares_are_enough(lake: IcebergCatalog
     """A merge in one task has no session."""
     landing, destination, schema = flow(lake)
     landing.land([(1, "a")], schema)
-    wanted = Reduction.of_table(
-        destination.spec, destination.table, destination.row_columns, landing, 1, landing.known[-1]
-    )
+    wanted = destination.reductions(landing).merge(1, landing.known[-1])
     assert few_changes(landing, wanted, landing.known, False, lambda: pytest.fail("asked"))
 
 
