@@ -8,26 +8,22 @@ tries again.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from pyiceberg.table import Table
-
 from jobs.batch import LandedBatch, Moves
 from jobs.changes.columns import names_unchanged_columns
 from jobs.decode.envelope import MOVED
-from jobs.iceberg.history import landed_batches, landed_property
-from jobs.landing.intermediate import IntermediateTable
+from jobs.iceberg.history import landed_batches
+from jobs.iceberg.table_property import MOVED_ROWS
 from jobs.pipeline import Pipeline
 from jobs.replay.coordinates import check_coordinates
 from resources.errors import BatchmergeError, Interrupted
 
 _LOG = logging.getLogger("batchmerge")
-_PROPERTY = "moved-rows"
 # The longest pause between two searches if a table cannot be queried.
 _LONGEST_SECONDS = 600
 
@@ -108,7 +104,8 @@ def search_moved_rows(pipeline: Pipeline) -> Counter[int]:
     table = place.catalog.load(place.identifier) if names_unchanged_columns(pipeline.spec) else None
     if table is None:
         return Counter()
-    batches, last = landed_batches(table, pipeline.name).batches, _last(place, table)
+    batches = landed_batches(table, pipeline.name).batches
+    last = Search(**MOVED_ROWS.read(table.properties, pipeline.name))
     now = int(time.time())
     wanted = last.next(batches, now)
     if wanted is None or not can_be_landed(pipeline):
@@ -124,7 +121,7 @@ def search_moved_rows(pipeline: Pipeline) -> Counter[int]:
     waiting = done.waiting if done.lacks_deletes else ()
     unasked = () if done.all_asked else done.waiting
     search = last.after(batches, wanted[0], now, waiting, unasked)
-    place.keep(place.catalog.require(place.identifier), _PROPERTY, json.dumps(vars(search)))
+    place.keep(place.catalog.require(place.identifier), MOVED_ROWS.written(vars(search), pipeline.name))
     return done.recovered
 
 
@@ -146,7 +143,3 @@ def can_be_landed(pipeline: Pipeline) -> bool:
                 _LOG.warning("rows with a new key stay dead letters: %s", problem)
                 return False
     return True
-
-
-def _last(place: IntermediateTable, table: Table) -> Search:
-    return Search(**json.loads(table.properties.get(landed_property(place.pipeline, _PROPERTY), "{}")))

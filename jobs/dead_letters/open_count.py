@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
-from jobs.iceberg.history import landed_batches, landed_property
+from jobs.iceberg.history import landed_batches
+from jobs.iceberg.table_property import DEAD_LETTER_BALANCE
 from jobs.landing.intermediate import IntermediateTable
-
-_PROPERTY = "letters-before"
 
 
 def open_count(place: IntermediateTable) -> int:
@@ -28,13 +27,13 @@ def keep_count(place: IntermediateTable, found: int) -> None:
     table = place.catalog.require(place.identifier)
     balance = found - _open_by_batches(place, table)
     if balance != _balance(place, table):
-        place.keep(table, _PROPERTY, str(balance))
+        place.keep(table, DEAD_LETTER_BALANCE.written(balance, place.pipeline))
 
 
 def balance_without(place: IntermediateTable, table: Table, removed: Sequence[LandedBatch]) -> dict[str, str]:
     """The table property that belongs into the commit that removes these batches: their dead letters stay as they are,
     open or not."""
-    return {landed_property(place.pipeline, _PROPERTY): str(_balance(place, table) + _open_by(removed))}
+    return DEAD_LETTER_BALANCE.written(_balance(place, table) + _open_by(removed), place.pipeline)
 
 
 def _open_by_batches(place: IntermediateTable, table: Table) -> int:
@@ -46,4 +45,4 @@ def _open_by(batches: Sequence[LandedBatch]) -> int:
 
 
 def _balance(place: IntermediateTable, table: Table) -> int:
-    return int(table.metadata.properties.get(landed_property(place.pipeline, _PROPERTY), 0))
+    return DEAD_LETTER_BALANCE.read(table.metadata.properties, place.pipeline)

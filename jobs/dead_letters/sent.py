@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from jobs.iceberg.history import landed_property
+from jobs.iceberg.table_property import dead_letters_sent
 from jobs.landing.intermediate import IntermediateTable
 from resources.errors import CommitFailed
-
-_SENT = "-sent"
 
 
 def has_sent(place: IntermediateTable, role: str) -> bool:
     """Whether this role (the landing's, or a table's) has ever sent dead letters."""
     properties = place.catalog.require(place.identifier).metadata.properties
-    return landed_property(place.pipeline, role + _SENT) in properties
+    return dead_letters_sent(role).read(properties, place.pipeline)
 
 
 def note_first_sending(place: IntermediateTable, role: str) -> None:
     """Writes the property. If another commit prevents it, the next run writes it."""
     if not has_sent(place, role):
         with suppress(CommitFailed):
-            place.keep(place.catalog.require(place.identifier), role + _SENT, "true")
+            sent = dead_letters_sent(role).written(True, place.pipeline)
+            place.keep(place.catalog.require(place.identifier), sent)

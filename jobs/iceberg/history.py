@@ -7,7 +7,6 @@ ancestry: not beyond the table's root, and not for a snapshot that is older than
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -22,15 +21,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from jobs.batch import LENGTHS, PREFIX, CommittedState, LandedBatch, LandedBatches, landed_from_properties
 from jobs.iceberg.state_file import Carried
-from jobs.lineage import RecreatedTopics, joined
+from jobs.iceberg.table_property import KEPT_FROM, RECREATED_TOPICS, SKIPPED_BATCHES, property_prefix
 
 _COMMIT_ID = PREFIX + "commit-id"
 # In the summary of a snapshot that handed the table over: the previous pipeline, whose older states do not count.
 _GIVEN_BY = PREFIX + "given-by"
 # Table property: the pipeline that the table was handed over to. (No pipeline's name has a hyphen.)
 _GIVEN_TO = PREFIX + "given-to"
-# Table property: the first landed batch that retention keeps.
-_KEPT_FROM = "kept-from"
 
 # Parsed summaries by table and snapshot. Beyond `_MOST_KNOWN` those of tables go that were not looked at for longest:
 # then tables that are looked at in turn are parsed each time. So it is more than pipelines have: 500 tables with 200
@@ -44,15 +41,6 @@ def tag_name(pipeline: str, branch: str) -> str:
     """The tag that marks the newest published batch."""
     # No pipeline's name has a hyphen, so no two pairs share a tag.
     return f"batchmerge_{pipeline}" if branch == "main" else f"batchmerge_{pipeline}--{branch}"
-
-
-def property_prefix(pipeline: str, branch: str) -> str:
-    return PREFIX + (pipeline if branch == "main" else f"{pipeline}.{branch}") + "."
-
-
-def landed_property(pipeline: str, name: str) -> str:
-    """The full name of one of the intermediate table's properties."""
-    return property_prefix(pipeline, "main") + name
 
 
 @dataclass(frozen=True)
@@ -161,8 +149,9 @@ def given_away(table: Table, pipeline: str, to: str, branch: str) -> tuple[dict[
     """The contents of a commit that hands the branch over to another pipeline: the snapshot's summary, properties to
     set, and properties to remove."""
     recreated = recreated_topics_of(table, pipeline, branch)
-    kept = recreated_properties(recreated, {}, to, branch) if recreated else {}
-    kept |= skipped_properties(to, branch) if has_skipped(table, pipeline, branch) else {}
+    skipped = SKIPPED_BATCHES.read(table.metadata.properties, pipeline, branch)
+    kept = RECREATED_TOPICS.written(recreated, to, branch) if recreated else {}
+    kept |= SKIPPED_BATCHES.written(True, to, branch) if skipped else {}
     prefix = property_prefix(pipeline, branch)
     own = [key for key in table.metadata.properties if key.startswith(prefix)]
     gone = [key for key in own if "." not in key.removeprefix(prefix)]  # with a dot: of another branch
@@ -176,16 +165,11 @@ def _given_to(branch: str) -> str:
 def landed_batches(table: Table, pipeline: str) -> LandedBatches:
     """The landed batches that the table's snapshots still have, from the first that retention keeps. Snapshots of
     maintenance have none."""
-    first = int(table.metadata.properties.get(landed_property(pipeline, _KEPT_FROM), 0))
+    first = KEPT_FROM.read(table.metadata.properties, pipeline)
     reports = reversed(_reports(table))
     known = [report.landed for report in reports if report.landed and report.pipeline == pipeline]
     found = [landed for landed in known if landed.number >= first]
     return LandedBatches(found, not found or found[0].batch.previous_commit_id is None)
-
-
-def kept_from_properties(pipeline: str, first: int) -> dict[str, str]:
-    """The table property with which retention removes all landed batches before this one at once."""
-    return {landed_property(pipeline, _KEPT_FROM): str(first)}
 
 
 @dataclass(frozen=True)
@@ -229,37 +213,12 @@ def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
 
 def recreated_topics_of(table: Table | None, pipeline: str, branch: str) -> dict[str, list[int]]:
     """Topics that were recreated since the table's first rows, each with the first batches of its later topics."""
-    known = table.metadata.properties.get(_recreated_property(pipeline, branch), "{}") if table else "{}"
-    found: dict[str, list[int]] = json.loads(known)
-    return found
-
-
-def recreated_properties(known: RecreatedTopics, more: RecreatedTopics, pipeline: str, branch: str) -> dict[str, str]:
-    """The table property that keeps recreated topics, also when snapshots expire."""
-    return {_recreated_property(pipeline, branch): json.dumps(joined(known, more), sort_keys=True)}
-
-
-def has_skipped(table: Table, pipeline: str, branch: str) -> bool:
-    """Whether the table lacks landed batches, because a reset of offsets skipped them."""
-    return _skipped_property(pipeline, branch) in table.metadata.properties
-
-
-def skipped_properties(pipeline: str, branch: str) -> dict[str, str]:
-    """The table property of a table that lacks landed batches."""
-    return {_skipped_property(pipeline, branch): "true"}
-
-
-def _skipped_property(pipeline: str, branch: str) -> str:
-    return property_prefix(pipeline, branch) + "skipped-batches"
+    return RECREATED_TOPICS.read(table.metadata.properties if table else {}, pipeline, branch)
 
 
 def was_given_to(table: Table, pipeline: str, branch: str) -> bool:
     """Whether this pipeline took the table over, with all rows of the one before."""
     return table.metadata.properties.get(_given_to(branch)) == pipeline
-
-
-def _recreated_property(pipeline: str, branch: str) -> str:
-    return property_prefix(pipeline, branch) + "recreated-topics"
 
 
 def _tagged(table: Table, pipeline: str, branch: str) -> Snapshot | None:

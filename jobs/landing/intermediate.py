@@ -21,18 +21,17 @@ from jobs.iceberg.history import (
     History,
     ancestors,
     landed_batches,
-    landed_property,
     read_history,
-    recreated_properties,
     recreated_topics_of,
 )
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
+from jobs.iceberg.table_property import RECREATED_TOPICS
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
 from jobs.landing.publish import publish_batch, publish_landed
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import record_required, with_required
-from jobs.lineage import recreated_topics
+from jobs.lineage import joined, recreated_topics
 from jobs.plan import TopicState
 from jobs.spec.new_tables import Named, allowed
 from jobs.spec.pipeline import PipelineSpec
@@ -109,9 +108,8 @@ class IntermediateTable:
     def exists(self) -> bool:
         return self.catalog.load(self.identifier) is not None
 
-    def keep(self, table: Table, name: str, text: str) -> None:
-        """Sets a property of the table (`landed_property`)."""
-        updates = {landed_property(self.pipeline, name): text}
+    def keep(self, table: Table, updates: dict[str, str]) -> None:
+        """Sets properties of the table (`jobs.iceberg.table_property`)."""
         self.catalog.commit(table, (), (SetPropertiesUpdate(updates=updates),))
 
     def prepare(self) -> list[str]:
@@ -194,7 +192,7 @@ class IntermediateTable:
         append = Append(self.catalog, self.identifier, self.pipeline, current)
         landed = LandedBatch(batch, Counts(), watermark, snapshot_id=0)
         more = recreated_topics([*([current] if current else []), CommittedState.after(landed)])
-        mirrored = recreated_properties(self.recreated(), more, self.pipeline, "main") if more else {}
+        mirrored = RECREATED_TOPICS.written(joined(self.recreated(), more), self.pipeline) if more else {}
         publish_batch(append, landed, summary, mirrored)
 
     def recreated(self) -> dict[str, list[int]]:

@@ -6,7 +6,6 @@ with the batch that first named it.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ import pyarrow.compute as pc
 from jobs.changes.routing import field_path
 from jobs.decode.base import DecodeError
 from jobs.decode.verdicts import Verdicts
-from jobs.iceberg.history import landed_property
 from jobs.iceberg.table_commit import TableCommit
+from jobs.iceberg.table_property import NEW_TABLES
 from jobs.landing.task_report import TaskReport
 from jobs.spec.added_columns import adds_columns
 from jobs.spec.new_tables import Named, allowed, refused_names
@@ -27,7 +26,6 @@ from jobs.spec.pipeline import PipelineSpec
 
 _LOG = logging.getLogger("batchmerge")
 _SHOWN = 100
-_PROPERTY = "tables"
 STAGE = "route"
 
 
@@ -141,8 +139,8 @@ def name_rule(spec: PipelineSpec, known: Mapping[str, Named]) -> NameRule | None
 
 def known_names(properties: Mapping[str, str], pipeline: str) -> dict[str, Named]:
     """The names that have become tables, from the intermediate table's properties."""
-    found = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "{}"))
-    return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found.items()}
+    found = NEW_TABLES.read(properties, pipeline).items()
+    return {name: Named(name, first, tuple(columns)) for name, (first, columns) in found}
 
 
 def new_table_properties(commit: TableCommit, found: TaskReport, batch: int) -> dict[str, str]:
@@ -156,5 +154,4 @@ def new_table_properties(commit: TableCommit, found: TaskReport, batch: int) -> 
         now[name] = replace(now[name], columns=tuple(sorted({*now[name].columns, *columns})))
     if now == known:
         return {}
-    kept = {name: (one.first, one.columns) for name, one in now.items()}
-    return {landed_property(commit.pipeline, _PROPERTY): json.dumps(kept)}
+    return NEW_TABLES.written({name: (one.first, one.columns) for name, one in now.items()}, commit.pipeline)

@@ -7,7 +7,6 @@ a batch before anything is published, an id that it does not have makes dead let
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType
-from jobs.iceberg.history import landed_property
 from jobs.iceberg.table_commit import TableCommit
+from jobs.iceberg.table_property import SCHEMA_IDS
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
 from jobs.spark_tasks import in_arrow
@@ -34,7 +33,6 @@ _IDS = pa.schema([("registry", pa.string()), ("id", pa.int64())])
 _LARGEST = 2**31 - 1
 # If records seem to have more different ids than this, they do not have the wire format.
 _MOST = 10_000
-_PROPERTY = "schema-ids"
 # The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
 _KEPT = 50
 
@@ -180,8 +178,7 @@ def registered(stored: StoredSchema) -> RegisteredSchema:
 
 def known_ids(properties: Mapping[str, str], pipeline: str) -> Ids:
     """The ids in records of earlier batches, from the intermediate table's properties."""
-    found = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "{}"))
-    return {name: frozenset(ids) for name, ids in found.items()}
+    return {name: frozenset(ids) for name, ids in SCHEMA_IDS.read(properties, pipeline).items()}
 
 
 def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
@@ -190,5 +187,4 @@ def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
     all_ids = joined([known, met])
     if all_ids == known:
         return {}
-    kept = {name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()}
-    return {landed_property(commit.pipeline, _PROPERTY): json.dumps(kept)}
+    return SCHEMA_IDS.written({name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()}, commit.pipeline)

@@ -6,42 +6,34 @@ values.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from jobs.iceberg.history import landed_property
+from jobs.iceberg.table_property import REQUIRED_COLUMNS
 from jobs.spec.added_columns import required_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.iceberg_errors import catalog_errors
 
-_PROPERTY = "required-columns"
-
 
 def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
     """Stores the required columns in the intermediate table's properties, before these columns exist."""
-    if required_columns(spec) != _known(table.properties, pipeline):
+    if required_columns(spec) != REQUIRED_COLUMNS.read(table.properties, pipeline):
         with catalog_errors(".".join(table.name())), table.transaction() as change:
             change.set_properties(required_property(spec, pipeline))
 
 
 def required_property(spec: PipelineSpec, pipeline: str) -> dict[str, str]:
     """The property of an intermediate table that has these columns."""
-    return {landed_property(pipeline, _PROPERTY): json.dumps(required_columns(spec))}
+    return REQUIRED_COLUMNS.written(required_columns(spec), pipeline)
 
 
 def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: str) -> pa.Schema:
     """The intermediate table's columns, with the required fields of `value` not nullable."""
-    required = set(_known(properties, pipeline))
+    required = set(REQUIRED_COLUMNS.read(properties, pipeline))
     if not required:
         return landed
     value = landed.field("value")
     fields = [f.with_nullable(f.nullable and f.name not in required) for f in value.type]
     return landed.set(landed.get_field_index("value"), value.with_type(pa.struct(fields)))
-
-
-def _known(properties: Mapping[str, str], pipeline: str) -> list[str]:
-    found: list[str] = json.loads(properties.get(landed_property(pipeline, _PROPERTY), "[]"))
-    return found

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 
-from jobs.iceberg.history import property_prefix
 from jobs.iceberg.table_commit import TableCommit
+from jobs.iceberg.table_property import UNKNOWN_FIELDS
 
 _LOG = logging.getLogger("batchmerge")
 _MOST_KEPT = 500
@@ -16,8 +15,7 @@ _MOST_SHOWN = 20
 
 def unknown_field_properties(commit: TableCommit, unknown: Mapping[str, int]) -> dict[str, str]:
     """Logs fields that were never logged before; returns the table property that keeps their names."""
-    name = property_prefix(commit.pipeline, commit.target) + "unknown-fields"
-    known: list[str] = json.loads(commit.properties.get(name, "[]"))
+    known = UNKNOWN_FIELDS.read(commit.properties, commit.pipeline, commit.target)
     new = [field for field in unknown if field not in known]
     if not new:
         return {}
@@ -30,4 +28,4 @@ def unknown_field_properties(commit: TableCommit, unknown: Mapping[str, int]) ->
         f" and {len(new) - _MOST_SHOWN} more" if len(new) > _MOST_SHOWN else "",
         extra={"once": True},
     )
-    return {name: json.dumps([*known, *new][-_MOST_KEPT:])}
+    return UNKNOWN_FIELDS.written([*known, *new][-_MOST_KEPT:], commit.pipeline, commit.target)

@@ -15,7 +15,8 @@ from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import balance_without, keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.failpoints import failpoint
-from jobs.iceberg.history import kept_from_properties, landed_batches
+from jobs.iceberg.history import landed_batches
+from jobs.iceberg.table_property import KEPT_FROM
 from jobs.lineage import RecreatedTopics, bound_topics
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago
 from jobs.maintenance.report import GaveWay
@@ -77,7 +78,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
         return {}
     if removed := [batch for batch in landed if batch.number < oldest.number]:
         balance = balance_without(pipeline.intermediate, table, removed)
-        maintained.replace_head(table, properties=kept_from_properties(pipeline.name, oldest.number) | balance)
+        maintained.replace_head(table, properties=KEPT_FROM.written(oldest.number, pipeline.name) | balance)
     failpoint("maintenance.forgotten")
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)

@@ -28,17 +28,12 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
-from jobs.iceberg.history import (
-    recreated_properties,
-    recreated_topics_of,
-    skipped_properties,
-    state_properties,
-    was_given_to,
-)
+from jobs.iceberg.history import recreated_topics_of, state_properties, was_given_to
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
-from jobs.lineage import recreated_topics
+from jobs.iceberg.table_property import RECREATED_TOPICS, SKIPPED_BATCHES
+from jobs.lineage import joined, recreated_topics
 from jobs.maintenance.report import Done
 from jobs.offsets import reached
 from resources.errors import ConfigurationError
@@ -108,7 +103,7 @@ class IcebergDestination(ReducedDestination):
         if not step.again:
             mirrored |= self._recreated_by(step)
             if self._skips_batches(step):
-                mirrored |= skipped_properties(self.pipeline, self.table.branch)
+                mirrored |= SKIPPED_BATCHES.written(True, self.pipeline, self.table.branch)
         elif not self.table.has_unique_key and self.table.has_coordinates:
             changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge
@@ -137,7 +132,7 @@ class IcebergDestination(ReducedDestination):
         if not recreated:
             return {}
         known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
-        return recreated_properties(known, recreated, self.pipeline, self.table.branch)
+        return RECREATED_TOPICS.written(joined(known, recreated), self.pipeline, self.table.branch)
 
     def check_replay(self) -> None:
         if not self.table.has_unique_key:

@@ -16,9 +16,10 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
-from jobs.iceberg.history import has_skipped, snapshot_before
+from jobs.iceberg.history import snapshot_before
 from jobs.iceberg.position_deletes import only_data_file
 from jobs.iceberg.staging import live_files
+from jobs.iceberg.table_property import SKIPPED_BATCHES
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
 from resources.spark import spark_errors
@@ -83,7 +84,7 @@ class IcebergReader(TableReader):
         self, spark: SparkSession, keys: DataFrame, columns: Sequence[str], before: Sequence[int], least: int
     ) -> tuple[DataFrame, int] | None:
         table = self._catalog.require(self._table.table)
-        if has_skipped(table, self._pipeline, self._table.branch):
+        if SKIPPED_BATCHES.read(table.properties, self._pipeline, self._table.branch):
             return None
         for batch in before:
             found = snapshot_before(table, self._pipeline, self._table.branch, batch)

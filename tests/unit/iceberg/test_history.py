@@ -16,14 +16,13 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.iceberg import history as iceberg_history
 from jobs.iceberg.history import (
-    kept_from_properties,
     landed_batches,
-    property_prefix,
     read_history,
     snapshot_before,
     state_properties,
     tag_name,
 )
+from jobs.iceberg.table_property import KEPT_FROM, property_prefix
 from resources.errors import TableReplaced
 from tests.kit import history
 from tests.kit.batches import committed, landed
@@ -194,7 +193,7 @@ def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
     assert ([b.number for b in found.batches], found.complete) == ([2, 3], False)
     assert landed_batches(history.table([], {}), "p") == LandedBatches()
     kept = history.table(
-        [(1, None, summaries[1]), (2, 1, summaries[2]), (3, 2, summaries[3])], {"main": 3}, kept_from_properties("p", 3)
+        [(1, None, summaries[1]), (2, 1, summaries[2]), (3, 2, summaries[3])], {"main": 3}, KEPT_FROM.written(3, "p")
     )
     found = landed_batches(kept, "p")
     assert ([b.number for b in found.batches], found.complete) == ([3], False), "snapshots not expired yet"
