@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from jobs.batch import LandedBatch, Moves
 from jobs.changes.columns import names_unchanged_columns
 from jobs.decode.envelope import MOVED
-from jobs.iceberg.history import landed_batches
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.table_property import MOVED_ROWS
 from jobs.pipeline import Pipeline
 from jobs.replay.coordinates import check_coordinates

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
-from jobs.iceberg.history import landed_batches
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.table_property import DEAD_LETTER_BALANCE
 from jobs.landing.intermediate import IntermediateTable
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, TableUpdate
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.history import given_away, tag_name
 from jobs.iceberg.table_commit import Found
 
 
@@ -21,12 +20,12 @@ class HandOver(Append):
         Raises:
             CommitFailed: a run has committed meanwhile.
         """
-        summary, mirrored, _ = given_away(self._table, self.pipeline, pipeline, self.target)
+        summary, mirrored, _ = self._pipeline_branch.given_away(self._table, pipeline)
         return self.publish_append(summary, mirrored, rebase=False)
 
     def _found(self) -> Found:
         found = super()._found()
-        _, _, gone = given_away(self._table, self.pipeline, "", self.target)
-        tag = RemoveSnapshotRefUpdate(ref_name=tag_name(self.pipeline, self.target))
+        _, _, gone = self._pipeline_branch.given_away(self._table, "")
+        tag = RemoveSnapshotRefUpdate(ref_name=self._pipeline_branch.tag)
         removed: list[TableUpdate] = [RemovePropertiesUpdate(removals=gone)] if gone else []
         return Found(found.files, updates=[tag, *removed])

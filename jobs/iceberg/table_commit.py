@@ -27,7 +27,8 @@ from pyiceberg.table.update import (
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.iceberg.branches import attempt_prefix
-from jobs.iceberg.history import ancestors, landed_batches, other_writers, read_history, tag_name
+from jobs.iceberg.history import PipelineBranch, ancestors
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.staging import stage
 from jobs.iceberg.state_file import StateFile, put_aside
@@ -93,6 +94,7 @@ class TableCommit(ABC):
         self.pipeline = pipeline
         self._expected = expected.commit_id if expected else None
         self.target = target
+        self._pipeline_branch = PipelineBranch(pipeline, target)
         self._skip_undone = skip_undone
         self._oldest = oldest
         self._commit = publish or catalog.commit
@@ -176,9 +178,9 @@ class TableCommit(ABC):
     def _check_lineage(self) -> None:
         """Requires that the committed state is still the one that the caller planned from, and that no other pipeline
         writes the table."""
-        others = other_writers(self.properties, self.pipeline, self.target)
+        others = self._pipeline_branch.other_writers(self.properties)
         require_only_writer(self.pipeline, others, self.identifier)
-        history = read_history(self._table, self.pipeline, self.target)
+        history = self._pipeline_branch.history(self._table)
         found = history.committed.commit_id if history.committed else None
         if history.undone and self._skip_undone:
             found = history.undone.commit_id
@@ -220,7 +222,7 @@ class TableCommit(ABC):
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
             point(self.target, published, like=metadata.refs.get(self.target)),
-            *([point(tag_name(self.pipeline, self.target), published, SnapshotRefType.TAG)] if mirrored else []),
+            *([point(self._pipeline_branch.tag, published, SnapshotRefType.TAG)] if mirrored else []),
             *found.updates,
             # They begin again: the target has moved. (Some appends could be rebased, where the state has not.)
             *(RemoveSnapshotRefUpdate(ref_name=name) for name in self._attempts()),

@@ -17,13 +17,8 @@ from jobs.evolution import plan_evolution
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
-from jobs.iceberg.history import (
-    History,
-    ancestors,
-    landed_batches,
-    read_history,
-    recreated_topics_of,
-)
+from jobs.iceberg.history import History, PipelineBranch, ancestors
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.iceberg.table_property import RECREATED_TOPICS
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
@@ -166,7 +161,7 @@ class IntermediateTable:
             TableReplaced: the table was rolled back.
         """
         table = self.catalog.load(self.identifier)
-        history = read_history(table, self.pipeline, "main") if table else History(None, None)
+        history = PipelineBranch(self.pipeline).history(table) if table else History(None, None)
         if history.undone:
             at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
             raise TableReplaced(
@@ -181,7 +176,7 @@ class IntermediateTable:
     def current_state(self) -> tuple[CommittedState | None, int]:
         """The state of the table's head, also if rolled back, and the highest batch number that the table ever had."""
         table = self.catalog.load(self.identifier)
-        history = read_history(table, self.pipeline, "main") if table else History(None, None)
+        history = PipelineBranch(self.pipeline).history(table) if table else History(None, None)
         return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
 
     def reset(
@@ -196,7 +191,7 @@ class IntermediateTable:
         publish_batch(append, landed, summary, mirrored)
 
     def recreated(self) -> dict[str, list[int]]:
-        return recreated_topics_of(self.catalog.load(self.identifier), self.pipeline, "main")
+        return PipelineBranch(self.pipeline).recreated(self.catalog.load(self.identifier))
 
     def landed(self) -> LandedBatches:
         """The landed batches that are still known."""

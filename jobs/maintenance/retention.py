@@ -15,7 +15,7 @@ from jobs.dead_letters.listing import open_dead_letters
 from jobs.dead_letters.open_count import balance_without, keep_count
 from jobs.dead_letters.topic import DeadLetterTopic
 from jobs.failpoints import failpoint
-from jobs.iceberg.history import landed_batches
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.table_property import KEPT_FROM
 from jobs.lineage import RecreatedTopics, bound_topics
 from jobs.maintenance.maintained_table import MaintainedTable, milliseconds_ago

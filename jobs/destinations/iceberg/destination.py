@@ -28,7 +28,7 @@ from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.hand_over import HandOver
-from jobs.iceberg.history import recreated_topics_of, state_properties, was_given_to
+from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
 from jobs.iceberg.schema import arrow_schema
 from jobs.iceberg.table_commit import TableCommit
@@ -55,6 +55,10 @@ class IcebergDestination(ReducedDestination):
 
     table: IcebergTable
     catalog: IcebergCatalog
+
+    @property
+    def _branch(self) -> PipelineBranch:
+        return PipelineBranch(self.pipeline, self.table.branch)
 
     def committed(self) -> CommittedState | None:
         return committed_state(self._load(), self.pipeline, self.table)
@@ -119,7 +123,7 @@ class IcebergDestination(ReducedDestination):
             # A reset of offsets may continue a state that is behind the one whose offsets it keeps.
             kept = first.continues.get(first.previous_commit_id or "", {})
             return not reached(step.before.offsets, kept)
-        if not was_given_to(self.catalog.require(self.table.table), self.pipeline, self.table.branch):
+        if not self._branch.was_given(self.catalog.require(self.table.table)):
             return True
         # It has all of the pipeline before. The first reset continues that; a later one skips what was landed since.
         landed = step.context.intermediate.landed().batches
@@ -131,7 +135,7 @@ class IcebergDestination(ReducedDestination):
         recreated = recreated_topics(states)
         if not recreated:
             return {}
-        known = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
+        known = self._branch.recreated(self._load())
         return RECREATED_TOPICS.written(joined(known, recreated), self.pipeline, self.table.branch)
 
     def check_replay(self) -> None:
@@ -144,7 +148,7 @@ class IcebergDestination(ReducedDestination):
         Raises:
             ConfigurationError: the rows lack the column that tells which topic of that name they are from.
         """
-        found = recreated_topics_of(self._load(), self.pipeline, self.table.branch)
+        found = self._branch.recreated(self._load())
         require_batch_column(found, self.table, self.name)
         return found
 

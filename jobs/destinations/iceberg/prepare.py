@@ -15,7 +15,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.evolution import plan_evolution
-from jobs.iceberg.history import other_writers
+from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
@@ -61,8 +61,8 @@ class Preparation:
         found = self.catalog.load(self.table.table)
         self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
         if found is not None:
-            others = other_writers(found.properties, destination.pipeline, self.table.branch)
-            require_only_writer(destination.pipeline, others, self.where)
+            branch = PipelineBranch(destination.pipeline, self.table.branch)
+            require_only_writer(destination.pipeline, branch.other_writers(found.properties), self.where)
         changes = destination.evolution(arrow_schema(found) if found else None)
         if found is not None:
             if not dry_run:

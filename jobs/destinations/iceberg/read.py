@@ -16,7 +16,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
-from jobs.iceberg.history import snapshot_before
+from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.position_deletes import only_data_file
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_property import SKIPPED_BATCHES
@@ -87,7 +87,7 @@ class IcebergReader(TableReader):
         if SKIPPED_BATCHES.read(table.properties, self._pipeline, self._table.branch):
             return None
         for batch in before:
-            found = snapshot_before(table, self._pipeline, self._table.branch, batch)
+            found = PipelineBranch(self._pipeline, self._table.branch).snapshot_before(table, batch)
             if found and found[1] >= least:
                 break
         else:

@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.iceberg.history import ancestors, read_history
+from jobs.iceberg.history import PipelineBranch, ancestors, summary_of
 from resources.errors import TableReplaced
 
 
@@ -18,7 +18,7 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
     """
     if found is None:
         return None
-    history = read_history(found, pipeline, table.branch)
+    history = PipelineBranch(pipeline, table.branch).history(found)
     if history.undone is None:
         return history.committed
     undone, where = history.undone.batch_number, f"iceberg {table.table}"
@@ -47,7 +47,7 @@ def commit_reference(found: Table | None, pipeline: str, branch: str, batch_numb
     brought, oldest = None, None
     for snapshot in ancestors(found.metadata, branch):
         oldest = snapshot
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
+        summary = summary_of(snapshot)
         if summary.get(PREFIX + "pipeline") != pipeline:
             continue
         if int(summary[PREFIX + "batch"]) < batch_number:

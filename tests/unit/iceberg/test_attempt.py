@@ -16,7 +16,7 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.branches import attempt_branch
 from jobs.iceberg.hand_over import HandOver
-from jobs.iceberg.history import History, read_history, state_properties, tag_name
+from jobs.iceberg.history import History, PipelineBranch, state_properties
 from jobs.iceberg.schema import iceberg_schema
 from resources.errors import (
     CommitFailed,
@@ -68,7 +68,7 @@ def ids(catalog: IcebergCatalog) -> list[int]:
 
 
 def now(catalog: IcebergCatalog) -> CommittedState | None:
-    return read_history(catalog.require(NAME), "p", "main").committed
+    return PipelineBranch("p").history(catalog.require(NAME)).committed
 
 
 def head(catalog: IcebergCatalog) -> int:
@@ -88,9 +88,9 @@ def test_nothing_is_visible_before_it_is_published(catalog: IcebergCatalog) -> N
     snapshot = publish(attempt, committed(1))
     table = catalog.require(NAME)
     assert (ids(catalog), now(catalog)) == ([1, 2], committed(1))
-    assert set(table.metadata.refs) == {"main", tag_name("p", "main")}
-    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == snapshot == head(catalog)
-    assert table.metadata.refs[tag_name("p", "main")].snapshot_ref_type == SnapshotRefType.TAG
+    assert set(table.metadata.refs) == {"main", PipelineBranch("p").tag}
+    assert table.metadata.refs[PipelineBranch("p").tag].snapshot_id == snapshot == head(catalog)
+    assert table.metadata.refs[PipelineBranch("p").tag].snapshot_ref_type == SnapshotRefType.TAG
     assert table.properties["batchmerge.p.commit-id"] == "c1"
 
 
@@ -173,7 +173,7 @@ def test_branches_of_dead_runs_are_swept_and_others_are_left(catalog: IcebergCat
     assert set(catalog.require(NAME).metadata.refs) == {"main", "theirs", *own}
     publish(alive, committed(1))
     other = left[1].path[-1].removeprefix("branch_")
-    assert set(catalog.require(NAME).metadata.refs) == {"main", "theirs", other, tag_name("p", "main")}
+    assert set(catalog.require(NAME).metadata.refs) == {"main", "theirs", other, PipelineBranch("p").tag}
 
 
 def test_attempts_that_never_publish_leave_few_branches(catalog: IcebergCatalog) -> None:
@@ -253,7 +253,7 @@ def test_rolled_back_table_goes_on_from_where_it_stands(catalog: IcebergCatalog)
     roll_back(catalog, first)
     advance(catalog, committed(1), committed(2), MORE)
     assert (ids(catalog), now(catalog)) == ([1, 2, 3], committed(2))
-    assert read_history(catalog.require(NAME), "p", "main").undone is None
+    assert PipelineBranch("p").history(catalog.require(NAME)).undone is None
 
 
 def test_snapshot_without_a_state_is_no_batch_that_a_rollback_could_be_known_by(catalog: IcebergCatalog) -> None:
@@ -263,8 +263,8 @@ def test_snapshot_without_a_state_is_no_batch_that_a_rollback_could_be_known_by(
     roll_back(catalog, before)
     Append(catalog, NAME, "p", None).publish_append({}, {})
     table = catalog.require(NAME)
-    assert table.metadata.refs[tag_name("p", "main")].snapshot_id == newest
-    assert read_history(table, "p", "main") == History(None, committed(1))
+    assert table.metadata.refs[PipelineBranch("p").tag].snapshot_id == newest
+    assert PipelineBranch("p").history(table) == History(None, committed(1))
 
 
 def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: IcebergCatalog) -> None:
@@ -275,7 +275,7 @@ def test_named_branch_starts_where_main_is_and_leaves_main_alone(catalog: Iceber
     table = catalog.require(NAME)
     assert ids(catalog) == [3]
     assert sorted(table.scan().use_ref("audit").to_arrow()["id"].to_pylist()) == [1, 2, 3]
-    assert read_history(table, "p", "audit").committed == committed(1)
+    assert PipelineBranch("p", "audit").history(table).committed == committed(1)
     assert now(catalog) is None
 
 
@@ -311,7 +311,7 @@ def test_pipeline_that_gave_its_table_away_finds_nothing_of_it(catalog: IcebergC
     with pytest.raises(ConfigurationError, match="pipeline q writes"):
         begin(catalog, committed(1))
     assert (ids(catalog), now(catalog)) == ([1, 2], None)
-    assert read_history(catalog.require(NAME), "p", "main") == History(None, None), "it was not rolled back"
+    assert PipelineBranch("p").history(catalog.require(NAME)) == History(None, None), "it was not rolled back"
     theirs = committed(9, pipeline="q")
     attempt = Attempt(catalog, NAME, "q", None)
     write(catalog, attempt, MORE)

@@ -14,14 +14,9 @@ from pyiceberg.table import Table
 from jobs.batch import LandedBatches, landed_from_properties, landed_to_properties
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
-from jobs.iceberg import history as iceberg_history
-from jobs.iceberg.history import (
-    landed_batches,
-    read_history,
-    snapshot_before,
-    state_properties,
-    tag_name,
-)
+from jobs.iceberg import landed_batches as of_landed
+from jobs.iceberg.history import PipelineBranch, state_properties
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.table_property import KEPT_FROM, property_prefix
 from resources.errors import TableReplaced
 from tests.kit import history
@@ -34,7 +29,7 @@ def state(number: int, pipeline: str = "p") -> dict[str, str]:
     return committed(number, pipeline=pipeline).to_properties()
 
 
-TAG = tag_name("p", "main")
+TAG = PipelineBranch("p").tag
 
 
 LINE = [(1, None, state(1)), (2, 1, state(2)), (3, 2, state(3))]
@@ -109,7 +104,7 @@ def test_committed_state(
     known: int | None,
     undone: int | None,
 ) -> None:
-    found = read_history(history.table(snapshots, refs, properties), "p", "main")
+    found = PipelineBranch("p").history(history.table(snapshots, refs, properties))
     expected = [committed(number) if number else None for number in (known, undone)]
     assert [found.committed, found.undone] == expected
 
@@ -125,7 +120,7 @@ def test_committed_state(
 def test_a_rollback_says_whether_it_is_known_to_which_batch(
     snapshots: Sequence[tuple[int, int | None, dict[str, str]]], known: bool
 ) -> None:
-    assert read_history(history.table(snapshots, {"main": 3, TAG: 4}), "p", "main").is_known is known
+    assert PipelineBranch("p").history(history.table(snapshots, {"main": 3, TAG: 4})).is_known is known
 
 
 @pytest.mark.parametrize(("mode", "refused"), [("append", True), ("delete", True), ("upsert", False)])
@@ -157,25 +152,25 @@ def test_snapshot_before_a_batch(
     batch: int,
     found: tuple[int, int] | None,
 ) -> None:
-    before = snapshot_before(history.table(snapshots, refs), "p", "main", batch)
+    before = PipelineBranch("p").snapshot_before(history.table(snapshots, refs), batch)
     assert (before and (before[0].snapshot_id, before[1])) == found
 
 
 def test_other_pipelines_and_branches_have_states_of_their_own() -> None:
     table = history.table([(1, None, state(7, "q")), (2, 1, state(5))], {"main": 1, "audit": 2})
-    assert read_history(table, "q", "main").committed == committed(7, pipeline="q")
-    assert read_history(table, "p", "audit").committed == committed(5)
+    assert PipelineBranch("q").history(table).committed == committed(7, pipeline="q")
+    assert PipelineBranch("p", "audit").history(table).committed == committed(5)
 
 
 def test_names_of_pipelines_and_branches_never_meet() -> None:
-    assert tag_name("a_b", "main") != tag_name("a", "b")
+    assert PipelineBranch("a_b").tag != PipelineBranch("a", "b").tag
     mirrored = {
         **state_properties(committed(1, pipeline="a"), "b"),
         **state_properties(committed(2, pipeline="a"), "main"),
     }
     table = history.table([(9, 8, OTHERS)], {"main": 9, "b": 9}, mirrored)
-    assert read_history(table, "a", "main").committed == committed(2, pipeline="a")
-    assert read_history(table, "a", "b").committed == committed(1, pipeline="a")
+    assert PipelineBranch("a").history(table).committed == committed(2, pipeline="a")
+    assert PipelineBranch("a", "b").history(table).committed == committed(1, pipeline="a")
     assert property_prefix("a", "b") == "batchmerge.a.b."
 
 
@@ -202,8 +197,8 @@ def test_landed_batches_ascend_and_know_whether_they_are_complete() -> None:
 def test_summaries_of_a_long_history_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one table has more than are kept: then it is the only one."""
     parsed = Mock(side_effect=landed_from_properties)
-    monkeypatch.setattr(iceberg_history, "landed_from_properties", parsed)
-    monkeypatch.setattr(iceberg_history, "_MOST_KNOWN", 5)
+    monkeypatch.setattr(of_landed, "landed_from_properties", parsed)
+    monkeypatch.setattr(of_landed, "_MOST_KNOWN", 5)
     numbers = range(1, 8)
     snapshots = [(n, n - 1 or None, landed_to_properties(landed(n))) for n in numbers]
     long, short = history.table(snapshots, {"main": 7}), history.table(snapshots[:1], {"main": 1})
@@ -217,9 +212,9 @@ def test_summaries_of_a_long_history_are_parsed_once(monkeypatch: pytest.MonkeyP
 
 def test_summaries_of_hundreds_of_tables_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step of a pipeline with `for_each` looks at all of them in turn."""
-    parsed = Mock(side_effect=iceberg_history._report)
-    monkeypatch.setattr(iceberg_history, "_report", parsed)
-    monkeypatch.setattr(iceberg_history, "_KNOWN", OrderedDict())
+    parsed = Mock(side_effect=of_landed._report)
+    monkeypatch.setattr(of_landed, "_report", parsed)
+    monkeypatch.setattr(of_landed, "_KNOWN", OrderedDict())
     one = history.table([(n, n - 1 or None, OTHERS) for n in range(1, 51)], {"main": 50})
     metadata = [one.metadata.model_copy(update={"table_uuid": UUID(int=n)}) for n in range(500)]
     for each in metadata * 2:

@@ -19,7 +19,8 @@ from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_pro
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import added_files
 from jobs.iceberg.file_writer import FileWriter, conformed
-from jobs.iceberg.history import landed_batches, read_history, state_properties
+from jobs.iceberg.history import PipelineBranch, state_properties
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.staging import live_files
 from jobs.offsets import OffsetRange
@@ -35,7 +36,7 @@ SCHEMA = Schema(NestedField(1, "i", LongType(), required=False))
 def append(catalog: IcebergCatalog, number: int) -> int:
     """Batch `number`, of one row; its snapshot."""
     table = catalog.require(NAME)
-    committed = read_history(table, "p", "main").committed
+    committed = PipelineBranch("p").history(table).committed
     commit = Append(catalog, NAME, "p", committed)
     with FileWriter(commit.files) as writer:
         writer.write(conformed({"i": pa.array([number])}, commit.files.arrow_schema))

@@ -14,7 +14,8 @@ import pytest
 
 from jobs.batch import PREFIX, CommittedState, Counts, LandedBatch, landed_to_properties
 from jobs.iceberg.append import Append
-from jobs.iceberg.history import landed_batches, read_history, state_properties
+from jobs.iceberg.history import PipelineBranch, state_properties
+from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.schema import iceberg_schema
 from jobs.iceberg.state_file import STATE_FILE
 from jobs.offsets import OffsetRange, TopicPartition
@@ -97,10 +98,10 @@ def test_states_and_batches_are_what_they_were(catalog: IcebergCatalog, batches:
     found = landed_batches(table, "p").batches
     assert [one.batch for one in found] == [one.batch for one in batches]
     assert [one.watermark for one in found] == [one.watermark for one in batches]
-    assert read_history(table, "p", "main").committed == CommittedState.after(batches[-1])
+    assert PipelineBranch("p").history(table).committed == CommittedState.after(batches[-1])
     line = [s.snapshot_id for s in table.metadata.snapshots]
     table.manage_snapshots().set_current_snapshot(snapshot_id=line[1]).commit()
-    history = read_history(catalog.require(NAME), "p", "main")
+    history = PipelineBranch("p").history(catalog.require(NAME))
     assert (history.committed, history.undone) == tuple(CommittedState.after(batches[n]) for n in (1, 4))
 
 
@@ -110,7 +111,7 @@ def test_newest_state_needs_no_file_and_an_older_one_says_which_is_gone(
     table = catalog.require(NAME)
     for statistics in table.metadata.statistics:
         Path(urlparse(statistics.statistics_path).path).unlink()
-    committed = read_history(table, "p", "main").committed
+    committed = PipelineBranch("p").history(table).committed
     assert committed == CommittedState.after(batches[-1])
     first = landed_batches(table, "p").batches[0]
     assert (first.number, first.batch.follows(None)) == (1, True), "what is short is in the summary"
@@ -124,7 +125,7 @@ def test_a_state_has_nothing_of_the_one_before(catalog: IcebergCatalog) -> None:
     first = replace(first, watermark=first.watermark.truncated(7))
     publish(catalog, None, first)
     publish(catalog, first, second)
-    committed = read_history(catalog.require(NAME), "p", "main").committed
+    committed = PipelineBranch("p").history(catalog.require(NAME)).committed
     assert committed == CommittedState.after(second)
     assert (dict(committed.leader_epochs), committed.watermark.truncated_below) == ({}, None)
 
