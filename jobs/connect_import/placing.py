@@ -36,7 +36,7 @@ class Placing:
 
 
 def placing(
-    configuration: Configuration, template: str, table_of: Callable[[str], str], mapped: Iterable[str] = ()
+    configuration: Configuration, template: str, table_of: Callable[[str], str], mapped: Iterable[str]
 ) -> Placing:
     """
     Args:

@@ -103,7 +103,7 @@ def redecode(
     dead_letters: DataFrame,
     committed: CommittedState,
     schema: pa.Schema,
-    names: NameRule | None = None,
+    names: NameRule | None,
 ) -> Iterator[Redecoded]:
     """Decodes dead letters with the pipeline file as it is now.
 

@@ -45,7 +45,7 @@ def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows
 
 
 def refuse_bad_records(
-    spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame], waiting: int = 0
+    spec: PipelineSpec, batch: Batch, counts: Counts, where: str, bad: Callable[[], DataFrame], waiting: int
 ) -> None:
     """Stops a batch with bad records if the policy is `fail`, or if there are more than the limits allow.
 

@@ -89,7 +89,7 @@ def transformed(
     records: DataFrame,
     resolved: Resolved,
     reader: RecordReader,
-    refused: Mapping[Coordinates, str] | None = None,
+    refused: Mapping[Coordinates, str] | None,
     carried: Mapping[str, pa.DataType] | None = None,
 ) -> DataFrame:
     """Kafka records decoded and evaluated, for the reader to shape."""

@@ -56,7 +56,7 @@ def expire(
     maintained: MaintainedTable,
     options: Snapshots,
     orphans: Orphans,
-    oldest_kept: int | None = None,
+    oldest_kept: int | None,
 ) -> Mapping[str, int]:
     """Expires a branch's old snapshots and those of dead runs, and deletes the files that only they have."""
     metadata = maintained.load().metadata

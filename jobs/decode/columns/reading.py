@@ -42,9 +42,7 @@ class InStep:
         return converted(values, rows, self.convert, cursors.good & (cursors.at == cursors.end), undeclared)
 
 
-def converted(
-    values: pa.Array, rows: Rows, convert: Convert, good: Mask | None, undeclared: FoundFields = NOTHING_FOUND
-) -> Part:
+def converted(values: pa.Array, rows: Rows, convert: Convert, good: Mask | None, undeclared: FoundFields) -> Part:
     """Converts what was read of these rows to the declared type, without rows that are not good (None: all are)."""
     found, bad = convert(values)
     good = np.ones(len(rows), np.bool_) if good is None else good

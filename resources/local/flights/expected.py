@@ -18,7 +18,7 @@ from resources.local.flights.source import CARIBBEAN, MISSING, NEW_YORK, data_fo
 _ARROW = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC")}
 
 
-def expected_table(month: int | None = 1) -> pa.Table:
+def expected_table(month: int | None) -> pa.Table:
     """The flights of a month of 2013 (or of the year: None) that left, with the columns of `TABLE_COLUMNS`, by key.
 
     Raises:

@@ -58,7 +58,7 @@ def data_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "data"
 
 
-def flights(month: int | None = 1) -> Iterator[Flight]:
+def flights(month: int | None) -> Iterator[Flight]:
     """The flights scheduled in a month of 2013 (New York's calendar), or in the whole year, in the file's order."""
     folder = data_folder()
     with open(folder / "airports.csv", newline="", encoding="utf-8") as airports:
