@@ -6,14 +6,13 @@ compare-and-set, and it alone determines which batches the table has.
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from jobs.batch import Batch, CommittedState
+from jobs.compact_text import compact_text, plain_text
 from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
 from jobs.offsets import TopicPartition
 from resources.clickhouse import NEWER_RUN
@@ -83,22 +82,18 @@ def require_owner(held: Lease, now: Lease | None, where: str) -> None:
         raise Interrupted("another run has taken this table over", where=where, remedy=NEWER_RUN)
 
 
-_PACKED = "zlib:"
 # Longer states are compressed: ClickHouse accepts parameters of up to 128 KB, and thousands of partitions need more.
-_PACK_FROM = 32_000
+_READABLE = 31_999
 
 
 def state_text(state: CommittedState) -> str:
     """A committed state for the lease: readable JSON, compressed if it is long."""
-    text = json.dumps(state.to_properties(), sort_keys=True)
-    return text if len(text) < _PACK_FROM else _PACKED + base64.b64encode(zlib.compress(text.encode())).decode()
+    return compact_text(json.dumps(state.to_properties(), sort_keys=True), _READABLE)
 
 
 def state_from_text(text: str) -> CommittedState:
     """The inverse of `state_text`."""
-    if text.startswith(_PACKED):
-        text = zlib.decompress(base64.b64decode(text.removeprefix(_PACKED))).decode()
-    return CommittedState.from_properties(json.loads(text))
+    return CommittedState.from_properties(json.loads(plain_text(text)))
 
 
 @dataclass(frozen=True)
