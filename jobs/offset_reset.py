@@ -41,8 +41,7 @@ class ResetState:
     current: CommittedState | None
     highest: int
     tables: Mapping[str, CommittedState | None]
-    landed: Sequence[LandedBatch]
-    complete: bool
+    landed: LandedBatches
     topics: TopicState
     begins: Mapping[str, int] = field(default_factory=dict)
 
@@ -67,7 +66,7 @@ class ResetState:
         if self.current and self.current.batch_number == self.highest:
             return self.current
         states = {s.commit_id: s for s in [self.current, *self.tables.values()] if s}
-        newest = {c: s for c, s in states.items() if not _is_landed(s, self.landed)} or states
+        newest = {c: s for c, s in states.items() if not _is_landed(s, self.landed.batches)} or states
         if len(newest) != 1:
             raise ConfigurationError(
                 "the tables are at different batches that are no longer landed, so it is not clear where to continue"
@@ -110,7 +109,7 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
     begun = [lease.batch for d in destinations for lease in d.leases()]
     numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
     return ResetState(
-        pipeline.name, current, max(numbers), tables, landed.batches, landed.complete, topics or pipeline.topic_state(),
+        pipeline.name, current, max(numbers), tables, landed, topics or pipeline.topic_state(),
         {d.name: d.table.named.first for d in destinations if d.table.named},
     )  # fmt: skip
 
@@ -140,7 +139,7 @@ def plan_reset(
     if any(state is None and _begins_with_reset(known, name, meaning_hash) for name, state in known.tables.items()):
         continues[""] = {}
     # Tables that were taken over and have not merged that yet may begin with this reset.
-    taken_over = {name for landed in known.landed for name in landed.batch.untraced}
+    taken_over = {name for landed in known.landed.batches for name in landed.batch.untraced}
     return Batch(
         pipeline=known.pipeline,
         number=known.highest + 1,
@@ -178,10 +177,10 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
     found = []
     for name, state in known.tables.items():
         if state is None and _begins_with_reset(known, name, batch.meaning_hash):
-            left_out = _for_a_new_table(known, name) or known.landed
+            left_out = _for_a_new_table(known, name) or known.landed.batches
             found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
             continue
-        merges_landed_first = state is None or _is_landed(state, known.landed)
+        merges_landed_first = state is None or _is_landed(state, known.landed.batches)
         before = known.current if known.current and merges_landed_first else state
         skipped = repeated = 0
         for tp, r in batch.ranges.items():
@@ -210,9 +209,7 @@ def _begins_with_reset(known: ResetState, table: str, meaning_hash: str) -> bool
 
 def _for_a_new_table(known: ResetState, table: str) -> list[LandedBatch]:
     """The landed batches that this table without a batch would get without the reset; none if it cannot begin there."""
-    landed = LandedBatches(list(known.landed), known.complete)
-    if table in known.begins:
-        landed = landed.since(known.begins[table])
+    landed = known.landed.since(known.begins[table]) if table in known.begins else known.landed
     try:
         return next_batches(table, None, landed.batches, landed.complete)
     except LineageBroken:

@@ -110,12 +110,12 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
             where=where,
             remedy="write it as it was; it can be changed after the tables were taken over",
         )
-    resets = list(takewhile(lambda landed: landed.batch.continues is not None, known.landed))
+    resets = list(takewhile(lambda landed: landed.batch.continues is not None, known.landed.batches))
     if resets and resets[-1].batch.previous_commit_id == base.commit_id:
         # A command that stopped has published the reset: what is left begins with it, and gets what was landed since.
         return TakeOver(other, tables, known, base)
     # The old pipeline may have committed since such a reset: if no table begins there yet, another reset moves it.
-    nothing_taken = 0 < len(resets) == len(known.landed) and not any(None in found for found in states.values())
+    nothing_taken = 0 < len(resets) == len(known.landed.batches) and not any(None in found for found in states.values())
     if any(known.tables.values()) or (known.current and not nothing_taken):
         raise ConfigurationError(
             f"pipeline {pipeline.name} has batches of its own, and cannot continue where pipeline {other} ended",

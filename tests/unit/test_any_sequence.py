@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from jobs import offset_reset
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.batch import (
+    Batch,
+    CommittedState,
+    Counts,
+    LandedBatch,
+    LandedBatches,
+    landed_from_properties,
+    landed_to_properties,
+)
 from jobs.landing.places import places
 from jobs.lineage import next_batches, next_stretch
 from jobs.maintenance.retention import first_kept
@@ -226,7 +234,7 @@ class AnySequence(RuleBasedStateMachine):
     def reset(self, targets: Offsets) -> None:
         states = {mode: d.now.state for mode, d in self.tables.items()}
         highest = max(s.batch_number for s in [self.committed, *states.values()] if s)
-        known = ResetState("p", self.committed, highest, states, self.landed, self.complete, self.topics)
+        known = ResetState("p", self.committed, highest, states, LandedBatches(self.landed, self.complete), self.topics)
         self.publish(offset_reset.plan_reset(known, known.base(), targets, (), "h"))
 
     @rule(mode=st.sampled_from(MODES), first=st.integers(1, 9), length=st.integers(0, 9))

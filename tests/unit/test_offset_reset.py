@@ -34,8 +34,7 @@ def known(**parts: object) -> ResetState:
         committed(2),
         2,
         {"iceberg a.b": committed(2), "iceberg c.d": committed(1)},
-        [landed(1), landed(2)],
-        True,
+        LandedBatches([landed(1), landed(2)]),
         KAFKA,
     )
     return replace(usual, **parts)  # type: ignore[arg-type]
@@ -72,7 +71,7 @@ def test_log_that_is_cut_off_after_a_reset_is_noticed() -> None:
 def test_every_table_goes_on_from_where_it_is() -> None:
     there = known()
     made = landed_without_rows(reset(there, {P0: 33}))
-    chain = [*there.landed, made]
+    chain = [*there.landed.batches, made]
     assert numbers(next_batches("t", committed(1), chain, True)) == [2, 3]
     assert numbers(next_batches("t", committed(2), chain, True)) == [3]
     assert numbers(next_batches("t", None, chain, True)) == [1, 2, 3]
@@ -88,7 +87,7 @@ def test_intermediate_table_that_lost_batches() -> None:
     batch = reset(there, {})
     assert (batch.number, batch.previous_commit_id) == (5, "c4")
     assert {tp: r.start for tp, r in batch.ranges.items()} == {P0: 40, P1: 40}
-    chain = [*there.landed, landed_without_rows(batch)]
+    chain = [*there.landed.batches, landed_without_rows(batch)]
     assert numbers(next_batches("t", committed(4), chain, True)) == [5]
     assert numbers(next_batches("t", committed(1), chain, True)) == [2, 5]
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
@@ -96,7 +95,7 @@ def test_intermediate_table_that_lost_batches() -> None:
 
 
 def test_tables_that_differ_need_a_decision() -> None:
-    there = known(current=None, landed=[], highest=2)
+    there = known(current=None, landed=LandedBatches(), highest=2)
     with pytest.raises(ConfigurationError, match="are at different batches"):
         there.base()
     assert there.base("iceberg c.d") == committed(1)
@@ -112,7 +111,7 @@ def test_table_without_offsets_is_none_to_continue_from() -> None:
 
 
 def test_new_table_begins_with_the_reset_where_older_batches_are_gone() -> None:
-    there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None}, landed=[landed(2)], complete=False)
+    there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None}, landed=LandedBatches([landed(2)], False))
     chain = [landed(2), landed_without_rows(reset(there, {}))]
     assert numbers(next_batches("t", None, chain, False)) == [3]
     assert numbers(next_batches("t", committed(2), chain, False)) == [3]
@@ -156,11 +155,13 @@ def test_changed_meaning_needs_all_tables_to_have_caught_up() -> None:
 
 def test_nothing_committed() -> None:
     with pytest.raises(ConfigurationError, match="nothing is committed yet"):
-        known(current=None, landed=[], highest=0, tables={"iceberg a.b": None}).base()
+        known(current=None, landed=LandedBatches(), highest=0, tables={"iceberg a.b": None}).base()
 
 
 def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
-    there = known(current=None, landed=[], highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None})
+    there = known(
+        current=None, landed=LandedBatches(), highest=2, tables={"iceberg a.b": committed(2), "iceberg c.d": None}
+    )
     chain = [landed_without_rows(reset(there, {}))]
     assert numbers(next_batches("t", None, chain, False)) == [3]
     assert numbers(next_batches("t", committed(2), chain, False)) == [3]
@@ -168,12 +169,12 @@ def test_new_table_beside_an_intermediate_table_that_was_recreated() -> None:
 
 def test_second_reset_before_a_new_table_has_merged_anything_skips_nothing() -> None:
     tables = {"iceberg a.b": committed(2), "iceberg c.d": None}
-    there = known(tables=tables, landed=[landed(2)], complete=False)
+    there = known(tables=tables, landed=LandedBatches([landed(2)], False))
     first = landed_without_rows(reset(there, {}))
     landed_since = landed(4, ranges={P0: OffsetRange(20, 30), P1: OffsetRange(20, 30)}, previous=first.batch.commit_id)
     chain = [landed(2), first, landed_since]
     state = CommittedState.after(landed_since)
-    again = known(current=state, highest=4, tables={**tables, "iceberg a.b": state}, landed=chain, complete=False)
+    again = known(current=state, highest=4, tables={**tables, "iceberg a.b": state}, landed=LandedBatches(chain, False))
     second = reset(again, {P0: 35})
     after = [*chain, landed_without_rows(second)]
     assert numbers(next_batches("t", None, after, False)) == [3, 4, 5]
@@ -188,7 +189,7 @@ def test_table_that_was_rolled_back_behind_a_reset_goes_on_with_the_next_one() -
     with pytest.raises(LineageBroken, match="removed by retention"):
         next_batches("t", committed(1), [first], False)
     state = CommittedState.after(first)
-    again = known(current=state, highest=3, tables=rolled_back, landed=[first], complete=False)
+    again = known(current=state, highest=3, tables=rolled_back, landed=LandedBatches([first], False))
     second = landed_without_rows(reset(again, {}))
     assert numbers(next_batches("t", committed(1), [first, second], False)) == [4]
     assert numbers(next_batches("t", committed(2), [first, second], False)) == [3, 4]
@@ -198,7 +199,7 @@ def test_what_a_new_table_skips_is_counted() -> None:
     """What was landed with another meaning cannot begin a table: it begins with the reset, and everybody can see it."""
     there = known(tables={"iceberg a.b": committed(2), "iceberg c.d": None})
     batch = reset(there, {}, meaning="new")
-    chain = [*there.landed, landed_without_rows(batch)]
+    chain = [*there.landed.batches, landed_without_rows(batch)]
     assert numbers(next_batches("t", None, chain, True)) == [3]
     assert impact(there, batch) == [Impact("iceberg a.b", 0, 0), Impact("iceberg c.d", 40, 0)]
 
@@ -220,7 +221,7 @@ def test_what_truncations_have_taken_away_is_not_brought_back_by_a_recreated_top
 def test_table_that_records_have_named_begins_with_its_own_first_batch(meaning: str, gets: list[int]) -> None:
     """Retention has removed older batches, which do not concern it; a reset leaves none of its own out."""
     tables = {"iceberg a.b": committed(2), "iceberg c.d": None}
-    there = known(tables=tables, landed=[landed(2)], complete=False, begins={"iceberg c.d": 2})
+    there = known(tables=tables, landed=LandedBatches([landed(2)], False), begins={"iceberg c.d": 2})
     batch = reset(there, {}, meaning=meaning)
     own = LandedBatches([landed(2), landed_without_rows(batch)], complete=False).since(2)
     assert numbers(next_batches("t", None, own.batches, own.complete)) == gets
@@ -229,7 +230,7 @@ def test_table_that_records_have_named_begins_with_its_own_first_batch(meaning: 
 
 def test_table_that_records_have_named_begins_with_its_own_batch_beside_a_new_table_that_cannot() -> None:
     tables = {"iceberg a.b": committed(2), "iceberg c.d": None, "iceberg e.f": None}
-    there = known(tables=tables, landed=[landed(2)], complete=False, begins={"iceberg c.d": 2})
+    there = known(tables=tables, landed=LandedBatches([landed(2)], False), begins={"iceberg c.d": 2})
     batch = reset(there, {})
     own = LandedBatches([landed(2), landed_without_rows(batch)], complete=False).since(2)
     assert numbers(next_batches("t", None, own.batches, own.complete)) == [2, 3]
@@ -245,7 +246,7 @@ def test_reset_right_after_a_take_over_keeps_what_the_tables_cannot_trace(
     table = IcebergTable.model_validate(specs.table(name="a.b", metadata_columns=list(COORDINATES)))
     taken = landed_without_rows(batch(3, continues={"": {}}, untraced=[table.title]))
     state = CommittedState.after(taken)
-    there = known(current=state, highest=3, tables={table.title: merged}, landed=[taken], complete=False)
+    there = known(current=state, highest=3, tables={table.title: merged}, landed=LandedBatches([taken], False))
     again = landed_without_rows(reset(there, {}, meaning="new"))
     begins = next_batches("t", merged, [taken, again], False)
     assert (numbers(begins), CommittedState.untraced_after(merged, begins, table)) == ([4], untraced_to)
