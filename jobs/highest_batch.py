@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
 from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError
@@ -26,15 +27,16 @@ def highest_of(destinations: Sequence[Destination]) -> int:
         return max(pool.map(_known_to, destinations), default=0)
 
 
-def _known_to(destination: Destination) -> int:
-    def number() -> int:
-        state = destination.committed()
-        # Rows of a dead run's unfinished batch may be in the table; new batches have to be newer.
-        begun = (lease.batch for lease in destination.leases())
-        return max(state.batch_number if state else 0, *begun, 0)
+def highest_in(destination: Destination, committed: CommittedState | None) -> int:
+    """The highest batch number of a table with this committed state; 0 if it has no batch."""
+    # Rows of a dead run's unfinished batch may be in the table; new batches have to be newer.
+    begun = (lease.batch for lease in destination.leases())
+    return max(committed.batch_number if committed else 0, *begun, 0)
 
+
+def _known_to(destination: Destination) -> int:
     try:
-        return with_timeout(_PATIENCE, destination.name, number)
+        return with_timeout(_PATIENCE, destination.name, lambda: highest_in(destination, destination.committed()))
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, new_commit_id
+from jobs.highest_batch import highest_in
 from jobs.lineage import next_batches
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends, total
 from jobs.pipeline import Pipeline
@@ -105,11 +106,9 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
         destination.settle()
     tables = {d.name: d.committed() for d in destinations}
     landed = pipeline.intermediate.landed()
-    # Rows of a dead run's unfinished batch may be in a table; new batches have to be newer.
-    begun = [lease.batch for d in destinations for lease in d.leases()]
-    numbers = [highest, *begun, *(s.batch_number for s in tables.values() if s)]
+    highest = max([highest, *(highest_in(d, tables[d.name]) for d in destinations)])
     return ResetState(
-        pipeline.name, current, max(numbers), tables, landed, topics or pipeline.topic_state(),
+        pipeline.name, current, highest, tables, landed, topics or pipeline.topic_state(),
         {d.name: d.table.named.first for d in destinations if d.table.named},
     )  # fmt: skip
 
