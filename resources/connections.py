@@ -8,7 +8,7 @@ stars.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -74,80 +74,62 @@ class KafkaConnection(Connection):
 
     @model_validator(mode="after")
     def _security_is_complete(self) -> KafkaConnection:
-        refuse(mistake for wrong, mistake in [*self._security_rules(), *self._msk_rules()] if wrong)
+        rules = (self._sasl_mistakes, self._certificate_mistakes, self._setting_mistakes, self._msk_mistakes)
+        refuse(mistake for rule in rules for mistake in rule())
         return self
 
-    def _security_rules(self) -> list[tuple[bool, Mistake]]:
-        sasl, tls = self.security_protocol.startswith("SASL"), self.security_protocol.endswith("SSL")
-        oauth = self.sasl_mechanism == "OAUTHBEARER"
+    def _sasl_mistakes(self) -> Iterator[Mistake]:
+        sasl, oauth = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "OAUTHBEARER"
         # The machine's own identity stands in for a user; librdkafka itself has a way to it for Azure alone.
         identity = self.settings.get(_IDENTITY, SecretStr("none")).get_secret_value()
         by_machine = self.sasl_mechanism == "AWS_MSK_IAM" or (oauth and identity != "none")
-        files = self.ca_file or self.certificate_file or self.key_file
-        return [
-            (
-                sasl and not self.sasl_mechanism,
-                Mistake(("sasl_mechanism",), f"{self.security_protocol} needs it", "name one", at_key=True),
-            ),
-            (
-                bool(self.sasl_mechanism) and not sasl,
-                Mistake(("sasl_mechanism",), f"it does not go with {self.security_protocol}",
-                        "use SASL_SSL or SASL_PLAINTEXT as `security_protocol`"),
-            ),
-            (
-                sasl and not by_machine and not (self.username and self.password),
-                Mistake(("security_protocol",), "SASL needs a user", "give `username` and `password`"),
-            ),
-            (
-                sasl and oauth and not by_machine and not self.token_url,
-                Mistake(("token_url",), "OAUTHBEARER needs it", "say where tokens come from", at_key=True),
-            ),
-            (
-                sasl and bool(self.token_url) and not oauth,
-                Mistake(("token_url",), "it goes with OAUTHBEARER only", "leave it out, or change `sasl_mechanism`"),
-            ),
-            (
-                identity not in ("none", "azure_imds"),
-                Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only",
-                        "write azure_imds, or leave it out; Amazon MSK has `sasl_mechanism: AWS_MSK_IAM`"),
-            ),
-            (
-                bool(self.certificate_file) != bool(self.key_file),
-                Mistake(("certificate_file" if self.key_file else "key_file",), "it is missing",
-                        "give `certificate_file` and `key_file`, which belong together", at_key=True),
-            ),
-            (
-                bool(files) and not tls,
-                Mistake(("security_protocol",), f"{self.security_protocol} does not use the certificates",
-                        "use SSL or SASL_SSL"),
-            ),
-            *((not _is_free(name), Mistake(("settings", name), *_why_not(name))) for name in self.settings),
-        ]  # fmt: skip
+        if sasl and not self.sasl_mechanism:
+            yield Mistake(("sasl_mechanism",), f"{self.security_protocol} needs it", "name one", at_key=True)
+        if self.sasl_mechanism and not sasl:
+            remedy = "use SASL_SSL or SASL_PLAINTEXT as `security_protocol`"
+            yield Mistake(("sasl_mechanism",), f"it does not go with {self.security_protocol}", remedy)
+        if sasl and not by_machine and not (self.username and self.password):
+            yield Mistake(("security_protocol",), "SASL needs a user", "give `username` and `password`")
+        if sasl and oauth and not by_machine and not self.token_url:
+            yield Mistake(("token_url",), "OAUTHBEARER needs it", "say where tokens come from", at_key=True)
+        if sasl and self.token_url and not oauth:
+            yield Mistake(("token_url",), "it goes with OAUTHBEARER only", "leave it out, or change `sasl_mechanism`")
+        if identity not in ("none", "azure_imds"):
+            remedy = "write azure_imds, or leave it out; Amazon MSK has `sasl_mechanism: AWS_MSK_IAM`"
+            yield Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only", remedy)
 
-    def _msk_rules(self) -> list[tuple[bool, Mistake]]:
+    def _certificate_mistakes(self) -> Iterator[Mistake]:
+        if bool(self.certificate_file) != bool(self.key_file):
+            missing = "certificate_file" if self.key_file else "key_file"
+            remedy = "give `certificate_file` and `key_file`, which belong together"
+            yield Mistake((missing,), "it is missing", remedy, at_key=True)
+        files = self.ca_file or self.certificate_file or self.key_file
+        if files and not self.security_protocol.endswith("SSL"):
+            what = f"{self.security_protocol} does not use the certificates"
+            yield Mistake(("security_protocol",), what, "use SSL or SASL_SSL")
+
+    def _setting_mistakes(self) -> Iterator[Mistake]:
+        for name in self.settings:
+            if not _is_free(name):
+                yield Mistake(("settings", name), *_why_not(name))
+
+    def _msk_mistakes(self) -> Iterator[Mistake]:
         msk = self.sasl_mechanism == "AWS_MSK_IAM"
         given = {name for name in self.model_fields_set if getattr(self, name)}
-        unused = [(name,) for name in sorted(given & {"username", "password"})] if msk else []
-        foreign = [] if msk else [(name,) for name in sorted(given & {"aws_region", "aws_role_arn", "aws_profile"})]
-        tokens = [name for name in self.settings if msk and name.startswith("sasl.oauthbearer.") and _is_free(name)]
-        return [
-            (
-                msk and self.security_protocol == "SASL_PLAINTEXT",
-                Mistake(("security_protocol",), "AWS_MSK_IAM needs TLS", "use SASL_SSL"),
-            ),
-            (
-                msk and not self.aws_region,
-                Mistake(("aws_region",), "AWS_MSK_IAM needs it", "name the region of the cluster", at_key=True),
-            ),
-            (
-                bool(self.aws_role_arn and self.aws_profile),
-                Mistake(("aws_profile",), "there is `aws_role_arn` too", "give one of them"),
-            ),
-            *((True, Mistake(path, "AWS_MSK_IAM does not use it", "leave it out"))
-              for path in [*unused, *(("settings", name) for name in tokens)]),
-            *((True, Mistake(path, "it goes with AWS_MSK_IAM only", "leave it out, or change `sasl_mechanism`"))
-              for path in foreign),
-        ]  # fmt: skip
+        if msk and self.security_protocol == "SASL_PLAINTEXT":
+            yield Mistake(("security_protocol",), "AWS_MSK_IAM needs TLS", "use SASL_SSL")
+        if msk and not self.aws_region:
+            yield Mistake(("aws_region",), "AWS_MSK_IAM needs it", "name the region of the cluster", at_key=True)
+        if self.aws_role_arn and self.aws_profile:
+            yield Mistake(("aws_profile",), "there is `aws_role_arn` too", "give one of them")
+        if msk:
+            tokens = [name for name in self.settings if name.startswith("sasl.oauthbearer.") and _is_free(name)]
+            unused = [(name,) for name in sorted(given & {"username", "password"})]
+            for path in [*unused, *(("settings", name) for name in tokens)]:
+                yield Mistake(path, "AWS_MSK_IAM does not use it", "leave it out")
+        else:
+            for name in sorted(given & {"aws_region", "aws_role_arn", "aws_profile"}):
+                yield Mistake((name,), "it goes with AWS_MSK_IAM only", "leave it out, or change `sasl_mechanism`")
 
 
 # Groups of librdkafka's settings that `settings` may name, and those of them for which there are options.

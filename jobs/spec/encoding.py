@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import Field, model_validator
@@ -44,49 +45,30 @@ class Encoding(Spec):
 
     @model_validator(mode="after")
     def _schema_is_known(self) -> Encoding:
-        refuse(mistake for wrong, mistake in self._schema_rules() if wrong)
+        refuse(self._schema_mistakes())
         return self
 
-    def _schema_rules(self) -> list[tuple[bool, Mistake]]:
-        described = self.format == "protobuf" and bool(self.schema_file)
+    def _schema_mistakes(self) -> Iterator[Mistake]:
+        described = self.format == "protobuf" and self.schema_file
         known = [*_OWN, *(foreign_formats() if self.format not in _OWN or self.options else ())]
-        return [
-            (self.format not in known, Mistake(("format",), *choice(self.format, self.format, known))),
-            (
-                bool(self.options) and self.format in _OWN,
-                Mistake(("options",), f"the format {self.format} has none", "leave it out"),
-            ),
-            (
-                bool(self.registry) and self.format not in _REGISTERED,
-                Mistake(("registry",), f"it goes with {one_of(_REGISTERED, 'and')}, not with {self.format}",
-                        "leave it out, or change `format`"),
-            ),
-            (
-                bool(self.schema_file) and self.format not in _WITH_FILE,
-                Mistake(("schema_file",), f"it goes with {one_of(_WITH_FILE, 'and')}, not with {self.format}",
-                        "leave it out, or change `format`"),
-            ),
-            (
-                self.format in _WITH_FILE and not (self.registry or self.schema_file),
-                Mistake(
-                    ("format",), f"{self.format} needs a schema", "name a `registry` or a `schema_file`",
-                    goes_by=(("registry",), ("schema_file",)),
-                ),
-            ),
-            (
-                described and bool(self.registry),
-                Mistake(("schema_file",), "there is a `registry` too", "name one of them: protobuf takes only one"),
-            ),
-            (
-                bool(self.message) and not described,
-                Mistake(("message",), "it goes with protobuf and a `schema_file`", "leave it out"),
-            ),
-            (
-                described and not self.message,
-                Mistake(("message",), "it is missing", "name the message of the `schema_file`, with its package",
-                        at_key=True),
-            ),
-        ]  # fmt: skip
+        if self.format not in known:
+            yield Mistake(("format",), *choice(self.format, self.format, known))
+        if self.options and self.format in _OWN:
+            yield Mistake(("options",), f"the format {self.format} has none", "leave it out")
+        for option, formats in (("registry", _REGISTERED), ("schema_file", _WITH_FILE)):
+            if getattr(self, option) and self.format not in formats:
+                what = f"it goes with {one_of(formats, 'and')}, not with {self.format}"
+                yield Mistake((option,), what, "leave it out, or change `format`")
+        if self.format in _WITH_FILE and not (self.registry or self.schema_file):
+            what, remedy = f"{self.format} needs a schema", "name a `registry` or a `schema_file`"
+            yield Mistake(("format",), what, remedy, goes_by=(("registry",), ("schema_file",)))
+        if described and self.registry:
+            yield Mistake(("schema_file",), "there is a `registry` too", "name one of them: protobuf takes only one")
+        if self.message and not described:
+            yield Mistake(("message",), "it goes with protobuf and a `schema_file`", "leave it out")
+        if described and not self.message:
+            remedy = "name the message of the `schema_file`, with its package"
+            yield Mistake(("message",), "it is missing", remedy, at_key=True)
 
     @property
     def schema_bytes(self) -> bytes:

@@ -91,42 +91,32 @@ class BigQueryTable(Table):
 
     @model_validator(mode="after")
     def _options_are_consistent(self) -> BigQueryTable:
-        refuse(mistake for wrong, mistake in self._rules() if wrong)
+        refuse(self._option_mistakes())
         return self
 
-    def _rules(self) -> list[tuple[bool, Mistake]]:
-        partitioned = self.time_partitioning is not None
-        needs = "it needs `time_partitioning`"
-        name_it = "name it (HOUR, DAY, MONTH or YEAR), or leave this out"
-        twice = [name for number, name in enumerate(self.cluster_by) if name in self.cluster_by[:number]]
-        return [
-            (
-                self.merge_interval_seconds is None and self.merge_records_threshold is None,
-                Mistake(("merge_interval_seconds",), "nothing says when to merge",
-                        "give a number here, or a `merge_records_threshold`"),
-            ),
-            (
-                self.partition_column is not None and not partitioned,
-                Mistake(("partition_column",), needs, name_it),
-            ),
-            (
-                self.partition_time is not None and not self.by_ingestion_time,
-                Mistake(("partition_time",), "it is for partitions by ingestion time",
-                        "use `time_partitioning` without `partition_column`, or leave this out"),
-            ),
-            (
-                self.partition_expiration_days is not None and not partitioned,
-                Mistake(("partition_expiration_days",), needs, name_it),
-            ),
-            (
-                self.require_partition_filter and not partitioned,
-                Mistake(("require_partition_filter",), needs, name_it),
-            ),
-            (bool(twice), Mistake(("cluster_by",), f"{', '.join(twice)} is named twice", "name it once")),
-            *((True, Mistake(("labels", name), f"{name}: {value} is not a label of BigQuery's", _LABELS))
-              for name, value in self.labels.items()
-              if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value))),
-        ]  # fmt: skip
+    def _option_mistakes(self) -> Iterator[Mistake]:
+        if self.merge_interval_seconds is None and self.merge_records_threshold is None:
+            remedy = "give a number here, or a `merge_records_threshold`"
+            yield Mistake(("merge_interval_seconds",), "nothing says when to merge", remedy)
+        if self.partition_column is not None:
+            yield from self._needs_partitions("partition_column")
+        if self.partition_time is not None and not self.by_ingestion_time:
+            remedy = "use `time_partitioning` without `partition_column`, or leave this out"
+            yield Mistake(("partition_time",), "it is for partitions by ingestion time", remedy)
+        if self.partition_expiration_days is not None:
+            yield from self._needs_partitions("partition_expiration_days")
+        if self.require_partition_filter:
+            yield from self._needs_partitions("require_partition_filter")
+        if twice := [name for number, name in enumerate(self.cluster_by) if name in self.cluster_by[:number]]:
+            yield Mistake(("cluster_by",), f"{', '.join(twice)} is named twice", "name it once")
+        for name, value in self.labels.items():
+            if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value)):
+                yield Mistake(("labels", name), f"{name}: {value} is not a label of BigQuery's", _LABELS)
+
+    def _needs_partitions(self, option: str) -> Iterator[Mistake]:
+        if self.time_partitioning is None:
+            remedy = "name it (HOUR, DAY, MONTH or YEAR), or leave this out"
+            yield Mistake((option,), "it needs `time_partitioning`", remedy)
 
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         if self.partition_column is not None:
