@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from jobs.connect_import import configured, connect, key_steps, transforms
@@ -70,25 +70,24 @@ def build(
     Raises:
         ConfigurationError: not one of the known connectors, or it cannot become one pipeline.
     """
-    configuration = replace(configuration, defaults=sink_of(configuration).defaults)
-    connector = Connector(
-        configuration, tables or [], {} if columns else known or {}, topics or configuration.items("topics")
-    )
-    sink, placed, going_on = connector.sink, connector.placed, connector.going_on
-    parts, tables_todo = sink.tables(configuration, placed, connector.is_known)
-    operation, identifying = sink.operation_field(configuration), sink.named_columns(configuration, placed)
+    sink = sink_of(configuration)
+    configuration = sink.configuration
+    connector = Connector(sink, tables or [], {} if columns else known or {}, topics or configuration.items("topics"))
+    placed, going_on = connector.placed, connector.going_on
+    parts, tables_todo = sink.tables(placed, connector.is_known)
+    operation, identifying = sink.operation_field(), sink.named_columns(placed)
     followed = (
         going_on.follow(identifying)
         if going_on.tables
         else transforms.follow(configuration, columns or PLACEHOLDER, operation, identifying)
     )
-    chain, whole = followed.chain, sink.key_column(configuration)
+    chain, whole = followed.chain, sink.key_column()
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
     reports = {name: _status_of(name, sink.options) for name in sorted(configuration.options)}
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(chain), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
-    changes, key = sink.changes(configuration, key_columns, chain, placed)
-    further = {**sink.document(configuration, placed, going_on), **changes}
+    changes, key = sink.changes(key_columns, chain, placed)
+    further = {**sink.document(placed, going_on), **changes}
     named = further.get("changes", {}).get("key", {}).get("columns", [])
     todo += log_deletes(configured.transforms(configuration), parts, connector.filled, connector.known_columns, named)
     if not sink.keeps_coordinates:
@@ -100,7 +99,7 @@ def build(
     source, source_todo = _source(connector, chain, key, parts)
     each_is_known = connector.is_known and not going_on.tables
     todo += [*([] if each_is_known else chain.guesses()), *filled_todo]
-    each = EachTopic(configuration, connector.each_topic, as_configured, parts[0], source, keyed=key == {})
+    each = EachTopic(connector.each_topic, as_configured, parts[0], source, keyed=key == {})
     document = _document(connector, chain, source, further, each.overrides(placed.overrides), parts)
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
         document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
@@ -110,7 +109,7 @@ def build(
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
-        connections=_connections(configuration, sink.connections(configuration)),
+        connections=_connections(configuration, sink.connections()),
         reports=reports,
         steps=followed.steps,
         todo=todo,
@@ -144,14 +143,14 @@ def _fill_columns(
     Args:
         declared: the columns of the records' values are given.
     """
-    configuration, sink, placed = connector.configuration, connector.sink, connector.placed
+    sink, placed = connector.sink, connector.placed
     todo = []
     if not declared and not connector.going_on.tables:
-        left_open = open_columns(sink.named_columns(configuration, placed), parts, chain, placed)
+        left_open = open_columns(sink.named_columns(placed), parts, chain, placed)
         todo += [] if connector.is_known else left_open
-    if chain.record_key and not configuration.text("key.converter").endswith(".StringConverter"):
+    if chain.record_key and not sink.configuration.text("key.converter").endswith(".StringConverter"):
         todo.append("source.key.columns: declare the parts of the key, and name them in source.transform")
-    return [*todo, *sink.fill_key(configuration, key_columns, chain)]
+    return [*todo, *sink.fill_key(key_columns, chain)]
 
 
 def _document(
@@ -162,7 +161,7 @@ def _document(
     overrides: dict[str, Any],
     parts: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    configuration, going_on = connector.configuration, connector.going_on
+    configuration, going_on = connector.sink.configuration, connector.going_on
     return {
         "description": f"Was the connector {configuration.name}.",
         "source": source,
@@ -180,8 +179,8 @@ def _source(
     """The `source` part; and what a person has to check."""
     adds = all(part["evolve"]["add_columns"] for part in parts)
     chain.open = adds and connect.takes_new_fields(chain)
-    source, todo = connect.source(connector.configuration, chain, chain.record_key if key is None else key)
-    whole = connector.sink.key_column(connector.configuration)
+    source, todo = connect.source(connector.sink.configuration, chain, chain.record_key if key is None else key)
+    whole = connector.sink.key_column()
     if key is not None and whole and whole not in source["key"].get("columns", {}):
         source["key"]["column"] = whole
     if "key" in source:

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
-from jobs.connect_import.sink import Sink, sink_of
+from jobs.connect_import.sink import Sink
 
 
 @dataclass(frozen=True)
@@ -22,18 +21,14 @@ class Connector:
         topics: those that it reads.
     """
 
-    configuration: Configuration
+    sink: Sink
     named: list[str]
     known: Mapping[str, KnownTable]
     topics: Sequence[str]
 
     @cached_property
-    def sink(self) -> Sink:
-        return sink_of(self.configuration)
-
-    @cached_property
     def placed(self) -> Placing:
-        return self.sink.place(self.configuration, self.named)
+        return self.sink.place(self.named)
 
     @cached_property
     def going_on(self) -> GoingOn:
@@ -64,4 +59,4 @@ class Connector:
         return [table for title, table in self.known.items() if self.placed.each or title == name]
 
     def _going_on(self, tables: Iterable[str]) -> GoingOn:
-        return GoingOn(self.configuration, {name: self.known[name] for name in tables if name in self.known}, self.sink)
+        return GoingOn(self.sink, {name: self.known[name] for name in tables if name in self.known})

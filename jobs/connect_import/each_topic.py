@@ -9,7 +9,6 @@ from typing import Any
 
 from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import NOT_NULL
 from jobs.connect_import.unwrapping import TARGET
@@ -26,7 +25,6 @@ class EachTopic:
         keyed: the key is the record's, and its columns are left to the records.
     """
 
-    configuration: Configuration
     tables: Mapping[str, GoingOn]
     part: Mapping[str, Any]
     written: Mapping[str, Any]
@@ -64,7 +62,7 @@ class EachTopic:
         chain = table.follow().chain
         chain.drop(TARGET)
         chain.open = self.part["evolve"]["add_columns"] and connect.takes_new_fields(chain)
-        return chain, connect.source(self.configuration, chain, None)[0]
+        return chain, connect.source(table.sink.configuration, chain, None)[0]
 
     def _override(self, topic: str, table: GoingOn) -> dict[str, Any]:
         chain, own = self._followed[topic]

@@ -30,12 +30,12 @@ NOTHING = Filled()
 def find(configuration: Configuration, connections: Connections, named: list[str]) -> Filled:
     """The connector's tables that exist."""
     sink = sink_of(configuration)
-    placed = sink.place(configuration, named)
+    placed = sink.place(named)
     topics: list[str] = []
     if placed.each:
         cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
         topics = cluster.topics(configuration.items("topics"), configuration.text("topics.regex") or None)
     names = [placed.table_of(topic) for topic in topics] if placed.each else list(placed.tables)
-    look = sink.known(configuration, connections)
+    look = sink.known(connections)
     found = {name: look(name) for name in names if name and "{" not in name}
     return Filled({name: table for name, table in found.items() if table}, topics)

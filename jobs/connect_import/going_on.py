@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.connect_import import connect, transforms
 from jobs.connect_import.chain import Chain, name
-from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import NOT_NULL, KnownTable, all_of, struct_columns
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.metadata import metadata_of
@@ -26,18 +25,17 @@ _IN_STATEMENT, _NUMBER = re.compile(r"(?<![\w`'(])_timestamp(?![\w`'])"), "unix_
 class GoingOn:
     """
     Attributes:
-        tables: the known tables that one pipeline writes, by name.
         sink: has the columns that the connector fills besides the records' fields.
+        tables: the known tables that one pipeline writes, by name.
     """
 
-    configuration: Configuration
-    tables: Mapping[str, KnownTable]
     sink: Sink
+    tables: Mapping[str, KnownTable]
 
     @property
     def columns(self) -> dict[str, str]:
         """The rows' columns, without those for the key and Kafka's metadata."""
-        filled = {self.sink.record_column(self.configuration), self.sink.key_column(self.configuration)}
+        filled = {self.sink.record_column(), self.sink.key_column()}
         return all_of([table.without(filled) for table in self.tables.values()])
 
     @property
@@ -49,7 +47,7 @@ class GoingOn:
     @property
     def key_columns(self) -> dict[str, str]:
         """The columns of the record's key, if the sink wrote it to one column."""
-        whole = self.sink.key_column(self.configuration)
+        whole = self.sink.key_column()
         kinds = [table.columns[whole] for table in self.tables.values() if whole in table.columns]
         return (struct_columns(kinds[0]) or {whole: kinds[0].removesuffix(NOT_NULL)}) if kinds else {}
 
@@ -59,23 +57,23 @@ class GoingOn:
         Args:
             key: the columns that identify a row, if the connector names them.
         """
-        columns, kept = self.columns, self.sink.kept(self.configuration)
-        records = transforms.before(self.configuration, columns)
-        operation = self.sink.operation_field(self.configuration)
-        followed = transforms.follow(self.configuration, records, operation, key or self.key)
+        columns, kept = self.columns, self.sink.kept()
+        records = transforms.before(self.sink.configuration, columns)
+        operation = self.sink.operation_field()
+        followed = transforms.follow(self.sink.configuration, records, operation, key or self.key)
         chain = followed.chain
         for column in [c for c in chain.made if c not in columns and c not in (*kept, *chain.metadata)]:
             chain.drop(column)  # the sink ignored it too
         for column, kind in columns.items():
             if (made := chain.made.get(column, name(column))) != name(column):
                 chain.make(column, made if kind.startswith(_TIMES) else _IN_STATEMENT.sub(_NUMBER, made), kind)
-        if connect.is_plain_json(self.configuration) and chain.value_format != "string":
+        if connect.is_plain_json(self.sink.configuration) and chain.value_format != "string":
             _take_any_value(chain)
         return followed
 
     def _new(self, chain: Chain, present: Collection[str]) -> list[str]:
         """Columns that rows need, whether or not the sink wrote them, and that are not there."""
-        return [c for c in self.sink.kept(self.configuration) if c in chain.made and c not in (*present, OP_COLUMN)]
+        return [c for c in self.sink.kept() if c in chain.made and c not in (*present, OP_COLUMN)]
 
     def entry(self, part: dict[str, Any], chain: Chain) -> dict[str, Any]:
         """The entry of a table in `tables`, with its types."""
@@ -98,7 +96,7 @@ class GoingOn:
             for column in (self._new(chain, every) if self.tables else ())
         ]
         for title, table in self.tables.items():
-            if table.zones and connect.is_plain_json(self.configuration):
+            if table.zones and connect.is_plain_json(self.sink.configuration):
                 zones = ", ".join(f"{column} ({zone})" for column, zone in table.zones.items())
                 lines.append(f"{title}: a time that is text without a zone means UTC, where the sink's system took the "
                              f"zone of the column: {zones}; where records have such, declare timestamp_ntz, and write "

@@ -55,7 +55,7 @@ def stopped_at(
         SourceError: nothing says where it stopped, or it has begun something that is not finished.
     """
     found = committed(cluster, configuration, partitions)
-    found = found.after(sink_of(configuration).stopped_at(configuration, cluster, connections, found.next))
+    found = found.after(sink_of(configuration).stopped_at(cluster, connections, found.next))
     if len(found.unknown) < len(found.next):
         return found
     first, ends = cluster.first_offsets(found.unknown), cluster.stable_offsets(found.unknown)
@@ -86,7 +86,7 @@ def committed(cluster: KafkaCluster, configuration: Configuration, partitions: I
         )
     wanted = list(partitions)
     found = group_offsets(cluster, group, wanted)
-    if (own := sink_of(configuration).group(configuration)) != group:
+    if (own := sink_of(configuration).group()) != group:
         found |= group_offsets(cluster, own, wanted)
     missing = [p for p in wanted if p not in found]
     at_end = configuration.text("consumer.override.auto.offset.reset", "earliest") == "latest"

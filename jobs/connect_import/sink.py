@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from jobs.connect_import import connect
@@ -22,16 +23,18 @@ from resources.topic_partition import TopicPartition
 Offsets = dict[TopicPartition, int]
 
 
+@dataclass(frozen=True)
 class Sink(ABC):
-    """The sinks of one system (`Kind.sink`).
+    """A connector of one of a system's sinks (`Kind.sink`); `sink_of` finds it.
 
     Attributes:
-        classes: their values of `connector.class`.
-        options: the translation of their options.
+        classes: the sinks' values of `connector.class`.
+        options: the translation of the sinks' options.
         defaults: of options whose absence means something to Kafka Connect's own options here.
         tombstones_delete: in tables with deletes, a record without a value deletes the row of its key.
         keeps_coordinates: its kind gives rows the coordinates of their records, whatever the file says.
         times_in: the unit in which it reads JSON numbers as times, if not milliseconds.
+        configuration: of the connector, with the defaults.
     """
 
     classes: ClassVar[Sequence[str]]
@@ -40,82 +43,75 @@ class Sink(ABC):
     tombstones_delete: ClassVar[bool] = False
     keeps_coordinates: ClassVar[bool] = False
     times_in: ClassVar[str] = ""
+    configuration: Configuration
 
     @abstractmethod
-    def place(self, configuration: Configuration, named: list[str]) -> Placing:
+    def place(self, named: list[str]) -> Placing:
         """The tables that topics go to; `named` are the tables to import, if not all."""
 
     @abstractmethod
-    def tables(
-        self, configuration: Configuration, placed: Placing, is_known: bool
-    ) -> tuple[list[dict[str, Any]], list[str]]:
+    def tables(self, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
         """The `tables` part, and what a person has to check; `is_known`: the existing tables are known."""
 
     @abstractmethod
-    def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    def document(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Further parts of the pipeline file."""
 
     @abstractmethod
-    def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
+    def connections(self) -> dict[str, dict[str, Any]]:
         """Entries for the connections file, with secrets as references to the environment."""
 
     @abstractmethod
-    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
+    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
         """A function that finds a table that the connector has filled, by its name."""
 
     def changes(
-        self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+        self, key: Mapping[str, str], chain: Chain, placed: Placing
     ) -> tuple[dict[str, Any], dict[str, str] | None]:
         """The `changes` part, and the columns of the record's key. Default: the records' keys are the tables' keys.
 
         Columns that are not given are left to the records; None: the record's key is not read.
         """
-        del configuration, key, chain, placed
+        del key, chain, placed
         return {}, None
 
-    def key_column(self, configuration: Configuration) -> str:
+    def key_column(self) -> str:
         """The column with the record's whole key; empty if there is none."""
-        del configuration
         return ""
 
-    def record_column(self, configuration: Configuration) -> str:
+    def record_column(self) -> str:
         """The column with the record's coordinates; empty if there is none."""
-        del configuration
         return ""
 
-    def operation_field(self, configuration: Configuration) -> str:
+    def operation_field(self) -> str:
         """The field by which the sink tells a change from another; empty if there is none."""
-        del configuration
         return ""
 
-    def kept(self, configuration: Configuration) -> list[str]:
+    def kept(self) -> list[str]:
         """Columns that rows need even if the tables lack them."""
-        del configuration
         return []
 
-    def named_columns(self, configuration: Configuration, placed: Placing) -> list[str]:
+    def named_columns(self, placed: Placing) -> list[str]:
         """Columns that the connector names, so that records must have them."""
-        del configuration, placed
+        del placed
         return []
 
-    def fill_key(self, configuration: Configuration, key: Mapping[str, str], chain: Chain) -> list[str]:
+    def fill_key(self, key: Mapping[str, str], chain: Chain) -> list[str]:
         """Adds the column with the record's key, if that is not the table's key; returns notes."""
-        del configuration, key, chain
+        del key, chain
         return []
 
-    def group(self, configuration: Configuration) -> str:
+    def group(self) -> str:
         """The consumer group of the sink's offsets."""
-        return connect.group(configuration)
+        return connect.group(self.configuration)
 
-    def stopped_at(
-        self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
-    ) -> Offsets:
+    def stopped_at(self, cluster: KafkaCluster, connections: Connections, committed: Offsets) -> Offsets:
         """The next offsets by the sink's own state, if it has one besides its group's offsets.
 
         Raises:
             SourceError: the sink has begun something that is not finished.
         """
-        del configuration, cluster, connections
+        del cluster, connections
         return committed
 
 
@@ -133,4 +129,4 @@ def sink_of(configuration: Configuration) -> Sink:
             where=configuration.name,
             remedy=f"it must be one of {', '.join(found)}",
         )
-    return found[name]
+    return found[name](replace(configuration, defaults=found[name].defaults))

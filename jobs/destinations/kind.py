@@ -174,6 +174,6 @@ class Kind(ABC, Generic[T]):
         do not keep it in the table itself."""
         return f"{table.table}__tombstones" if spec.changes.ordered_by and table.loses_rows else None
 
-    def sink(self) -> Sink | None:
+    def sink(self) -> type[Sink] | None:
         """The system's Kafka Connect sinks that `batchmerge import` supports; None: none."""
         return None

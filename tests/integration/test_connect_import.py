@@ -132,20 +132,20 @@ def test_files_that_no_snapshot_has_are_not_lost(connections: Connections, topic
 
     say(event(group, table, ["a"]), event(group, table, None), event("somebody-else", table, ["z"]))
     with pytest.raises(SourceError, match="no snapshot"):
-        sink_of(here).stopped_at(here, kafka, connections, {})
+        sink_of(here).stopped_at(kafka, connections, {})
     offsets = {f"kafka.connect.offsets.{control}.{group}": json.dumps({"0": 3})}
     made.append(pa.table({"id": pa.array([1], pa.int64())}), snapshot_properties=offsets)
     lake.require(table).append(pa.table({"id": pa.array([2], pa.int64())}))  # by somebody else, without offsets
-    sink_of(here).stopped_at(here, kafka, connections, {})
+    sink_of(here).stopped_at(kafka, connections, {})
     say(event(group, table, None, kind=2), event(group, table, ["b"]))
     with pytest.raises(SourceError, match=f"offset 4 of {control}-0"):
-        sink_of(here).stopped_at(here, kafka, connections, {})
+        sink_of(here).stopped_at(kafka, connections, {})
     # The sink's mark of a commit to all tables counts where maintenance has removed the snapshot of it.
     commit_group(kafka, f"{group}-coord", {TopicPartition(control, 0): 5})
-    sink_of(here).stopped_at(here, kafka, connections, {})
+    sink_of(here).stopped_at(kafka, connections, {})
     say(event(group, table, ["c"]))
     with pytest.raises(SourceError, match=f"offset 5 of {control}-0"):
-        sink_of(here).stopped_at(here, kafka, connections, {})
+        sink_of(here).stopped_at(kafka, connections, {})
 
 
 @pytest.mark.usefixtures("clickhouse")

@@ -88,10 +88,10 @@ class BigQueryKind(Kind[BigQueryTable]):
         found = statement(spec, table, columns, table.table, staging_table, where).unbounded()
         return replace(found, says_op=takes_landed_rows(spec, table, columns)).text()
 
-    def sink(self) -> Sink:
+    def sink(self) -> type[Sink]:
         from jobs.destinations.bigquery.connect_sink import BigQuerySink
 
-        return BigQuerySink()
+        return BigQuerySink
 
 
 KIND = BigQueryKind()

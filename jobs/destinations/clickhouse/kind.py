@@ -78,10 +78,10 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         layout = layout_of(spec, table)
         return Statements(layout, (layout.path[0], "…")).insert()
 
-    def sink(self) -> Sink:
+    def sink(self) -> type[Sink]:
         from jobs.destinations.clickhouse.connect_sink import ClickHouseSink
 
-        return ClickHouseSink()
+        return ClickHouseSink
 
 
 KIND = ClickHouseKind()

@@ -6,13 +6,12 @@ Sources: their `IcebergSinkConfig` and documentation. The Apache sink only appen
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
@@ -52,7 +51,7 @@ class IcebergSink(Sink):
     classes = (TABULAR, APACHE)
     options = OPTIONS
 
-    def place(self, configuration: Configuration, named: list[str]) -> Placing:
+    def place(self, named: list[str]) -> Placing:
         """The tables of the connector.
 
         Tabular's transform for Debezium takes the table's name from each record's source, like Debezium's topic names.
@@ -64,16 +63,16 @@ class IcebergSink(Sink):
         Raises:
             ConfigurationError: the connector does not have such a table.
         """
-        names = configuration.items("iceberg.tables")
+        names = self.configuration.items("iceberg.tables")
         if unknown := [name for name in named if names and name not in names]:
             raise ConfigurationError(
                 f"the connector has no table {', '.join(unknown)}",
-                where=configuration.name,
+                where=self.configuration.name,
                 remedy=f"name some of {', '.join(names)}",
             )
         names = named or names
-        pattern = debezium_target(configuration)
-        if names or not _dynamic(configuration):
+        pattern = debezium_target(self.configuration)
+        if names or not self._dynamic:
             return Placing({name: {} for name in names})
         if pattern is None:
             return Placing({_NAMED: {}})
@@ -83,9 +82,7 @@ class IcebergSink(Sink):
         )
         return Placing({template: {}}, each=True, todo=[todo])
 
-    def tables(
-        self, configuration: Configuration, placed: Placing, is_known: bool
-    ) -> tuple[list[dict[str, Any]], list[str]]:
+    def tables(self, placed: Placing, is_known: bool) -> tuple[list[dict[str, Any]], list[str]]:
         """The `tables` part; and notes for the user.
 
         Raises:
@@ -95,177 +92,166 @@ class IcebergSink(Sink):
         names = list(placed.tables)
         if not names:
             raise ConfigurationError(
-                "the connector names no table", where=configuration.name, remedy="name them with --table"
+                "the connector names no table", where=self.configuration.name, remedy="name them with --table"
             )
-        todo = connect_catalog.todo(configuration)
+        todo = connect_catalog.todo(self.configuration)
         if _NAMED in names:
             todo.append(
                 f"new_tables: at most {NewTables().most} tables, where the sink had no limit: raise `most` if records "
-                "name more" + ("" if _creates(configuration) else _MISSING)
+                "name more" + ("" if self._creates else _MISSING)
             )
-        todo += [_CASE_TODO] if configuration.flag(_ANY_CASE) and connect.has_schema(configuration) else []
-        routed = bool(configuration.text("iceberg.tables.route-field"))
-        if routed and not _dynamic(configuration):
+        todo += [_CASE_TODO] if self.configuration.flag(_ANY_CASE) and connect.has_schema(self.configuration) else []
+        if self._route_field and not self._dynamic:
             # The sink sends no record to tables without an expression.
-            taken = [n for n in names if configuration.text(f"iceberg.table.{n}.route-regex")]
+            taken = [n for n in names if self.configuration.text(f"iceberg.table.{n}.route-regex")]
             todo += [f"{n} has no route-regex, so it never got a record: left out" for n in names if n not in taken]
-            return [_table(configuration, n) for n in taken or names], todo
-        return [_table(configuration, n) for n in names], todo
+            return [self._table(n) for n in taken or names], todo
+        return [self._table(n) for n in names], todo
 
-    def document(self, configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+    def document(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Parts of the pipeline file besides source and tables."""
-        minutes = max(1, (configuration.number("iceberg.control.commit.interval-ms") or 300_000) // 60_000)
+        minutes = max(1, (self.configuration.number("iceberg.control.commit.interval-ms") or 300_000) // 60_000)
         found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
-        if failures := configuration.number("iceberg.control.commit.max-consecutive-failures"):
+        if failures := self.configuration.number("iceberg.control.commit.max-consecutive-failures"):
             found["retry"] = {"max_retries": failures}
-        if configuration.flag(_ANY_CASE) and not connect.has_schema(configuration):
+        if self.configuration.flag(_ANY_CASE) and not connect.has_schema(self.configuration):
             found["ignore_case"] = True
-        if configuration.flag("iceberg.tables.schema-force-optional"):
+        if self.configuration.flag("iceberg.tables.schema-force-optional"):
             found["force_optional"] = True
-        if (lake := connection_name(configuration)) != Intermediate().connection:
+        if (lake := connection_name(self.configuration)) != Intermediate().connection:
             found["intermediate"] = {"connection": lake}
-        return {**found, **_changes(configuration, placed, going_on)}
+        return {**found, **self._changes(placed, going_on)}
 
     def changes(
-        self, configuration: Configuration, key: Mapping[str, str], chain: Chain, placed: Placing
+        self, key: Mapping[str, str], chain: Chain, placed: Placing
     ) -> tuple[dict[str, Any], dict[str, str] | None]:
         """Tabular's sink uses the tables' identifier fields as keys; with Debezium these are the record's key."""
         del key, chain
-        left = placed.each and mode(configuration) != "append"
-        return {}, {} if left and not key_columns(configuration, list(placed.tables)) else None
+        left = placed.each and self._mode != "append"
+        return {}, {} if left and not self.named_columns(placed) else None
 
-    def kept(self, configuration: Configuration) -> list[str]:
-        return [TARGET, OP_COLUMN, configuration.text("iceberg.tables.route-field").split(".")[0]]
+    def kept(self) -> list[str]:
+        return [TARGET, OP_COLUMN, self._route_field.split(".")[0]]
 
-    def operation_field(self, configuration: Configuration) -> str:
-        return configuration.text("iceberg.tables.cdc-field") if mode(configuration) == "upsert_delete" else ""
+    def operation_field(self) -> str:
+        return self.configuration.text("iceberg.tables.cdc-field") if self._mode == "upsert_delete" else ""
 
-    def named_columns(self, configuration: Configuration, placed: Placing) -> list[str]:
-        return key_columns(configuration, list(placed.tables))
+    def named_columns(self, placed: Placing) -> list[str]:
+        """The columns that identify a row; none if the sink only appends, or uses the tables' identifier fields.
 
-    def known(self, configuration: Configuration, connections: Connections) -> Callable[[str], KnownTable | None]:
+        Raises:
+            ConfigurationError: the tables have keys of their own that differ.
+        """
+        if self._mode == "append":
+            return []
+        usual = self.configuration.items("iceberg.tables.default-id-columns")
+        own = {
+            match[1]: self.configuration.items(name)
+            for name in self.configuration.options
+            if (match := re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", name))
+        }
+        # If records name the tables, any table with a key of its own may be among them.
+        tables = [*own, *placed.tables] if _NAMED in placed.tables else placed.tables
+        keys = {table: own.get(table, usual) for table in tables}
+        if len({tuple(key) for key in keys.values()}) > 1:
+            listed = "; ".join(f"{table}: {', '.join(key) or 'its identifier fields'}" for table, key in keys.items())
+            raise ConfigurationError(
+                f"the tables have different id-columns ({listed}), and a pipeline has one key",
+                where=self.configuration.name,
+                remedy="import once for the tables of each key, naming them with --table",
+            )
+        return next(iter(keys.values()), [])
+
+    def known(self, connections: Connections) -> Callable[[str], KnownTable | None]:
         from jobs.destinations.iceberg import connect_tables
 
-        catalog, merges = connect_catalog.opened(configuration, connections), mode(configuration) != "append"
+        catalog, merges = connect_catalog.opened(self.configuration, connections), self._mode != "append"
         return partial(connect_tables.known, catalog, merges)
 
-    def stopped_at(
-        self, configuration: Configuration, cluster: KafkaCluster, connections: Connections, committed: Offsets
-    ) -> Offsets:
+    def stopped_at(self, cluster: KafkaCluster, connections: Connections, committed: Offsets) -> Offsets:
         from jobs.destinations.iceberg.connect_offsets import check_all_in_tables
 
-        topic, branch_of = control_topic(configuration), partial(branch, configuration)
-        catalog = connect_catalog.opened(configuration, connections)
-        check_all_in_tables(cluster, catalog, topic, self.group(configuration), branch_of)
+        topic = self.configuration.text("iceberg.control.topic", "control-iceberg")
+        catalog = connect_catalog.opened(self.configuration, connections)
+        check_all_in_tables(cluster, catalog, topic, self.group(), self._branch)
         return committed
 
-    def connections(self, configuration: Configuration) -> dict[str, dict[str, Any]]:
-        return {connection_name(configuration): connect_catalog.connection(configuration)}
+    def connections(self) -> dict[str, dict[str, Any]]:
+        return {connection_name(self.configuration): connect_catalog.connection(self.configuration)}
 
-    def group(self, configuration: Configuration) -> str:
+    def group(self) -> str:
         """The consumer group that the sink itself uses, for source offsets, events and snapshots.
 
         Tabular's sink has one of its own and also commits Connect's; Apache's has only Connect's.
         """
-        if configuration.text("connector.class") != TABULAR:
-            return connect.group(configuration)
-        return configuration.text("iceberg.control.group-id") or f"cg-control-{configuration.name}"
+        if self.configuration.text("connector.class") != TABULAR:
+            return connect.group(self.configuration)
+        return self.configuration.text("iceberg.control.group-id") or f"cg-control-{self.configuration.name}"
 
+    def _changes(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
+        """The parts of the pipeline file for routing by fields, and for changes."""
+        found: dict[str, Any] = {}
+        if self._dynamic and not placed.each:
+            found["route_by"] = self._route_field
+        if _NAMED in placed.tables:
+            found["new_tables"] = {"allow": "[^{}]+" if self._creates else _QUALIFIED}
+        if "route_by" in found or any("route" in self._table(name) for name in placed.tables):
+            found["unrouted"] = "skip"
+        keys = self.named_columns(placed)
+        if not keys and self._mode != "append":
+            keys = going_on.key  # the tables' identifier fields, as the sink uses them
+        if keys:
+            key = {"columns": keys, "source": "value"}
+            found["changes"] = {"key": key, "tombstones": "skip", "order_by": "arrival"}
+            if self._mode == "upsert_delete":
+                found["changes"]["op"] = {"field": OP_COLUMN}
+        return found
 
-def _changes(configuration: Configuration, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
-    """The parts of the pipeline file for routing by fields, and for changes."""
-    found: dict[str, Any] = {}
-    if _dynamic(configuration) and not placed.each:
-        found["route_by"] = configuration.text("iceberg.tables.route-field")
-    if _NAMED in placed.tables:
-        found["new_tables"] = {"allow": "[^{}]+" if _creates(configuration) else _QUALIFIED}
-    if "route_by" in found or any("route" in _table(configuration, name) for name in placed.tables):
-        found["unrouted"] = "skip"
-    keys = key_columns(configuration, list(placed.tables))
-    if not keys and mode(configuration) != "append":
-        keys = going_on.key  # the tables' identifier fields, as the sink uses them
-    if keys:
-        found["changes"] = {"key": {"columns": keys, "source": "value"}, "tombstones": "skip", "order_by": "arrival"}
-        if mode(configuration) == "upsert_delete":
-            found["changes"]["op"] = {"field": OP_COLUMN}
-    return found
+    def _branch(self, table: str) -> str:
+        own = self.configuration.text(f"iceberg.table.{table}.commit-branch")
+        return own or self.configuration.text("iceberg.tables.default-commit-branch", "main") or "main"
 
+    @property
+    def _mode(self) -> str:
+        if self.configuration.text("connector.class") != TABULAR:
+            return "append"
+        if self.configuration.text("iceberg.tables.cdc-field"):
+            return "upsert_delete"
+        return "upsert" if self.configuration.flag("iceberg.tables.upsert-mode-enabled") else "append"
 
-def key_columns(configuration: Configuration, tables: Sequence[str]) -> list[str]:
-    """The columns that identify a row; none if the sink only appends, or uses the tables' identifier fields.
+    @property
+    def _route_field(self) -> str:
+        return self.configuration.text("iceberg.tables.route-field")
 
-    Raises:
-        ConfigurationError: the tables have keys of their own that differ.
-    """
-    if mode(configuration) == "append":
-        return []
-    usual = configuration.items("iceberg.tables.default-id-columns")
-    own = {
-        match[1]: configuration.items(name)
-        for name in configuration.options
-        if (match := re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", name))
-    }
-    # If records name the tables, any table with a key of its own may be among them.
-    keys = {t: own.get(t, usual) for t in ([*own, *tables] if _NAMED in tables else tables)}
-    if len({tuple(key) for key in keys.values()}) > 1:
-        listed = "; ".join(f"{table}: {', '.join(key) or 'its identifier fields'}" for table, key in keys.items())
-        raise ConfigurationError(
-            f"the tables have different id-columns ({listed}), and a pipeline has one key",
-            where=configuration.name,
-            remedy="import once for the tables of each key, naming them with --table",
-        )
-    return next(iter(keys.values()), [])
+    @property
+    def _dynamic(self) -> bool:
+        return self.configuration.flag("iceberg.tables.dynamic-enabled")
 
+    @property
+    def _creates(self) -> bool:
+        return self.configuration.flag("iceberg.tables.auto-create-enabled")
 
-def control_topic(configuration: Configuration) -> str:
-    return configuration.text("iceberg.control.topic", "control-iceberg")
-
-
-def branch(configuration: Configuration, table: str) -> str:
-    own = configuration.text(f"iceberg.table.{table}.commit-branch")
-    return own or configuration.text("iceberg.tables.default-commit-branch", "main") or "main"
-
-
-def mode(configuration: Configuration) -> str:
-    if configuration.text("connector.class") != TABULAR:
-        return "append"
-    if configuration.text("iceberg.tables.cdc-field"):
-        return "upsert_delete"
-    return "upsert" if configuration.flag("iceberg.tables.upsert-mode-enabled") else "append"
-
-
-def _dynamic(configuration: Configuration) -> bool:
-    return configuration.flag("iceberg.tables.dynamic-enabled")
-
-
-def _creates(configuration: Configuration) -> bool:
-    return configuration.flag("iceberg.tables.auto-create-enabled")
-
-
-def _table(configuration: Configuration, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": "iceberg", "connection": connection_name(configuration), "table": name}
-    found["mode"] = mode(configuration)
-    if (published := branch(configuration, name)) != "main":
-        found["branch"] = published
-    regex = configuration.text(f"iceberg.table.{name}.route-regex")
-    field = configuration.text("iceberg.tables.route-field")
-    if regex and field and not _dynamic(configuration):
-        found["route"] = {"field": field, "matches": regex}
-    layout = configuration.text(f"iceberg.table.{name}.partition-by") or configuration.text(
-        "iceberg.tables.default-partition-by"
-    )
-    if layout:
-        found["partition_by"] = [_partition(part.strip()) for part in re.split(r",(?![^()]*\))", layout)]
-    properties = {
-        **configuration.below("iceberg.tables.auto-create-props."),
-        **configuration.below("iceberg.tables.write-props."),
-    }
-    if properties:
-        found["properties"] = properties
-    found["create"] = _creates(configuration)
-    evolve = configuration.flag("iceberg.tables.evolve-schema-enabled")
-    found["evolve"] = {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve}
-    return found
+    def _table(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"kind": "iceberg", "connection": connection_name(self.configuration), "table": name}
+        found["mode"] = self._mode
+        if (published := self._branch(name)) != "main":
+            found["branch"] = published
+        regex = self.configuration.text(f"iceberg.table.{name}.route-regex")
+        if regex and self._route_field and not self._dynamic:
+            found["route"] = {"field": self._route_field, "matches": regex}
+        own = self.configuration.text(f"iceberg.table.{name}.partition-by")
+        if layout := own or self.configuration.text("iceberg.tables.default-partition-by"):
+            found["partition_by"] = [_partition(part.strip()) for part in re.split(r",(?![^()]*\))", layout)]
+        properties = {
+            **self.configuration.below("iceberg.tables.auto-create-props."),
+            **self.configuration.below("iceberg.tables.write-props."),
+        }
+        if properties:
+            found["properties"] = properties
+        found["create"] = self._creates
+        evolve = self.configuration.flag("iceberg.tables.evolve-schema-enabled")
+        found["evolve"] = {"add_columns": evolve, "widen_types": evolve, "relax_required": evolve}
+        return found
 
 
 def _partition(text: str) -> str:

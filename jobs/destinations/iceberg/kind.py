@@ -91,10 +91,10 @@ class IcebergKind(Kind[IcebergTable]):
         )
         return text if table.write == "copy_on_write" else f"{text}\n{_ELSE}"
 
-    def sink(self) -> Sink:
+    def sink(self) -> type[Sink]:
         from jobs.destinations.iceberg.connect_sink import IcebergSink
 
-        return IcebergSink()
+        return IcebergSink
 
 
 KIND = IcebergKind()

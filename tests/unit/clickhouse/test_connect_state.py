@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.sink import Offsets, sink_of
 from jobs.destinations.clickhouse.connect_offsets import KeeperRow, after_keeper_state
-from jobs.destinations.clickhouse.connect_sink import state_key
+from jobs.destinations.clickhouse.connect_sink import ClickHouseSink
 from resources.errors import SourceError
 from resources.topic_partition import TopicPartition
 
@@ -31,9 +30,9 @@ ORDERS = TopicPartition("pg.orders", 3)
 
 
 def after(rows: list[tuple[str, int, str]], *partitions: TopicPartition, **options: str) -> Offsets:
-    configuration = Configuration("s", {**SINK, **options})
+    sink = ClickHouseSink(Configuration("s", {**SINK, **options}))
     found = [KeeperRow(key, last, f"{state}_PROCESSING") for key, last, state in rows]
-    return after_keeper_state(dict.fromkeys(partitions, 100), found, "here", partial(state_key, configuration))
+    return after_keeper_state(dict.fromkeys(partitions, 100), found, "here", sink.state_key)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def after(rows: list[tuple[str, int, str]], *partitions: TopicPartition, **optio
     ],
 )
 def test_the_name_of_a_partition(topic: str, options: dict[str, str], key: str) -> None:
-    assert state_key(Configuration("s", {**SINK, **options}), TopicPartition(topic, 3)) == key
+    assert ClickHouseSink(Configuration("s", {**SINK, **options})).state_key(TopicPartition(topic, 3)) == key
 
 
 def test_the_row_of_another_connector_does_not_count() -> None:
@@ -77,6 +76,6 @@ def test_names_that_differ_by_record_are_refused(options: dict[str, str]) -> Non
     nothing: Any = None
     configuration = Configuration("s", {**SINK, **options})
     with pytest.raises(SourceError, match=r"the names that r \(\w+\) gives topics record by record\. Fix: import with"):
-        sink_of(configuration).stopped_at(configuration, nothing, nothing, {ORDERS: 100})
+        sink_of(configuration).stopped_at(nothing, nothing, {ORDERS: 100})
     once = Configuration("s", {**configuration.options, "exactlyOnce": "false"})
-    assert sink_of(once).stopped_at(once, nothing, nothing, {ORDERS: 100}) == {ORDERS: 100}
+    assert sink_of(once).stopped_at(nothing, nothing, {ORDERS: 100}) == {ORDERS: 100}

@@ -715,12 +715,16 @@ def iceberg_tables(folder: Path, name: str, properties: dict[str, str]) -> Conne
     return Connections({name: lake}, "")
 
 
+def test_every_use_of_a_sink_has_its_defaults() -> None:
+    assert sink_of(Configuration("s", CLICKHOUSE)).configuration.text("insertFormat") == "JSON"
+
+
 @pytest.mark.parametrize("sink", [TABULAR, APACHE])
 @pytest.mark.parametrize("mode", ["merge-on-read", None])
 def test_tables_whose_merges_would_rewrite_files(mode: str | None, sink: dict[str, str], tmp_path: Path) -> None:
     properties = {"write.merge.mode": mode} if mode else {}
     configuration = Configuration("s", sink)
-    found = sink_of(configuration).known(configuration, iceberg_tables(tmp_path, "lake", properties))("db.events")
+    found = sink_of(configuration).known(iceberg_tables(tmp_path, "lake", properties))("db.events")
     assert found is not None
     assert any("write.merge.mode" in line for line in found.todo) is (sink is TABULAR and not mode)
 
@@ -738,7 +742,7 @@ def test_tables_of_a_jdbc_catalog_are_found_under_the_catalogs_name(
     assert {table.connection for table in spec.tables} | {spec.intermediate.connection} == {name}
     assert any(line.startswith(f"the connection has to be named {name}") for line in imported.todo)
     configuration = Configuration("s", {**TABULAR, **jdbc})
-    found = sink_of(configuration).known(configuration, connections)("db.events")
+    found = sink_of(configuration).known(connections)("db.events")
     assert found is not None
     assert found.columns == {"id": "long"}
     assert made(TABULAR)[1].intermediate.connection == "lake"
