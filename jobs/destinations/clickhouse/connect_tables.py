@@ -10,10 +10,11 @@ import pyarrow as pa
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.clickhouse.columns import clickhouse_type
 from jobs.destinations.clickhouse.named_types import parts
+from jobs.destinations.clickhouse.present_types import declared_field
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.tables import describe, engine_warnings
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows
-from jobs.schema.types import parse_columns
+from jobs.schema.types import field_text, parse_columns
 from jobs.spec.pipeline import BatchBounds
 from resources.clickhouse import ClickHouseServer
 from sql import quote, render
@@ -75,35 +76,22 @@ def known(server: ClickHouseServer, table: str) -> KnownTable | None:
 
 def declared_type(text: str) -> str | None:
     """A pipeline file's type for a column of this type, with `not null`; None: there is none."""
+    found = declared_field(text, _scalar)
+    return None if found is None else field_text(found)
+
+
+def _scalar(text: str) -> pa.Field | None:
+    """The declared type whose values a column of this type takes, also if ours would have another."""
     name, arguments = parts(text)
     if name == "SimpleAggregateFunction":
-        return declared_type(arguments[1])
+        return declared_field(arguments[1], _scalar)
     if name in ("Nullable", "LowCardinality"):
-        inner = declared_type(arguments[0])
-        return inner.removesuffix(NOT_NULL) if inner and name == "Nullable" else inner
+        inner = declared_field(arguments[0], _scalar)
+        return inner.with_nullable(True) if inner is not None and name == "Nullable" else inner
+    kind = _SCALARS.get(name)
     if name == "Decimal":
-        fits = int(arguments[0]) <= _MOST_DIGITS
-        return (f"decimal({arguments[0]},{arguments[1]})" if fits else "text") + NOT_NULL
-    if name in ("Array", "Map", "Tuple"):
-        return _nested(name, arguments)
-    return _SCALARS[name] + NOT_NULL if name in _SCALARS else None
-
-
-def _nested(name: str, arguments: list[str]) -> str | None:
-    """Types of arrays, maps and tuples, which cannot be null themselves and so need no `not null`."""
-    names = [""] * len(arguments)
-    if name == "Tuple":
-        named = [re.fullmatch(r"(\w+) (.+)", argument, re.DOTALL) for argument in arguments]
-        names, arguments = [m[1] if m else "" for m in named], [m[2] if m else "" for m in named]
-    inner = [declared_type(argument) for argument in arguments]
-    kinds = [kind for kind in inner if kind]
-    if len(kinds) < len(arguments) or (name == "Tuple" and not all(names)):
-        return None
-    if name == "Tuple":
-        return f"struct<{', '.join(f'{n}: {kind}' for n, kind in zip(names, kinds, strict=True))}>"
-    if name == "Array":
-        return f"array<{kinds[0]}>"
-    return f"map<{kinds[0].removesuffix(NOT_NULL)},{kinds[1]}>"
+        kind = f"decimal({arguments[0]},{arguments[1]})" if int(arguments[0]) <= _MOST_DIGITS else "text"
+    return parse_columns({"": kind + NOT_NULL}).field(0) if kind else None
 
 
 def usual(column: pa.Field) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -14,36 +14,43 @@ from jobs.destinations.takes import Takes
 
 
 def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
-    """The declared type that becomes this ClickHouse type, and its nullability; None if there is none.
+    """The declared type that becomes this ClickHouse type, and its nullability; None if there is none."""
+    found = declared_field(name, _scalar)
+    return None if found is None else (found.type, found.nullable)
+
+
+def declared_field(name: str, scalar: Callable[[str], pa.Field | None]) -> pa.Field | None:
+    """The declared type for this ClickHouse type, as a field without a name; None if there is none.
 
     Arrays, maps and tuples count as nullable: `null_collections` decides what becomes of null.
+
+    Args:
+        scalar: the same for types that are none of these.
     """
     outer, arguments = parts(name)
-    if outer in ("Array", "Map", "Tuple"):
-        nested = _nested(name)
-        return (nested, True) if nested is not None else None
+    if outer not in ("Array", "Map", "Tuple"):
+        return scalar(name)
+    titles = ("element",) if outer == "Array" else ("key", "value")
+    named = fields(name) if outer == "Tuple" else dict(zip(titles, arguments, strict=True))
+    if named is None:
+        return None
+    kinds = {title: declared_field(kind, scalar) for title, kind in named.items()}
+    inner = [found.with_name(title) for title, found in kinds.items() if found is not None]
+    if len(inner) < len(kinds):
+        return None
+    if outer == "Tuple":
+        return pa.field("", pa.struct(inner))
+    return pa.field("", pa.list_(inner[0]) if outer == "Array" else pa.map_(inner[0].type, inner[1]))
+
+
+def _scalar(name: str) -> pa.Field | None:
+    outer, arguments = parts(name)
     nullable = outer == "Nullable"
     bare = arguments[0] if nullable else name.strip()
     decimal = re.fullmatch(r"Decimal\((\d+), (\d+)\)", bare)
     if decimal and int(decimal[1]) <= 38:
-        return pa.decimal128(int(decimal[1]), int(decimal[2])), nullable
-    return (ARROW[bare], nullable) if bare in ARROW else None
-
-
-def _nested(name: str) -> pa.DataType | None:
-    outer, arguments = parts(name)
-    named = fields(name) if outer == "Tuple" else {}
-    if named is None:
-        return None
-    inner = [arrow_type(kind) for kind in (named.values() if outer == "Tuple" else arguments)]
-    if None in inner:
-        return None
-    kinds = [found for found in inner if found]
-    if outer == "Array":
-        return pa.list_(pa.field("element", *kinds[0]))
-    if outer == "Map":
-        return pa.map_(kinds[0][0], pa.field("value", *kinds[1]))
-    return pa.struct([pa.field(field, *kind) for field, kind in zip(named, kinds, strict=True)])
+        return pa.field("", pa.decimal128(int(decimal[1]), int(decimal[2])), nullable)
+    return pa.field("", ARROW[bare], nullable) if bare in ARROW else None
 
 
 def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:

@@ -63,6 +63,7 @@ def made_of_table(options: dict[str, str], columns: dict[str, str]) -> tuple[Imp
         ("Array(Nullable(String))", "array<string>"),
         ("Map(LowCardinality(String), Array(Int64))", "map<string,array<long not null>>"),
         ("Tuple(a Int64, b Nullable(String))", "struct<a: long not null, b: string>"),
+        ("Tuple(`a b` Int64, c Array(Int128))", "struct<`a b`: long not null, c: array<text not null>>"),
         ("Tuple(Int64, String)", None),
         ("AggregateFunction(uniq, Int64)", None),
         ("Array(AggregateFunction(uniq, Int64))", None),
