@@ -98,7 +98,7 @@ def build(
     filled_todo = _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
     source, source_todo = _source(connector, chain, key, parts)
     each_is_known = connector.is_known and not going_on.tables
-    todo += [*([] if each_is_known else chain.guesses()), *filled_todo]
+    todo += [*([] if each_is_known else chain.finished().guesses), *filled_todo]
     each = EachTopic(connector.each_topic, as_configured, parts[0], source, keyed=key == {})
     document = _document(connector, chain, source, further, each.overrides(placed.overrides), parts)
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":

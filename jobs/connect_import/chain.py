@@ -20,6 +20,25 @@ def name(column: str | tuple[str, ...]) -> str:
     return quote("spark", column)
 
 
+@dataclass(frozen=True)
+class FinishedChain:
+    """What the transforms come to.
+
+    Attributes:
+        statement: `source.transform`; None if records are not changed.
+        columns: the columns of the records that the statement reads.
+        metadata: those that are parts of the envelope, with their paths.
+        exclude: `source.value.exclude`; the statement itself leaves out declared columns.
+        guesses: what a person has to check about guessed columns.
+    """
+
+    statement: str | dict[str, object] | None
+    columns: dict[str, str]
+    metadata: dict[str, str]
+    exclude: list[str]
+    guesses: list[str]
+
+
 @dataclass
 class Chain:
     """The transforms so far.
@@ -124,19 +143,6 @@ class Chain:
         self.left_out += [c for c in dict.fromkeys([column, *fields]) if c not in self.left_out]
         self.drop(column)
 
-    @property
-    def exclude(self) -> list[str]:
-        """`source.value.exclude`, once the statement is known, which itself leaves out declared columns."""
-        return [column for column in self.left_out if column not in self.columns]
-
-    def guesses(self) -> list[str]:
-        """What a person has to check about guessed columns, once the statement is known."""
-        return [
-            f"source.value.columns.{column}: {kind} stands in its place: declare the type that it has"
-            for column, kind in self.guessed.items()
-            if column in self.columns
-        ]
-
     def seen(self, metadata: str) -> str:
         """The expression of `_topic` or `_headers` for the next transform."""
         if kind := self.metadata_lost.get(metadata):
@@ -178,14 +184,23 @@ class Chain:
             if path == OPERATION:
                 self.made.setdefault(column, name(column))
 
-    def statement(self) -> str | dict[str, object] | None:
-        """`source.transform`; None if records are not changed. Drops columns that nothing reads."""
+    def finished(self) -> FinishedChain:
+        """The result, without columns that nothing reads."""
         texts = [*self.made.values(), *self.conditions]
-        for column in [c for c in self.columns if not any(name(c) in text for text in texts)]:
-            del self.columns[column]
-            self.metadata.pop(column, None)
-        kept = [c for c in self.columns if self.made.get(c) == name(c)]
-        left_out = [name(c) for c in self.columns if c not in kept]
+        unread = [c for c in self.columns if not any(name(c) in text for text in texts)]
+        columns = {c: kind for c, kind in self.columns.items() if c not in unread}
+        return FinishedChain(
+            self._statement(columns),
+            columns,
+            metadata={c: path for c, path in self.metadata.items() if c not in unread},
+            exclude=[c for c in self.left_out if c not in columns],
+            guesses=[f"source.value.columns.{c}: {kind} stands in its place: declare the type that it has"
+                     for c, kind in self.guessed.items() if c in columns],
+        )  # fmt: skip
+
+    def _statement(self, columns: Collection[str]) -> str | dict[str, object] | None:
+        kept = [c for c in columns if self.made.get(c) == name(c)]
+        left_out = [name(c) for c in columns if c not in kept]
         new = [f"{text} as {name(c)}" for c, text in self.made.items() if c not in kept]
         if not left_out and not new and not self.conditions:
             return None

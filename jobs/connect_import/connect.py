@@ -90,7 +90,7 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     Args:
         key: the columns of the record's key, empty if they are left to the records; None: the key is not read.
     """
-    statement = chain.statement()
+    finished = chain.finished()
     found: dict[str, Any] = {"connection": "kafka"}
     topics = configuration.items("topics")
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
@@ -98,23 +98,23 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     if key is not None:
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
-    found["value"], remarks = _format(configuration, "value", chain.columns, chain.value_format)
-    if chain.exclude and found["value"]["format"] not in _ONE_COLUMN:
-        found["value"]["exclude"] = chain.exclude
+    found["value"], remarks = _format(configuration, "value", finished.columns, chain.value_format)
+    if finished.exclude and found["value"]["format"] not in _ONE_COLUMN:
+        found["value"]["exclude"] = finished.exclude
         remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
-                    for field in chain.exclude if "." in field]  # fmt: skip
+                    for field in finished.exclude if "." in field]  # fmt: skip
     if chain.envelope:
         # The operation becomes a column by default.
-        metadata = {} if chain.metadata == {OP_COLUMN: OPERATION} else chain.metadata
+        metadata = {} if finished.metadata == {OP_COLUMN: OPERATION} else finished.metadata
         found["value"]["envelope"] = {"kind": chain.envelope, **({"metadata": metadata} if metadata else {})}
-    if statement:
-        found["transform"] = statement
+    if finished.statement:
+        found["transform"] = finished.statement
     return found, [*todo, *remarks]
 
 
 def takes_new_fields(chain: Chain) -> bool:
     """Whether fields without a column of the table pass the chain."""
-    return not chain.closed and not (chain.reshaped and chain.statement())
+    return not chain.closed and not (chain.reshaped and chain.finished().statement)
 
 
 def has_fields(configuration: Configuration, side: str) -> bool:

@@ -85,7 +85,7 @@ class GoingOn:
         return {**part, "evolve": {**part["evolve"], **needed}, **types}
 
     def _rows(self, chain: Chain) -> dict[str, str]:
-        known = {**chain.columns, **self.columns}
+        known = {**chain.finished().columns, **self.columns}
         return {column: known[column] for column in chain.made if column in known}
 
     def todo(self, chain: Chain) -> list[str]:
