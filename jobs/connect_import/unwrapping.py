@@ -45,7 +45,7 @@ def extract_new_record_state(chain: Chain, options: Options) -> str:
 
 
 _MODE = "delete.tombstone.handling.mode"
-# The options of before Debezium 2.5; they also count after it where the newer one is left out.
+# Options until Debezium 2.4; they also count after it where the newer one is left out.
 _OLDER = ("delete.handling.mode", "drop.tombstones")
 
 

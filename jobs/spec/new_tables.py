@@ -126,7 +126,7 @@ def new_tables_mistakes(spec: PipelineSpec) -> Iterator[Mistake]:
     if spec.route_by is None:
         yield Mistake(("new_tables",), "no field names the tables", "name it in `route_by`", at_key=True)
     if "allow" not in spec.new_tables.model_fields_set and any(table.table == "{route_by}" for table in spec.tables):
-        what = "values are whole names of tables, with namespaces, and the usual `allow` takes none with a dot"
+        what = "`route_by` values contain the namespace (`shop.orders`), but the default `allow` does not match a dot"
         yield Mistake(("new_tables",), what, "write `allow`, such as `shop\\.[a-z0-9_]+`", at_key=True)
     excluded = {
         "source.for_each": spec.source.for_each,
