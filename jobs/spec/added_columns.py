@@ -22,9 +22,10 @@ from jobs.schema.types import as_text, inside, parse_columns, with_inside
 from jobs.spec.changes import Key
 from jobs.spec.column_rules import one_name
 from jobs.spec.columns import optional
-from jobs.spec.formats import Value, columns_text
+from jobs.spec.formats import columns_text
 from jobs.spec.rules import mistakes
 from jobs.spec.transform import is_taken
+from jobs.spec.value import Value
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 

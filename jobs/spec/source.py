@@ -13,9 +13,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from jobs.schema.found_fields import Path as FieldPath
 from jobs.spec.base import Spec
 from jobs.spec.encoding import Encoding
-from jobs.spec.formats import RecordKey, Value
+from jobs.spec.formats import RecordKey
 from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform
+from jobs.spec.value import Value
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
 from resources.errors import ConfigurationError
 

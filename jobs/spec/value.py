@@ -1,0 +1,157 @@
+"""How the bytes of a record's value become columns: `source.value` in a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from jobs.decode.json_dialect import JsonDialect
+from jobs.schema.found_fields import Excluded, field_paths, shown
+from jobs.schema.found_fields import Path as FieldPath
+from jobs.schema.renaming import Renaming
+from jobs.schema.types import parse_columns
+from jobs.spec.encoding import ONE_COLUMN
+from jobs.spec.envelope import opened
+from jobs.spec.formats import Format
+from jobs.spec.units import BY_COLUMN, Units, unit_mistakes
+from resources.config_files.mistakes import Mistake, refuse
+
+
+class Value(Format):
+    """How the bytes of a record's value become columns, and what happens to fields without a column."""
+
+    unknown_fields: Literal["add", "rescue", "ignore", "fail"] | None = Field(
+        None,
+        description="fields of records that no column takes, nested ones too. add: columns of the landed and the "
+        "destination tables, made while the batch is landed; rescue: as JSON in the column `rescued`; ignore: left "
+        "out, counted and named in log and metadata; fail: the record is bad. Left out: add without `columns`, else as "
+        "ignore, and the check `fields_declared` warns",
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="column name to type, for example `{id: long not null, tags: array<string>}`; others are for "
+        "`unknown_fields`. Left out, or `auto`: those of the `schema_file`, else whatever the records bring "
+        "(`unknown_fields: add`)",
+    )
+    rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
+    exclude: list[str] = Field(
+        default_factory=list,
+        description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and that "
+        "are neither counted nor rescued, nor is one with such a name (`customer.email: …`). The bytes of dead letters "
+        "still have them",
+    )
+    convert: Literal["exact", "best_fit"] = Field(
+        "exact",
+        description="values of another type than the column's. exact: the record is bad; best_fit: they are read where "
+        'they say the same: `"7"` as a number, `"true"` and `1` as a boolean, numbers and objects as text, a date as a '
+        "timestamp; nothing is rounded or cut. Keys are read in the same way",
+    )
+    time_unit: Units | None = Field(
+        None,
+        description=f"JSON without schema: the unit of timestamps that are numbers, {BY_COLUMN}; left out: ms, or what "
+        "`envelope.timestamps` says",
+    )
+    _brought: frozenset[FieldPath] = PrivateAttr(frozenset())
+
+    @property
+    def brought(self) -> frozenset[FieldPath]:
+        """Paths of columns, and nested parts, that records have brought: their types follow the records."""
+        return self._brought
+
+    @property
+    def dialect(self) -> JsonDialect:
+        """How keys and values are written where their format does not say it."""
+        written = self.envelope.rules.dialect if self.envelope else JsonDialect(self.time_unit or "ms")
+        units, fields = written.timestamps, Renaming(self.rename).outer_fields
+        if not isinstance(units, str):
+            units = {fields.get(name, name): unit for name, unit in units.items()}
+        return replace(written, timestamps=units, best_fit=self.convert == "best_fit")
+
+    def dialect_mistakes(self, of_json: bool, key: Mapping[str, str]) -> Iterator[Mistake]:
+        """Mistakes: options about JSON if none is read, units of columns that there are not.
+
+        Args:
+            of_json: some of the pipeline's keys or values are JSON.
+            key: columns of the key, which is written as the value is.
+        """
+        if not self.takes_new_columns:
+            units = self.envelope.timestamps if self.envelope else self.time_unit
+            option = ("envelope", "timestamps") if self.envelope else ("time_unit",)
+            of_row = {
+                name: kind
+                for name, kind in self.columns.items()
+                if not (self.envelope and name in self.envelope.metadata)
+            }
+            yield from (m.below(option) for m in unit_mistakes(units, {**key, **of_row}))
+        if self.envelope:
+            yield from (m.below(("envelope",)) for m in self.envelope.dialect_mistakes(of_json))
+        if self.time_unit and self.envelope:
+            what = "times in an envelope have the unit that `envelope.timestamps` says"
+            yield Mistake(("time_unit",), what, "write `timestamps` in `envelope`, and leave this out")
+        elif self.time_unit and not of_json:
+            yield Mistake(("time_unit",), "no record is in the format json, so times say their unit", "leave it out")
+        if self.convert == "best_fit" and self.envelope and self.envelope.kind == "mongo":
+            yield Mistake(("convert",), "MongoDB's documents say their types themselves", "leave it out")
+        if self.convert == "best_fit" and self.format in ONE_COLUMN:
+            yield Mistake(("convert",), f"a record of the format {self.format} is one column as it is", "leave it out")
+
+    @property
+    def excluded(self) -> Excluded:
+        return Excluded(frozenset(self.exclude))
+
+    def _no_columns(self) -> Mistake:
+        if self.unknown_fields is None:
+            return super()._no_columns()
+        what = f"there are no columns, and `unknown_fields: {self.unknown_fields}` lets records bring none"
+        return Mistake(
+            ("unknown_fields",), what, "write `unknown_fields: add` to leave them to the records, or declare them"
+        )
+
+    def with_columns(self, columns: dict[str, str]) -> Value:
+        """The value with these columns; new ones count as brought by records."""
+        found = self.model_copy(update={"columns": columns})
+        before, after = (field_paths(parse_columns(one)) for one in (self.columns, columns))
+        found._brought = self._brought | (after - before)
+        return found
+
+    @property
+    def takes_new_columns(self) -> bool:
+        return self.unknown_fields == "add"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _columns_may_be_left_out(cls, given: Any) -> Any:
+        return opened(given) if isinstance(given, dict) else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rescued_is_a_column(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("unknown_fields") != "rescue":
+            return given
+        columns = given.get("columns")
+        if not isinstance(columns, dict) or not columns:
+            return given
+        name = given.get("rescued", cls.model_fields["rescued"].default)
+        return {**given, "columns": {**columns, name: columns.get(name, "string")}}
+
+    @model_validator(mode="after")
+    def _fields_can_be_unknown(self) -> Value:
+        found = []
+        if self.unknown_fields and self.format in ONE_COLUMN:
+            what = f"records of the format {self.format} have no fields"
+            found.append(Mistake(("unknown_fields",), what, "leave it out"))
+        if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
+            what = f"{self.rescued} is the column of what is rescued"
+            found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
+        renaming = Renaming(self.rename)
+        declared = {shown(renaming.field(path)) for path in field_paths(self.struct)} if self.exclude else set()
+        for number, text in enumerate(self.exclude):
+            if text in declared:
+                found.append(
+                    Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
+                )
+        refuse(found)
+        return self
