@@ -50,7 +50,7 @@ def adds_columns(spec: PipelineSpec) -> bool:
 
 def key_is_open(spec: PipelineSpec) -> bool:
     """Whether the tables' key is to be taken from the records' keys, and not known yet."""
-    return spec.changes.key is None and spec.source.key is not None and spec.source.key.takes_new_columns
+    return spec.changes.key is None and spec.source.key_is_open
 
 
 def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:

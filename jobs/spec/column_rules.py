@@ -212,7 +212,7 @@ def _iceberg_names(kind: pa.DataType, path: FieldPath = (), short: FieldPath = (
 
 
 def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
-    if spec.source.transform and takes_key(spec):
+    if spec.source.transform and spec.source.key_is_open:
         yield Mistake(("source", "key"), "a transform needs to know the key's columns", "declare `columns`")
     if spec.source.value.unknown_fields != "add":
         return
@@ -227,8 +227,3 @@ def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
         if not table.evolve.add_columns:
             what = "`source.value.unknown_fields: add` adds columns, and this table takes none"
             yield Mistake(("tables", number, "evolve", "add_columns"), what, "set it to true, or use `rescue`")
-
-
-def takes_key(spec: PipelineSpec) -> bool:
-    """Whether the key is taken from the records (`jobs.spec.added_columns.key_is_open`)."""
-    return spec.source.key is not None and spec.source.key.takes_new_columns

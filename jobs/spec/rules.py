@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jobs.destinations.registry import kind_of, kinds
 from jobs.schema.types import parse_columns
 from jobs.spec import column_rules
-from jobs.spec.column_rules import KEY, OP, ORDER, takes_key, unknown_column
+from jobs.spec.column_rules import KEY, OP, ORDER, unknown_column
 from jobs.spec.columns import key_fields, row_columns
 from jobs.spec.letter_case import case_mistakes
 from jobs.spec.new_tables import new_tables_mistakes
@@ -76,7 +76,7 @@ def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
                 f"in the mode {table.mode} a delete is no row",
                 "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, and say so)",
             )
-        if table.needs_key and spec.changes.key is None and not takes_key(spec):
+        if table.needs_key and spec.changes.key is None and not spec.source.key_is_open:
             yield Mistake(
                 ("tables", number, "mode"),
                 f"{table.mode} needs to know which columns identify a row",

@@ -123,6 +123,11 @@ class Source(Spec):
         return topic in self.topics or bool(self.pattern and re.fullmatch(self.pattern, topic))
 
     @property
+    def key_is_open(self) -> bool:
+        """Whether the columns of the record's key are left to the records."""
+        return self.key is not None and self.key.takes_new_columns
+
+    @property
     def resolved(self) -> Resolved | None:
         """The transform, resolved against the declared columns. Raises ConfigurationError if it is invalid."""
         if self.transform is None:
