@@ -16,7 +16,6 @@ run begins with a table (after a crash, a reset or another writer); there the st
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -76,14 +75,7 @@ class Advance:
         """Makes this run the owner and begins the step; from then on inserts of older owners are refused or stopped."""
         old = seen or Lease()
         wanted = replace(
-            old,
-            # By the clock: higher than in any state that was forgotten, whose run may still wake up.
-            epoch=max(old.epoch + 1, int(time.time() * 1000)),
-            owner=uuid.uuid4().hex,
-            run_id=self.run_id,
-            endpoints=self.endpoints,
-            spread_by=self.spread_by,
-            table_id=self.table_id,
+            old.taken(self.run_id), endpoints=self.endpoints, spread_by=self.spread_by, table_id=self.table_id
         )
         held = self.store.swap(seen, _begun(wanted, step) if step else wanted)
         failpoint("clickhouse.leased")
@@ -91,10 +83,6 @@ class Advance:
             self.stop_older(held)
             failpoint("clickhouse.taken_over")
         return held
-
-    def free(self, held: Lease) -> None:
-        """Releases the lease after work that commits nothing (replay)."""
-        self.store.swap(held, replace(held, owner=""))
 
     def _apply(self, held: Lease, step: Step, retries: bool) -> tuple[Lease, Inserted]:
         if step.resets:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import replace
-
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import tables
 from jobs.destinations.clickhouse.keeper import KeeperStore
@@ -54,7 +51,4 @@ def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:
 
 def _forget(shard: Shard, lease: Lease) -> None:
     """Takes the lease first, so that an earlier run that wakes up is refused or stopped."""
-    held = replace(lease.idle(), epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id="")
-    held = shard.store.swap(lease, held)
-    shard.stop_older(held)
-    shard.store.forget(held)
+    shard.store.forget(shard.take(lease))

@@ -130,9 +130,8 @@ class Inserts:
         rows = shard.server.rows(shard.statements.truncated(), given)[0]["rows"]
 
         def apply() -> None:
-            query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
             # No deduplication: a retry may insert the same block of deletes again.
-            own = {"insert_deduplicate": 0, "query_id": query}
+            own = {"insert_deduplicate": 0, "query_id": shard.query_id(held)}
             shard.server.execute(shard.statements.truncate(), given, {**self._settings, **own})
 
         retried(apply)
@@ -197,7 +196,7 @@ class Inserts:
             settings={**self._settings, **_ONE_BLOCK, **({"insert_allow_materialized_columns": 1} if origin else {})},
             chunks=tuple(chunks),
             token_prefix=f"{shard.pipeline}/{shard.table.table}/{token}",
-            query_prefix=f"{shard.query_prefix}{held.epoch}-",
+            query_prefix=shard.query_prefix_of(held),
             refusal=Refusal(
                 where=shard.where,
                 columns=held_columns(shard.spec, shard.table),

@@ -8,8 +8,6 @@ always, so deletes are never dropped there.
 from __future__ import annotations
 
 import logging
-import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from jobs.destinations.clickhouse.shard import Shard
@@ -40,16 +38,13 @@ def drop_deletes(shard: Shard, seconds: int) -> int:
             shard.where,
         )
         return 0
-    held = shard.store.swap(lease, replace(lease, epoch=lease.epoch + 1, owner=uuid.uuid4().hex, run_id=""))
-    shard.stop_older(held)
+    held = shard.take(lease)
     shard.server.execute(render("clickhouse", "table_allow_cleanup", **_table(shard)))
     for row in found:
         require_owner(held, shard.store.lease(), shard.where)
-        # A run that begins a step meanwhile finds the statement by this id and stops it first.
-        query = f"{shard.query_prefix}{held.epoch}-{uuid.uuid4().hex}"
         sql = render("clickhouse", "partition_clean_up", **_table(shard), partition=row["id"])
-        server.execute(sql, settings={"query_id": query})
-    shard.store.swap(held, replace(held, owner=""))
+        server.execute(sql, settings={"query_id": shard.query_id(held)})
+    shard.release(held)
     return len(found)
 
 

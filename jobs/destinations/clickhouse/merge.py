@@ -57,10 +57,9 @@ def replay(shard: Shard, context: MergeContext, committed: CommittedState, batch
         raise CommitFailed("a batch is under way: replay after it is committed", where=shard.where)
     present = shard.require_table()
     inserts = Inserts(shard, context, present)
-    advance = advance_of(shard, inserts)
-    held = advance.take(lease, None)
+    held = advance_of(shard, inserts).take(lease, None)
     done = inserts.replay(held, committed.batch_number, batches)
-    advance.free(held)
+    shard.release(held)
     return done
 
 

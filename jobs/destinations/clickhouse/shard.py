@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -107,6 +108,24 @@ class Shard:
     def query_prefix(self) -> str:
         """The prefix of the query ids of this table's inserts; the owner's epoch follows."""
         return f"batchmerge-{hashlib.sha256(self.store.name.encode()).hexdigest()[:16]}-"
+
+    def query_prefix_of(self, held: Lease) -> str:
+        """The prefix of the query ids of one owner."""
+        return f"{self.query_prefix}{held.epoch}-"
+
+    def query_id(self, held: Lease) -> str:
+        """A new query id, by which a newer owner finds and stops the statement."""
+        return f"{self.query_prefix_of(held)}{uuid.uuid4().hex}"
+
+    def take(self, seen: Lease) -> Lease:
+        """Makes this process the owner, without a step; inserts of older owners are refused or stopped."""
+        held = self.store.swap(seen, seen.idle().taken())
+        self.stop_older(held)
+        return held
+
+    def release(self, held: Lease) -> None:
+        """Releases the lease after work that commits nothing."""
+        self.store.swap(held, replace(held, owner=""))
 
     def stop_older(self, held: Lease) -> None:
         """Stops inserts that passed the fence before the lease was taken over, but not those of a newer owner: on this

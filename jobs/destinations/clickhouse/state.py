@@ -7,6 +7,8 @@ compare-and-set, and it alone determines which batches the table has.
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -70,6 +72,12 @@ class Lease:
     def idle(self) -> Lease:
         """The lease without a current step."""
         return replace(self, first_batch=0, batch=0, commit_id="", chunk_rows=0, step="")
+
+    def taken(self, run_id: str = "") -> Lease:
+        """The lease with a new owner."""
+        # By the clock: higher than in any state that was forgotten, whose run may still wake up.
+        epoch = max(self.epoch + 1, int(time.time() * 1000))
+        return replace(self, epoch=epoch, owner=uuid.uuid4().hex, run_id=run_id)
 
 
 def require_owner(held: Lease, now: Lease | None, where: str) -> None:
