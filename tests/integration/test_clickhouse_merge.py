@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from jobs import protocol
 from jobs.dead_letters.retry import retry
-from jobs.destinations.clickhouse.insertion import Only
-from jobs.destinations.clickhouse.inserts import Inserts
+from jobs.destinations.clickhouse.insert_task import Only
 from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import cut
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
@@ -57,7 +57,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     more = random_changes(8, 100, 30, 2)
     shard = destination(pipeline, name).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    inserts = Inserts(shard, pipeline.merge_context(table), shard.require_table())
+    inserts = StepInserts(shard, pipeline.merge_context(table), shard.require_table())
     advance = advance_of(shard, inserts)
     held = advance.take(advance.store.lease(), step)
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_run_that_lost_its_lease_cannot_insert(
     table.prepare()
     shard = destination(pipeline, flow.table("append")).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
-    inserts = Inserts(shard, pipeline.merge_context(table), shard.require_table())
+    inserts = StepInserts(shard, pipeline.merge_context(table), shard.require_table())
     advance = advance_of(shard, inserts)
     old = advance.take(None, step)
     advance.take(old, None)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse.found import Found, find, kept_by_reset
-from jobs.destinations.clickhouse.insertion import Inserted, Only
+from jobs.destinations.clickhouse.insert_task import InsertCounts, Only
 from jobs.destinations.clickhouse.state import Lease, PartitionWrite, StateStore, require_owner, state_text
 from jobs.destinations.clickhouse.steps import Step
 from jobs.destinations.clickhouse.transitions import Phase
@@ -31,7 +31,7 @@ from jobs.lineage import choices
 from resources.errors import LineageBroken
 
 # Inserts the chunks of a step; as `Only` says, without rows that are in the table already.
-Insert = Callable[[Lease, Step, Only], Inserted]
+Insert = Callable[[Lease, Step, Only], InsertCounts]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Advance:
     stop_older: Callable[[Lease], None]
     insert: Insert
 
-    def run(self, seen: Lease | None, steps: Sequence[Step]) -> Inserted:
+    def run(self, seen: Lease | None, steps: Sequence[Step]) -> InsertCounts:
         """Applies these steps, which continue the committed state of `seen`.
 
         Raises:
@@ -63,7 +63,7 @@ class Advance:
         retries = bool(seen and seen.left_behind and seen.commit_id == steps[0].batch.commit_id)
         is_same = retries and seen is not None and seen.chunk_rows == steps[0].chunk_rows
         held = self.take(seen, None if is_same else steps[0])
-        done = Inserted()
+        done = InsertCounts()
         for number, step in enumerate(steps):
             held, inserted = self._apply(held, step, retries)
             done += inserted
@@ -84,7 +84,7 @@ class Advance:
             failpoint("clickhouse.taken_over")
         return held
 
-    def _apply(self, held: Lease, step: Step, retries: bool) -> tuple[Lease, Inserted]:
+    def _apply(self, held: Lease, step: Step, retries: bool) -> tuple[Lease, InsertCounts]:
         if step.resets:
             self._reset(held, step)
         if step.revises:
@@ -93,13 +93,13 @@ class Advance:
             failpoint("clickhouse.inserted")
             return held, inserted
         if not step.chunks:
-            return held, Inserted()
+            return held, InsertCounts()
         known = self.store.partitions(sorted(step.spans))
         found = find(step, known, _committed(held))
         if found.refused:
             self._refuse(held, step, found)
         if found.is_done:
-            return held, Inserted()
+            return held, InsertCounts()
         if found.some and step.first > held.refill_until:
             # BEFORE overwrites the rows that show this; the lease keeps it, so that a retry also checks the records.
             held = self.store.swap(held, replace(held, refill_until=step.last))

@@ -15,7 +15,7 @@ from jobs.destinations.clickhouse import tables, window
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
-from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.layout import layout_differences
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
@@ -150,8 +150,8 @@ class ClickHouseDestination(Destination):
             return {}
         return {"partitions rewritten": sum(drop_deletes(s, options.time_limit_seconds) for s in self.shards)}
 
-    def _merged(self, results: Sequence[Inserted], began: float, changes: int) -> Merged:
-        done = sum(results, Inserted())
+    def _merged(self, results: Sequence[InsertCounts], began: float, changes: int) -> Merged:
+        done = sum(results, InsertCounts())
         # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
         counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)
         counts = with_refused(counts, self.spec, done.refused, done.out_of_range)

@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from jobs.changes.files import LandedSlice
 from jobs.changes.planned_files import PlannedFiles
-from jobs.destinations.clickhouse.insertion import (
+from jobs.destinations.clickhouse.insert_task import (
     ORDER,
     POSITION,
-    Inserted,
-    Insertion,
+    InsertCounts,
+    InsertTask,
     Rows,
     run_tasks,
 )
@@ -79,17 +79,17 @@ class LandedSlices:
     shape: RowShape
     newer: tuple[PlannedFiles, ...] = ()
 
-    def insert(self, insertion: Insertion, where: str) -> Inserted:
-        """Runs the insertion in Spark tasks, in parallel over chunks.
+    def insert(self, task: InsertTask, where: str) -> InsertCounts:
+        """Runs the inserts in Spark tasks, in parallel over chunks.
 
         Raises:
             Interrupted, Unavailable, TerminalError: the worst error of the tasks.
         """
-        count = len(insertion.chunks)
+        count = len(task.chunks)
         rows = numbered(self.spark, count, min(count, parallelism(self.spark)) if count > 1 else 1)
-        return run_tasks(rows, self._task(insertion), where)
+        return run_tasks(rows, self._run_in_spark(task), where)
 
-    def _task(self, insertion: Insertion) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def _run_in_spark(self, task: InsertTask) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         # Local variables, so that the task's pickle does not contain the session.
         files, shape, newer = self.files, self.shape, self.newer
 
@@ -99,7 +99,7 @@ class LandedSlices:
             return lambda: shape.of(files.read(*wanted).without([found.read(*wanted) for found in newer]))
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from insertion.run((number, rows_of(insertion.chunks[number])) for number in numbers(batches))
+            yield from task.run((number, rows_of(task.chunks[number])) for number in numbers(batches))
 
         return run
 

@@ -10,10 +10,10 @@ from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_keeps_records
 from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
-from jobs.destinations.clickhouse.insertion import Inserted
-from jobs.destinations.clickhouse.inserts import Inserts
+from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.clickhouse.tables import Present, joins_rows
 from jobs.destinations.merge_context import MergeContext
@@ -27,7 +27,7 @@ _LOG = logging.getLogger("batchmerge")
 
 def merge(
     shard: Shard, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
-) -> Inserted:
+) -> InsertCounts:
     """Applies those of these batches that this shard does not have yet."""
     lease = shard.store.lease()
     failpoint("merge.begun")
@@ -36,27 +36,29 @@ def merge(
         raise CommitFailed("the state has gone back since it was read", where=shard.where)
     newer = [b for b in batches if state is None or b.number > state.batch_number]
     if state and state.batch_number > batches[-1].number and _is_landed(state.commit_id, context):
-        return Inserted()  # the table is behind, by another endpoint
+        return InsertCounts()  # the table is behind, by another endpoint
     check_continues(shard.where, state, committed, batches, newer)
     if not newer:
-        return Inserted()
+        return InsertCounts()
     present = shard.require_table()
     if lease is None or not lease.state:
         lease = _claim(shard, lease, present, context.intermediate.landed().batches)
     steps = _steps(shard, context, lease, newer, present)
-    inserted = advance_of(shard, Inserts(shard, context, present)).run(lease, steps)
+    inserted = advance_of(shard, StepInserts(shard, context, present)).run(lease, steps)
     failpoint("merge.published")
     return inserted
 
 
-def replay(shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Inserted:
+def replay(
+    shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
+) -> InsertCounts:
     """Inserts what is missing of these batches (append), or the newest version of their keys (upserts)."""
     lease = shard.store.lease()
     state = lease.committed if lease else None
     if lease is None or state is None or lease.left_behind or state.batch_number < committed.batch_number:
         raise CommitFailed("a batch is under way: replay after it is committed", where=shard.where)
     present = shard.require_table()
-    inserts = Inserts(shard, context, present)
+    inserts = StepInserts(shard, context, present)
     held = advance_of(shard, inserts).take(lease, None)
     done = inserts.replay(held, committed.batch_number, batches)
     shard.release(held)
@@ -157,7 +159,7 @@ def _check_versions(shard: Shard, present: Present, landed: Sequence[LandedBatch
         )
 
 
-def advance_of(shard: Shard, inserts: Inserts) -> Advance:
+def advance_of(shard: Shard, inserts: StepInserts) -> Advance:
     return Advance(
         store=shard.store,
         where=shard.where,

@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.changes.reduction import Reduction
-from jobs.destinations.clickhouse.insertion import (
+from jobs.destinations.clickhouse.insert_task import (
     CHUNK,
     ORDER,
     POSITION,
-    Inserted,
-    Insertion,
+    InsertCounts,
+    InsertTask,
     Rows,
     run_tasks,
 )
@@ -46,15 +46,15 @@ class NewestRows:
     order_by: RowColumn | None
     until: int | None = None
 
-    def insert(self, insertion: Insertion, where: str) -> Inserted:
-        """Runs the insertion in Spark tasks, in parallel over chunks.
+    def insert(self, task: InsertTask, where: str) -> InsertCounts:
+        """Runs the inserts in Spark tasks, in parallel over chunks.
 
         Raises:
             Interrupted, Unavailable, TerminalError: the worst error of the tasks.
         """
         with spark_errors(where):
-            rows = self._in_chunks(len(insertion.chunks))
-        return run_tasks(rows, lambda batches: insertion.run(_by_chunk(batches)), where)
+            rows = self._in_chunks(len(task.chunks))
+        return run_tasks(rows, lambda batches: task.run(_by_chunk(batches)), where)
 
     def _in_chunks(self, count: int) -> DataFrame:
         """The rows with the number of their chunk, repartitioned and sorted by it."""

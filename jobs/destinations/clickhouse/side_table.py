@@ -1,4 +1,4 @@
-"""The side table of a ClickHouse table on one endpoint (`insertion` writes it)."""
+"""The side table of a ClickHouse table on one endpoint (`insert_task` writes it)."""
 
 from __future__ import annotations
 

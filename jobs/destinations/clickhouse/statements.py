@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.insertion import ORDER, POSITION, Only
+from jobs.destinations.clickhouse.insert_task import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.tables import Layout
 from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED

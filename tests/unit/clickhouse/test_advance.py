@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobs.batch import LandedBatch
 from jobs.destinations.clickhouse.advance import Advance
-from jobs.destinations.clickhouse.insertion import Inserted, Only
+from jobs.destinations.clickhouse.insert_task import InsertCounts, Only
 from jobs.destinations.clickhouse.state import Lease, PartitionWrite
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut, left_behind
 from jobs.destinations.clickhouse.transitions import Phase, Span
@@ -79,7 +79,7 @@ def batches(count: int, size: int = 25) -> list[LandedBatch]:
 
 
 def advance(store: MemoryStore, table: FakeTable) -> Advance:
-    def insert(held: Lease, step: Step, only: Only) -> Inserted:
+    def insert(held: Lease, step: Step, only: Only) -> InsertCounts:
         for chunk in step.chunks:
             ends = store.fuse.burn()
             now = store.lease()
@@ -88,7 +88,7 @@ def advance(store: MemoryStore, table: FakeTable) -> Advance:
             table.insert(step, chunk, f"{held.step}/{chunk.name}", only)
             if ends:
                 raise Killed
-        return Inserted(rows=len(step.chunks))
+        return InsertCounts(rows=len(step.chunks))
 
     return Advance(store, "t", "run", ("h:1",), "", "id", lambda _: None, insert)
 
@@ -173,7 +173,7 @@ def test_run_that_is_taken_over_before_it_confirms_commits_nothing() -> None:
     (step,) = cut(landed[:1], 10, 99)
     sleeper = advance(shared, table)
 
-    def insert_and_sleep(held: Lease, step: Step, only: Only) -> Inserted:
+    def insert_and_sleep(held: Lease, step: Step, only: Only) -> InsertCounts:
         done = sleeper.insert(held, step, only)
         run(shared, table, landed)
         return done

@@ -9,7 +9,7 @@ import pytest
 from jobs.batch import CommittedState, MergeCounts
 from jobs.destinations.clickhouse import destination as module
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
-from jobs.destinations.clickhouse.insertion import Inserted
+from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.shard import Shard
 from resources.connections import ClickHouseConnection
 from resources.errors import Unavailable
@@ -44,7 +44,7 @@ def test_endpoint_takes_a_revision_once_all_have_the_batches_before_it(
         return committed(number) if number else None
 
     monkeypatch.setattr(Shard, "committed", state)
-    monkeypatch.setattr(module, "merge", lambda *_: Inserted(rows=5))
+    monkeypatch.setattr(module, "merge", lambda *_: InsertCounts(rows=5))
     spec = specs.spec(specs.table("clickhouse", mode, "d.t"), key="id", columns=specs.ID)
     connection = ClickHouseConnection(kind="clickhouse", endpoints=["h:1", "h:2", "h:3"])
     whole = ClickHouseDestination("p", spec, spec.tables[0], "clickhouse", connection)  # type: ignore[arg-type]

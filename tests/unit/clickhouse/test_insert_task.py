@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.destinations.clickhouse import insertion as insertion_module
+from jobs.destinations.clickhouse import insert_task as module
 from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.held import held_column
-from jobs.destinations.clickhouse.insertion import Insertion
+from jobs.destinations.clickhouse.insert_task import InsertTask
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.spread import Question
 from jobs.destinations.clickhouse.steps import Chunk
@@ -76,11 +76,11 @@ class Server(ClickHouseServer):
             raise problem
 
 
-def _insertion(server: Server, attempt: str = "first") -> Insertion:
+def _task(server: Server, attempt: str = "first") -> InsertTask:
     column = table_column(RowColumn("n", pa.int64(), False, ("value", "n")), {"n": "UInt8"})
     table = ClickHouseTable(kind="clickhouse", table="a.b", mode="upsert", column_types={"n": "UInt8"})
     held = (held_column(column, table, None),)
-    return Insertion(
+    return InsertTask(
         server=server,
         sql="insert",
         coordinates=None,
@@ -111,18 +111,18 @@ def test_rows_that_fit_once_a_type_is_corrected_are_inserted() -> None:
     """The run died between the rows and their dead letters; the file's types were corrected before the next."""
     server = Server(most=255, dead_letters=False)
     with pytest.raises(KeyboardInterrupt):
-        list(_insertion(server).run([(0, _rows)]))
+        list(_task(server).run([(0, _rows)]))
     assert list(server.tokens.values()) == [2]
     server.most, server.dead_letters = 1000, True
-    list(_insertion(server, "second").run([(0, _rows)]))
+    list(_task(server, "second").run([(0, _rows)]))
     assert list(server.tokens.values()) == [2, 3], "under a token of its own, not deduplicated"
 
 
 def test_a_retry_has_the_same_tokens() -> None:
     server = Server(most=255)
-    list(_insertion(server).run([(0, _rows)]))
+    list(_task(server).run([(0, _rows)]))
     first = dict(server.tokens)
-    list(_insertion(server).run([(0, _rows)]))
+    list(_task(server).run([(0, _rows)]))
     assert server.tokens == first
     assert list(first.values()) == [2, 1]
 
@@ -130,8 +130,8 @@ def test_a_retry_has_the_same_tokens() -> None:
 def test_another_attempt_writes_its_dead_letters_again() -> None:
     """It takes away what the first has written: under the same token they would be lost."""
     server = Server(most=255)
-    list(_insertion(server).run([(0, _rows)]))
-    list(_insertion(server, "second").run([(0, _rows)]))
+    list(_task(server).run([(0, _rows)]))
+    list(_task(server, "second").run([(0, _rows)]))
     assert list(server.tokens.values()) == [2, 1, 1]
 
 
@@ -147,8 +147,8 @@ def test_next_chunk_is_read_while_one_is_sent() -> None:
         is_read.set()
         return _rows()
 
-    insertion = replace(_insertion(Waiting(most=1000)), chunks=tuple(_chunk(name) for name in ("1-1", "2-2")))
-    assert [report.rows for report in reports_in(insertion.run([(0, _rows), (1, second)]))] == [3, 3]
+    task = replace(_task(Waiting(most=1000)), chunks=tuple(_chunk(name) for name in ("1-1", "2-2")))
+    assert [report.rows for report in reports_in(task.run([(0, _rows), (1, second)]))] == [3, 3]
 
 
 def _unfit_rows(count: int) -> pa.Table:
@@ -159,7 +159,7 @@ def _unfit_rows(count: int) -> pa.Table:
 def test_values_that_do_not_fit_are_found_with_one_question() -> None:
     """A wrong type makes all of a chunk's rows unfit: two queries for each would take hours."""
     server = Server(most=255)
-    (report,) = reports_in(_insertion(server).run([(0, lambda: _unfit_rows(5000))]))
+    (report,) = reports_in(_task(server).run([(0, lambda: _unfit_rows(5000))]))
     assert (report.rows, report.refused) == (2, 4998)
     assert server.asked == ["unfit", "fits"], "the second proves that the others fit"
 
@@ -167,23 +167,23 @@ def test_values_that_do_not_fit_are_found_with_one_question() -> None:
 def test_types_without_that_question_are_searched_up_to_a_number_of_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that are spread take many queries each, so that few of them would already take hours."""
     server = Server(most=255)
-    insertion = replace(_insertion(server), unfit={})
-    (report,) = reports_in(insertion.run([(0, lambda: _unfit_rows(10))]))
+    task = replace(_task(server), unfit={})
+    (report,) = reports_in(task.run([(0, lambda: _unfit_rows(10))]))
     assert (report.rows, report.refused) == (2, 8)
-    monkeypatch.setattr(insertion_module, "_MOST_QUERIES", len(server.asked))
+    monkeypatch.setattr(module, "_MOST_QUERIES", len(server.asked))
     server.asked.clear()
-    list(insertion.run([(0, lambda: _unfit_rows(10))]))
-    monkeypatch.setattr(insertion_module, "_MOST_QUERIES", 16)
+    list(task.run([(0, lambda: _unfit_rows(10))]))
+    monkeypatch.setattr(module, "_MOST_QUERIES", 16)
     server.asked.clear()
     with pytest.raises(BadRecords, match="column n: at least 7 of 10 values do not fit UInt8, and 16 queries"):
-        list(insertion.run([(0, lambda: _unfit_rows(10))]))
+        list(task.run([(0, lambda: _unfit_rows(10))]))
     assert len(server.asked) == 16
 
 
 def test_one_value_that_does_not_fit_is_enough_to_fail() -> None:
     server = Server(most=255)
-    insertion = replace(_insertion(server), unfit={})
-    insertion = replace(insertion, refusal=replace(insertion.refusal, on_bad_record="fail"))
+    task = replace(_task(server), unfit={})
+    task = replace(task, refusal=replace(task.refusal, on_bad_record="fail"))
     with pytest.raises(BadRecords, match="first at offset 1 of t-0"):
-        list(insertion.run([(0, lambda: _unfit_rows(4096))]))
+        list(task.run([(0, lambda: _unfit_rows(4096))]))
     assert len(server.asked) < 30

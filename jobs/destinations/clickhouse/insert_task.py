@@ -49,7 +49,7 @@ class Only(StrEnum):
 
 
 @dataclass(frozen=True)
-class Inserted(Added):
+class InsertCounts(Added):
     """Numbers of inserted rows.
 
     Attributes:
@@ -80,7 +80,7 @@ _MOST_QUERIES = 10_000
 
 
 @dataclass(frozen=True)
-class Insertion:
+class InsertTask:
     """Everything a task needs to insert its chunks; travels to the workers.
 
     Attributes:
@@ -125,7 +125,7 @@ class Insertion:
             for number, rows in _one_ahead((number, thread.submit(rows)) for number, rows in pieces):
                 yield report_row(self._insert(self.chunks[number], rows.result()))
 
-    def _insert(self, chunk: Chunk, rows: pa.Table) -> Inserted:
+    def _insert(self, chunk: Chunk, rows: pa.Table) -> InsertCounts:
         fit = self.refusal.fit(rows)
         numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
         good, dead_letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.dead_letters)
@@ -139,7 +139,7 @@ class Insertion:
         self._keep(chunk, dead_letters)
         deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
         out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
-        return Inserted(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
+        return InsertCounts(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
 
     def _own(self, rows: pa.Table, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows and the dead letters that belong on this endpoint."""
@@ -284,7 +284,7 @@ def _without(dead_letters: pa.Table) -> str:
     return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
 
 
-def run_tasks(pieces: DataFrame, task: Task, where: str) -> Inserted:
+def run_tasks(pieces: DataFrame, task: Task, where: str) -> InsertCounts:
     """Runs tasks that report what they have inserted, and adds up the reports.
 
     Raises:
@@ -292,4 +292,4 @@ def run_tasks(pieces: DataFrame, task: Task, where: str) -> Inserted:
     """
     with spark_errors(where):
         reports = task_reports(pieces, telling(task))
-    return sum(reports, Inserted())
+    return sum(reports, InsertCounts())

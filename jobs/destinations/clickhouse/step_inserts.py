@@ -15,7 +15,7 @@ from jobs.changes.reduction import Reductions, truncated_below
 from jobs.changes.routing import route_filter
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.held import held_columns
-from jobs.destinations.clickhouse.insertion import Inserted, Insertion, Only
+from jobs.destinations.clickhouse.insert_task import InsertCounts, InsertTask, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.newest_rows import NewestRows
 from jobs.destinations.clickhouse.revised import RevisedRows
@@ -53,7 +53,7 @@ _ONE_BLOCK = {
 
 
 @dataclass(frozen=True)
-class Inserts:
+class StepInserts:
     """The inserts of one run.
 
     Attributes:
@@ -64,26 +64,26 @@ class Inserts:
     context: MergeContext
     present: Present
 
-    def of_step(self, held: Lease, step: Step, only: Only) -> Inserted:
+    def of_step(self, held: Lease, step: Step, only: Only) -> InsertCounts:
         """Inserts the chunks of a step; as `only` says, without rows that are in the table already."""
         shard = self.shard
         inserted = self.replay(held, step.last, step.batches) if step.revises else self._chunks(held, step, only)
         below = CommittedState.after(step.batches[-1]).truncates(held.committed) if shard.table.loses_rows else None
         return inserted if below is None else inserted + self._truncate(held, below)
 
-    def _chunks(self, held: Lease, step: Step, only: Only) -> Inserted:
+    def _chunks(self, held: Lease, step: Step, only: Only) -> InsertCounts:
         shard = self.shard
         if only is Only.RECORD:
             check_keeps_records(shard.where, shard.table, self.present)
-        insertion = self._insertion(held, step.batches, step.chunks, held.step, only, step.last)
+        task = self._task(held, step.batches, step.chunks, held.step, only, step.last)
         # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
-        inserted = self._rows(step.batches).insert(insertion, shard.where)
+        inserted = self._rows(step.batches).insert(task, shard.where)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
         shard.dead_letters.forget(known, step.first, step.last)
         return inserted
 
-    def replay(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> Inserted:
+    def replay(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> InsertCounts:
         """Inserts the missing rows of these batches (append), or the newest row, up to batch `until`, of their keys."""
         shard = self.shard
         token = f"replay-{uuid.uuid4().hex}"
@@ -96,33 +96,35 @@ class Inserts:
             count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
             rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
-            done = rows.insert(self._insertion(held, batches, chunks, token, attempt=attempt), shard.where)
+            done = rows.insert(self._task(held, batches, chunks, token, attempt=attempt), shard.where)
         failpoint("clickhouse.replayed")
         outdated.forget(attempt)
         return done
 
-    def _missing(self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str) -> Inserted:
+    def _missing(
+        self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str
+    ) -> InsertCounts:
         """Inserts only the newest reading of each record: if that is no row of this table, no older reading counts."""
         shard, landed = self.shard, self.context.intermediate.landed().batches
         known = [b for b in landed if b.number <= until]
-        done, newer = Inserted(), tuple[PlannedFiles, ...]()
+        done, newer = InsertCounts(), tuple[PlannedFiles, ...]()
         for revising in reversed([b for b in of_one_meaning(known) if b.batch.revises is not None]):
             part = RevisedRows(self.context, self._taken(revising, revising.number), known, revising, batches)
             chunks = part.chunks(shard.table.chunk_rows)
             if chunks:
-                insertion = self._insertion(held, batches, chunks, token, Only.RECORD, attempt=attempt)
+                task = self._task(held, batches, chunks, token, Only.RECORD, attempt=attempt)
                 slices = LandedSlices(self.context.spark, part.files, self._shape, newer)
-                done += slices.insert(insertion, shard.where)
+                done += slices.insert(task, shard.where)
             newer += (PlannedFiles.of(part.landed.taking(READINGS, None), [revising], []),)
         first_readings = [b for b in batches if b.batch.revises is None]
         if first_readings:
             steps = cut(first_readings, shard.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            insertion = self._insertion(held, first_readings, chunks, token, Only.RECORD, attempt=attempt)
-            done += replace(self._rows(first_readings), newer=newer).insert(insertion, shard.where)
+            task = self._task(held, first_readings, chunks, token, Only.RECORD, attempt=attempt)
+            done += replace(self._rows(first_readings), newer=newer).insert(task, shard.where)
         return done
 
-    def _truncate(self, held: Lease, below: int) -> Inserted:
+    def _truncate(self, held: Lease, below: int) -> InsertCounts:
         """Deletes the table's rows with a smaller `order_by` value; such changes were not inserted."""
         shard = self.shard
         given = {"lease": shard.store.name, "owner": held.owner, "below": below}
@@ -136,7 +138,7 @@ class Inserts:
 
         retried(apply)
         failpoint("clickhouse.truncated")
-        return Inserted(rows, deletes=rows, written=rows)
+        return InsertCounts(rows, deletes=rows, written=rows)
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches for the table, as they were read first."""
@@ -165,7 +167,7 @@ class Inserts:
             "log_comment": json.dumps({"pipeline": self.shard.pipeline, "run": self.context.run_id}),
         }
 
-    def _insertion(
+    def _task(
         self,
         held: Lease,
         batches: Sequence[LandedBatch],
@@ -174,7 +176,7 @@ class Inserts:
         only: Only = Only.ALL,
         step: int = 0,
         attempt: str | None = None,
-    ) -> Insertion:
+    ) -> InsertTask:
         """What a task needs for its inserts.
 
         Args:
@@ -186,7 +188,7 @@ class Inserts:
         origin = appends and set(shard.layout.origin) <= set(self.present.types)
         fence = {"lease": shard.store.name, "owner": held.owner}
         endpoints = len(shard.endpoints)
-        return Insertion(
+        return InsertTask(
             server=shard.server,
             sql=shard.statements.insert(only if appends else Only.ALL, origin),
             coordinates=only if appends else None,
