@@ -36,7 +36,7 @@ from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
 
 # Columns of the rows to check, besides the table's own.
-TOPIC, PARTITION, OFFSET, BATCH, DELETED = "__bm_topic", "__bm_partition", "__bm_offset", "__batch", "__deleted"
+TOPIC, PARTITION, OFFSET, BATCH, SENT_DELETED = "__bm_topic", "__bm_partition", "__bm_offset", "__batch", "__deleted"
 # The paths of the first four in a landed row (`LandedSlice.at`).
 LANDED_AT: Mapping[str, tuple[str, ...]] = {
     TOPIC: ("kafka", "topic"),
@@ -134,7 +134,7 @@ class Refusal:
         return self.on_bad_record == "quarantine"
 
     def fit(self, rows: pa.Table) -> Fit:
-        """Checks rows with all columns and `TOPIC, PARTITION, OFFSET, BATCH`, and `DELETED` if they may be deletes.
+        """Checks rows with all columns, `TOPIC, PARTITION, OFFSET, BATCH`, and `SENT_DELETED` if they may be deletes.
 
         Raises:
             BadRecords: a row is refused, and the policy is `fail`.
@@ -199,7 +199,7 @@ class Refusal:
         values = {c.label: _plain(rows[c.name]) for c in own}
         keys = [c.label for c in own if c.is_key]
         places = rows.select(list(_PLACE.values())).to_pylist()
-        deleted = rows[DELETED].to_pylist() if DELETED in rows.column_names else [0] * rows.num_rows
+        deleted = rows[SENT_DELETED].to_pylist() if SENT_DELETED in rows.column_names else [0] * rows.num_rows
         dead_letters = []
         for number, place in enumerate(places):
             row = {name: array[number] for name, array in values.items()}
@@ -249,9 +249,9 @@ def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
     """Which rows are flawed in this column. Deletes are checked in key columns only, since they have no others."""
     if mask is None:
         return np.zeros(rows.num_rows, dtype=bool)
-    if column.is_key or DELETED not in rows.column_names:
+    if column.is_key or SENT_DELETED not in rows.column_names:
         return mask
-    kept: Mask = mask & (rows[DELETED].to_numpy() == 0)
+    kept: Mask = mask & (rows[SENT_DELETED].to_numpy() == 0)
     return kept
 
 

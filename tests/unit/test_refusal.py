@@ -15,7 +15,17 @@ from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.held import held_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.held_values import DAY, Held, Range
-from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC, Fit, HeldColumn, Refusal, check_limits
+from jobs.destinations.refusal import (
+    BATCH,
+    OFFSET,
+    PARTITION,
+    SENT_DELETED,
+    TOPIC,
+    Fit,
+    HeldColumn,
+    Refusal,
+    check_limits,
+)
 from jobs.destinations.registry import kind_of
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
@@ -40,7 +50,7 @@ def fit(rows: list[dict[str, Any]], out_of_range: OutOfRange = "refuse") -> Fit:
     many = len(rows)
     places = {TOPIC: ["t"] * many, PARTITION: [0] * many, OFFSET: list(range(many)), BATCH: [7] * many}
     deleted = [int(row.get("deleted", 0)) for row in rows]
-    table = pa.table({**arrays, **places, DELETED: deleted})
+    table = pa.table({**arrays, **places, SENT_DELETED: deleted})
     return Refusal("kind a.b", COLUMNS, "quarantine", out_of_range, "me", {"t": "id-of-t"}).fit(table)
 
 

@@ -14,7 +14,7 @@ from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.columns import Column, destination_columns
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.held import held_columns
-from jobs.destinations.bigquery.layout import layout_differences
+from jobs.destinations.bigquery.layout_differences import layout_differences
 from jobs.destinations.bigquery.merge import Merging
 from jobs.destinations.bigquery.prepare import Preparation, check_identity
 from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows

@@ -15,7 +15,7 @@ from jobs.changes.columns import POSITIONS, UNCHANGED
 from jobs.changes.files import LandedSlice
 from jobs.changes.reduction import Reduction
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT, OFFSET, PARTITION, TOPIC
+from jobs.destinations.refusal import BATCH, LANDED_AT, OFFSET, PARTITION, SENT_DELETED, TOPIC
 from jobs.spec.columns import RowColumn
 from sql import quote
 
@@ -57,7 +57,7 @@ class RowShape:
         rows = {name: landed.plain(path) for name, path in self._landed.items()}
         rows["op"] = landed.operations(self.deletes_are_rows)
         if self.judged:
-            rows[DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
+            rows[SENT_DELETED] = pc.equal(rows["op"], "delete").cast(pa.int32())
         return pa.table(rows)
 
     def replayed(self, spark: SparkSession, wanted: Reduction, batch: int) -> DataFrame:
@@ -93,5 +93,5 @@ def _origin() -> list[SparkColumn]:
     """The coordinates of a row, as `Refusal.fit` needs them."""
     kafka = F.col("__kafka")
     places = {TOPIC: kafka["topic"], PARTITION: kafka["partition"], OFFSET: kafka["offset"], BATCH: F.col("__batch")}
-    deleted = (F.col("__op") == "delete").cast("int").alias(DELETED)
+    deleted = (F.col("__op") == "delete").cast("int").alias(SENT_DELETED)
     return [*(place.alias(name) for name, place in places.items()), deleted]

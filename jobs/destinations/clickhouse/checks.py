@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
+from jobs.destinations.clickhouse.engines import joins_rows
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.clickhouse.tables import Present, joins_rows
 from resources.errors import CommitFailed, ConfigurationError
 
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.clickhouse.columns import clickhouse_type
+from jobs.destinations.clickhouse.engines import engine_warnings
 from jobs.destinations.clickhouse.named_types import parts
+from jobs.destinations.clickhouse.present_table import describe
 from jobs.destinations.clickhouse.present_types import declared_field
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import describe, engine_warnings
 from jobs.destinations.clickhouse.window import Window, for_new_table, windows
 from jobs.schema.types import field_text, parse_columns
 from jobs.spec.pipeline import BatchBounds

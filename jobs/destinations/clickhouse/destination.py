@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination, oldest
-from jobs.destinations.clickhouse import tables, window
+from jobs.destinations.clickhouse import present_table, window
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts
-from jobs.destinations.clickhouse.layout import layout_differences
+from jobs.destinations.clickhouse.layout_differences import layout_differences
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
@@ -25,7 +25,7 @@ from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, layout_of
+from jobs.destinations.clickhouse.wanted_table import Layout, layout_of
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.refused_rows import with_refused
@@ -70,7 +70,7 @@ class ClickHouseDestination(Destination):
         return list(found)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
-        present = tables.describe(self.shards[0].server, self.layout.path)
+        present = present_table.describe(self.shards[0].server, self.layout.path)
         return taken(present.types if present else {}, set(names).difference(self.table.column_types))
 
     def merge(
@@ -89,7 +89,7 @@ class ClickHouseDestination(Destination):
 
     def check_replay(self) -> None:
         for shard in self.shards:
-            check_keeps_records(shard.where, self.table, tables.describe(shard.server, self.layout.path))
+            check_keeps_records(shard.where, self.table, present_table.describe(shard.server, self.layout.path))
 
     def dataset(self) -> tuple[str, str]:
         return f"clickhouse://{self.connection.endpoints[0]}", self.table.table
@@ -105,7 +105,7 @@ class ClickHouseDestination(Destination):
     def drop(self) -> bool:
         found = False
         for shard in self.shards:
-            found |= tables.describe(shard.server, self.layout.path) is not None
+            found |= present_table.describe(shard.server, self.layout.path) is not None
             for table in (self.layout.path, shard.statements.side_table):
                 shard.server.execute(render("clickhouse", "table_drop", table=table))
         return found

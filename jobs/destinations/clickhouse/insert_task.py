@@ -24,7 +24,7 @@ from jobs.added import Added
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED, Refusal, judged
+from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED, Refusal, judged
 from jobs.spark_tasks import Task, report_row, task_reports, telling
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
 from resources.errors import BadRecords, TerminalError
@@ -137,7 +137,7 @@ class InsertTask:
             written = self._send(chunk, good, dead_letters)
         # After the rows: else a crash in between could leave the dead letter of a row that a corrected table accepts.
         self._keep(chunk, dead_letters)
-        deletes = pc.sum(good[DELETED]).as_py() or 0 if DELETED in good.column_names else 0
+        deletes = pc.sum(good[SENT_DELETED]).as_py() or 0 if SENT_DELETED in good.column_names else 0
         out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
         return InsertCounts(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
 

@@ -63,8 +63,8 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         return mistakes(spec, table)
 
     def warnings(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[str]:
+        from jobs.destinations.clickhouse.engines import engine_warnings
         from jobs.destinations.clickhouse.held import held_columns
-        from jobs.destinations.clickhouse.tables import engine_warnings
         from jobs.destinations.refusal import certain
 
         if table.mode == "append":
@@ -73,7 +73,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
         from jobs.destinations.clickhouse.statements import Statements
-        from jobs.destinations.clickhouse.tables import layout_of
+        from jobs.destinations.clickhouse.wanted_table import layout_of
 
         layout = layout_of(spec, table)
         return Statements(layout, (layout.path[0], "…")).insert()

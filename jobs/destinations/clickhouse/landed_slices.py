@@ -22,16 +22,16 @@ from jobs.destinations.clickhouse.insert_task import (
     Rows,
     run_tasks,
 )
-from jobs.destinations.clickhouse.statements import VERSION
+from jobs.destinations.clickhouse.statements import SENT_VERSION
 from jobs.destinations.clickhouse.steps import Chunk
-from jobs.destinations.refusal import BATCH, DELETED, LANDED_AT
+from jobs.destinations.refusal import BATCH, LANDED_AT, SENT_DELETED
 from jobs.offsets import OffsetRange
 from jobs.schema.types import as_integers
 from jobs.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism
 
-_PLACES = {**LANDED_AT, VERSION: LANDED_AT[BATCH], POSITION: ("i",)}
+_PLACES = {**LANDED_AT, SENT_VERSION: LANDED_AT[BATCH], POSITION: ("i",)}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RowShape:
         if self.order_by:
             rows[ORDER] = _as_integer(landed.at(self.order_by.path))
         if self.deletes:
-            rows[DELETED] = pc.equal(landed.at(("op",)), "delete").cast(pa.int32())
+            rows[SENT_DELETED] = pc.equal(landed.at(("op",)), "delete").cast(pa.int32())
         made = pa.table(rows)
         return made if self.truncated_below is None else made.filter(pc.field(ORDER) >= self.truncated_below)
 

@@ -10,12 +10,13 @@ from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_keeps_records
 from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
+from jobs.destinations.clickhouse.engines import joins_rows
 from jobs.destinations.clickhouse.insert_task import InsertCounts
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
-from jobs.destinations.clickhouse.tables import Present, joins_rows
 from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
 from resources.errors import CommitFailed, ConfigurationError, LineageBroken

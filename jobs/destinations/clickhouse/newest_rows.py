@@ -22,8 +22,8 @@ from jobs.destinations.clickhouse.insert_task import (
     Rows,
     run_tasks,
 )
-from jobs.destinations.clickhouse.statements import VERSION
-from jobs.destinations.refusal import BATCH, DELETED, OFFSET, PARTITION, TOPIC
+from jobs.destinations.clickhouse.statements import SENT_VERSION
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, SENT_DELETED, TOPIC
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism, spark_errors
 
@@ -73,13 +73,13 @@ class NewestRows:
             PARTITION: kafka["partition"],
             OFFSET: kafka["offset"],
             BATCH: F.col("__batch"),
-            VERSION: F.col("__batch") if self.until is None else F.lit(self.until).cast("long"),
+            SENT_VERSION: F.col("__batch") if self.until is None else F.lit(self.until).cast("long"),
             POSITION: F.col("__i") if self.until is None else F.lit(_AFTER_ALL).cast("long"),
         }
         if self.order_by:
             leading[ORDER] = _as_integer(F.col("__order"), self.order_by.type)
         if wanted.mode == "upsert_delete":
-            leading[DELETED] = (F.col("__op") == "delete").cast("int")
+            leading[SENT_DELETED] = (F.col("__op") == "delete").cast("int")
         return found.select(*(F.col(f"`{c.name}`") for c in wanted.columns), *(v.alias(k) for k, v in leading.items()))
 
 

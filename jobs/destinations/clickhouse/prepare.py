@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from jobs.batch import CommittedState
-from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse import present_table, wanted_table
 from jobs.destinations.clickhouse.checks import check_endpoints, check_spread
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
-from jobs.destinations.clickhouse.tables import Present
 from jobs.destinations.requirements import require_create
 from resources.errors import ConfigurationError
 
@@ -27,7 +27,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if lease:
         check_endpoints(shard.where, lease, shard.endpoints)
         check_spread(shard.where, lease, shard.spread_by)
-    present = tables.describe(shard.server, shard.layout.path)
+    present = present_table.describe(shard.server, shard.layout.path)
     if lease:
         shard.check_table(lease, present)
     if lease is None or not lease.state:
@@ -39,13 +39,13 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed if lease else None)]
     require_create(shard.table, shard.where)
     if not dry_run:
-        tables.create(shard.server, shard.layout)
+        wanted_table.create(shard.server, shard.layout)
         _prepare_side_table(shard)
     return [f"create {shard.where}: {shard.layout.summary}"]
 
 
 def _prepare_side_table(shard: Shard) -> None:
-    if tables.describe(shard.server, shard.statements.side_table) is None:
+    if present_table.describe(shard.server, shard.statements.side_table) is None:
         shard.server.execute(shard.statements.create_side_table())
 
 
@@ -58,9 +58,9 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
             remedy="partition by key columns only, or use the mode append",
         )
     check_replaces(shard.layout, present)
-    changes = tables.plan_changes(shard.server, shard.layout, present)
+    changes = present_table.plan_changes(shard.server, shard.layout, present)
     if not dry_run:
-        tables.apply_changes(shard.server, shard.layout, present, changes)
+        present_table.apply_changes(shard.server, shard.layout, present, changes)
         _prepare_side_table(shard)
     return [f"{shard.where}: {change}" for change in changes]
 
@@ -70,12 +70,12 @@ def _add_origin_columns(shard: Shard, present: Present, dry_run: bool, committed
 
     Without them a table works as before: records are identified by their topic's name.
     """
-    names = tables.missing_origin(shard.layout, present)
+    names = present_table.missing_origin(shard.layout, present)
     if not names or not shard.table.evolve.add_columns:
         return []
     if not dry_run:
         try:
-            tables.add_origin(shard.server, shard.layout, names, committed.topic_ids if committed else {})
+            present_table.add_origin(shard.server, shard.layout, names, committed.topic_ids if committed else {})
         except ConfigurationError as problem:
             _LOG.warning("%s: %s cannot be added: %s", shard.where, ", ".join(names), problem)
             return []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from jobs.destinations.clickhouse.tables import DELETED, VERSION, Layout, Present
+from jobs.destinations.clickhouse.present_table import Present
+from jobs.destinations.clickhouse.spec import DELETED, VERSION
+from jobs.destinations.clickhouse.wanted_table import Layout
 from resources.errors import SchemaRefused
 
 _TEXT = r"'(?:[^'\\]|\\.)*'"

@@ -11,7 +11,7 @@ from jobs.destinations.clickhouse.columns import is_text
 from jobs.destinations.clickhouse.named_types import parts
 from jobs.destinations.clickhouse.replacing import replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, layout_of
+from jobs.destinations.clickhouse.wanted_table import Layout, layout_of
 from jobs.schema.types import has_map, type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jobs.batch import CommittedState
-from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse import present_table
 from jobs.destinations.clickhouse.checks import check_endpoints
 from jobs.destinations.clickhouse.keeper import KeeperStore
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.side_table import SideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.statements import Statements
-from jobs.destinations.clickhouse.tables import Layout, Present
+from jobs.destinations.clickhouse.wanted_table import Layout
 from jobs.destinations.requirements import require_same_table
 from jobs.only_writer import require_only_writer
 from jobs.spec.columns import RowColumn
@@ -85,7 +86,7 @@ class Shard:
             return None
         check_endpoints(self.where, lease, self.endpoints)
         if lease.state:
-            self.check_table(lease, tables.describe(self.server, self.layout.path))
+            self.check_table(lease, present_table.describe(self.server, self.layout.path))
         return lease.committed
 
     def check_table(self, lease: Lease, present: Present | None) -> None:
@@ -98,7 +99,7 @@ class Shard:
 
     def row_count(self, present: Present | None) -> int:
         """The number of rows on this endpoint; 0 without a table."""
-        return tables.row_count(self.server, self.layout.path, present) if present else 0
+        return present_table.row_count(self.server, self.layout.path, present) if present else 0
 
     @cached_property
     def dead_letters(self) -> SideTable:
@@ -150,7 +151,7 @@ class Shard:
         require_only_writer(self.pipeline, self.store.other_pipelines(), self.where)
 
     def require_table(self) -> Present:
-        present = tables.describe(self.server, self.layout.path)
+        present = present_table.describe(self.server, self.layout.path)
         if present is None:
             raise TableReplaced("the table is gone", where=self.where, remedy="restore it, then run again")
         return present

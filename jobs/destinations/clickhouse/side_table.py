@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.destinations import side_table
-from jobs.destinations.clickhouse import tables
+from jobs.destinations.clickhouse import present_table
 from jobs.destinations.side_table import Parameters
 from resources.clickhouse import ClickHouseServer, retried
 from sql import render
@@ -27,7 +27,7 @@ class SideTable(side_table.SideTable):
         return self.where
 
     def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
-        if tables.describe(self.server, self.path) is None:
+        if present_table.describe(self.server, self.path) is None:
             return []
         return self.server.rows(render("clickhouse", template, table=self.path, **said), given)
 

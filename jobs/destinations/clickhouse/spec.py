@@ -11,7 +11,7 @@ from jobs.spec.tables import TABLE_NAME, Mode, OutOfRange, Table, out_of_range_o
 from resources.config_files.mistakes import Mistake, Mistakes, Path
 
 # Columns that we add; expressions may use them.
-OURS = ("_version", "_deleted")
+OURS = VERSION, DELETED = "_version", "_deleted"
 
 
 class ClickHouseTable(Table):

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from jobs.destinations.clickhouse.insert_task import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
-from jobs.destinations.clickhouse.tables import Layout
-from jobs.destinations.refusal import DEAD_LETTER_ROW, DELETED
+from jobs.destinations.clickhouse.wanted_table import Layout
+from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED
 from resources.clickhouse import LEASE_LOST, ClickHouseServer
 from sql import quote, render
 
 # The batch in a row's version; for records that were read again not the batch that landed them first.
-VERSION = "__bm_version"
+SENT_VERSION = "__bm_version"
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Statements:
         """Names and types of the columns that are sent: the row's, and those that make its version."""
         sent = {c.name: c.wire for c in self.layout.columns}
         if self.layout.versioned:
-            sent |= {VERSION: "Int64", POSITION: "Int64"}
+            sent |= {SENT_VERSION: "Int64", POSITION: "Int64"}
         if self.layout.ordered:
             sent |= {ORDER: "Int64"}
         if self.has_deletes:
-            sent |= {DELETED: "UInt8"}
+            sent |= {SENT_DELETED: "UInt8"}
         return sent
 
     def insert(self, only: Only = Only.ALL, origin: bool = False) -> str:

@@ -18,12 +18,12 @@ from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts, InsertTask, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.newest_rows import NewestRows
+from jobs.destinations.clickhouse.present_table import Present, describe
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spread import Question
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
-from jobs.destinations.clickhouse.tables import Present, describe
 from jobs.destinations.clickhouse.window import most_partitions
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.destinations.clickhouse.tables import Present, describe
+from jobs.destinations.clickhouse.present_table import Present, describe
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError

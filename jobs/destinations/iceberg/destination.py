@@ -14,7 +14,7 @@ from jobs.batch import PREFIX, CommittedState, LandedBatch, MergeCounts
 from jobs.changes.copy_task import copy, files_to_copy, takes_copies
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.iceberg.kept_deletes import KeptDeletes
-from jobs.destinations.iceberg.layout import layout_differences
+from jobs.destinations.iceberg.layout_differences import layout_differences
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import commit_reference, committed_state

@@ -10,7 +10,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, CommittedState
 from jobs.destinations.iceberg.kept_deletes import RENEWED, KeptDeletes
-from jobs.destinations.iceberg.layout import WRITE_MODES
+from jobs.destinations.iceberg.layout_differences import WRITE_MODES
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination

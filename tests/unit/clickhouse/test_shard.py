@@ -11,10 +11,11 @@ import pytest
 
 from jobs.destinations.clickhouse.drop_state import drop_state
 from jobs.destinations.clickhouse.merge import merge
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease, state_text
-from jobs.destinations.clickhouse.tables import Present, layout_of
+from jobs.destinations.clickhouse.wanted_table import layout_of
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError, TableReplaced
 from tests.kit import specs
@@ -140,7 +141,7 @@ def test_without_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypa
 
 
 def test_with_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.destinations.clickhouse.tables.describe", lambda *_: there(None))
+    monkeypatch.setattr("jobs.destinations.clickhouse.present_table.describe", lambda *_: there(None))
     empty, full = shard(EMPTY, None), shard(FULL, None)
     for each in (empty, full):
         each.__dict__["store"] = StateStore(row=Lease(state=state_text(committed(5)), table_id="another"))

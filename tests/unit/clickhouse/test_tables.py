@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
+from jobs.destinations.clickhouse.engines import removes_old_rows
 from jobs.destinations.clickhouse.named_types import bare
+from jobs.destinations.clickhouse.present_table import Present, describe, plan_changes
 from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Layout, Present, creation, describe, plan_changes, removes_old_rows
+from jobs.destinations.clickhouse.wanted_table import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved

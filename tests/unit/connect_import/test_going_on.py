@@ -15,8 +15,8 @@ from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.known import KnownTable, all_of
 from jobs.destinations.bigquery import connect_tables as bigquery_tables
 from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import Present
 from jobs.landing.readers import record_reader
 from jobs.landing.transform import DecodeStep
 from jobs.offsets import OffsetRange, TopicPartition

@@ -1,58 +1,22 @@
-"""Creates a ClickHouse table from the declared columns, and adapts it to them."""
+"""The ClickHouse table as it is, and how it is adapted to the one that the pipeline file describes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
+from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import arrow_type, declared_part
-from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
-from jobs.spec.columns import row_columns
-from jobs.spec.pipeline import PipelineSpec
 from resources.errors import SchemaRefused
-from sql import literal, render
+from sql import render
 
 if TYPE_CHECKING:
     from resources.clickhouse import ClickHouseServer
-
-VERSION, DELETED = "_version", "_deleted"
-TOPIC_ID, STEP = "_topic_id", "_step"
-# Deduplication windows of replicated tables are also limited by time; a week is longer than an outage.
-_WINDOW_SECONDS = 7 * 24 * 3600
-# Of engines that join rows with one sorting key; the second ones make values that no record has.
-_CHOOSING, _COMPUTING = "Replacing|Collapsing", "Summing|Aggregating|Coalescing|Graphite"
-
-
-def joins_rows(engine: str) -> bool:
-    """Whether an engine joins rows, so that a table lacks records although it got all of them."""
-    return re.search(f"{_CHOOSING}|{_COMPUTING}", engine) is not None
-
-
-def engine_warnings(engine: str) -> Iterator[str]:
-    """What a person should know of an append table with this engine."""
-    if joins_rows(engine):
-        yield (
-            f"the engine {engine} joins rows, so nothing shows which records the table lacks: replays, retries of dead "
-            "letters and going on without the state are refused (one row a key, with all of these: mode upsert)"
-        )
-
-
-def computes_values(engine: str) -> bool:
-    """Whether an engine joins rows to one with values of several records."""
-    return re.search(_COMPUTING, engine) is not None
-
-
-def removes_old_rows(engine_full: str) -> bool:
-    """Whether the table's TTL removes rows, and does not only move or recompress them."""
-    found = re.search(r" TTL (.*?)(?: SETTINGS |$)", engine_full, re.DOTALL)
-    rules = re.split(r",(?![^(]*\))", found[1]) if found else []
-    return any(not re.search(r"\b(TO (DISK|VOLUME)|RECOMPRESS)\b", rule) for rule in rules)
 
 
 @dataclass(frozen=True)
@@ -80,94 +44,6 @@ class Present:
     partitioned: bool
     views: tuple[tuple[str, str], ...]
     computed: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The table that the pipeline file describes.
-
-    Attributes:
-        ordered: versions contain the `order_by` value, so they are wider.
-        window: the number of parts that the deduplication window must remember.
-    """
-
-    table: ClickHouseTable
-    columns: tuple[Column, ...]
-    ordered: bool
-    window: int
-    cluster: str | None
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        return self.table.path
-
-    @property
-    def keys(self) -> list[str]:
-        return [c.name for c in self.columns if c.is_key]
-
-    @property
-    def versioned(self) -> bool:
-        return self.table.mode != "append"
-
-    @property
-    def added(self) -> dict[str, str]:
-        """Columns besides the row's own: version and deletion mark."""
-        version = {VERSION: "UInt128" if self.ordered else "UInt64"} if self.versioned else {}
-        return {**version, **({DELETED: "UInt8"} if self.table.mode == "upsert_delete" else {})}
-
-    @property
-    def origin(self) -> dict[str, str]:
-        """Columns that distinguish steps, and records of a recreated topic from those of its predecessor.
-
-        They are materialized, so that `SELECT *` omits them. Tables of upserts have versions instead.
-        """
-        is_ours = not self.versioned and "MergeTree" in self.engine
-        return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
-
-    @property
-    def engine(self) -> str:
-        """The engine with its arguments."""
-        named = self.table.engine or ("ReplacingMergeTree" if self.versioned else "MergeTree")
-        if "(" in named or not self.versioned:
-            return named
-        return f"{named}({', '.join(self.added)})"
-
-    @property
-    def order_by(self) -> list[str]:
-        if self.table.order_by:
-            return self.table.order_by
-        return self.keys or ["_topic", "_partition", "_offset"]
-
-    @property
-    def summary(self) -> str:
-        """The layout in one line, for `plan`."""
-        partitions = f", partitioned by {self.table.partition_by}" if self.table.partition_by else ""
-        ttl = f", TTL {self.table.ttl}" if self.table.ttl else ""
-        return f"{self.engine}, ordered by {', '.join(self.order_by)}{partitions}{ttl}"
-
-    @property
-    def settings(self) -> dict[str, str | int]:
-        used = {*self.order_by, *re.findall(r"\w+", self.table.partition_by or "")}
-        nullable = any("Nullable" in column.type for column in self.columns if column.name in used)
-        replicated = "Replicated" in self.engine or "Shared" in self.engine
-        window: dict[str, str | int] = {"non_replicated_deduplication_window": self.window}
-        if replicated:
-            window = {
-                "replicated_deduplication_window": self.window,
-                "replicated_deduplication_window_seconds": _WINDOW_SECONDS,
-            }
-        return {**window, **({"allow_nullable_key": 1} if nullable else {}), **self.table.settings}
-
-
-def layout_of(spec: PipelineSpec, table: ClickHouseTable, window: int = 0, cluster: str | None = None) -> Layout:
-    """The table that a pipeline file describes."""
-    return Layout(
-        table=table,
-        columns=tuple(table_column(c, table.column_types) for c in row_columns(spec, table)),
-        ordered=table.mode != "append" and spec.changes.ordered_by is not None,
-        window=window,
-        cluster=cluster,
-    )
 
 
 def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
@@ -204,29 +80,6 @@ def row_count(server: ClickHouseServer, path: Sequence[str], present: Present) -
     if present.rows is not None:
         return present.rows
     return int(server.rows(render("clickhouse", "count_rows", table=path, final=False))[0]["rows"])
-
-
-def create(server: ClickHouseServer, layout: Layout) -> None:
-    """Creates database and table; if another run is faster, its table is used."""
-    server.execute(render("clickhouse", "database_create", database=layout.path[0], cluster=layout.cluster))
-    server.execute(creation(layout), settings={"flatten_nested": 0})
-
-
-def creation(layout: Layout) -> str:
-    """The statement that creates the table."""
-    return render(
-        "clickhouse",
-        "table_create",
-        table=layout.path,
-        cluster=layout.cluster,
-        columns={**{c.name: c.type for c in layout.columns}, **layout.added, **_with_defaults(layout.origin, {})},
-        indexed=not layout.versioned and "_offset" not in layout.order_by,
-        engine=layout.engine,
-        partition_by=layout.table.partition_by,
-        order_by=layout.order_by,
-        ttl=layout.table.ttl,
-        settings=layout.settings,
-    )
 
 
 def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> list[SchemaChange]:
@@ -320,18 +173,10 @@ def missing_origin(layout: Layout, present: Present) -> list[str]:
 
 def add_origin(server: ClickHouseServer, layout: Layout, names: Sequence[str], topic_ids: Mapping[str, str]) -> None:
     """Adds columns of `Layout.origin`; existing rows are of the topics with these ids."""
-    kinds = _with_defaults({name: layout.origin[name] for name in names}, topic_ids)
+    kinds = with_defaults({name: layout.origin[name] for name in names}, topic_ids)
     changes = [("ADD COLUMN IF NOT EXISTS", name, kind) for name, kind in kinds.items()]
     sql = render("clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=changes)
     server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2})
-
-
-def _with_defaults(origin: Mapping[str, str], topic_ids: Mapping[str, str]) -> dict[str, str]:
-    """The columns' types with defaults for rows that were written without them."""
-    topics, ids = (", ".join(map(literal, texts)) for texts in (topic_ids, topic_ids.values()))
-    known = f"transform(`_topic`, [{topics}], [{ids}], '')" if topic_ids else "''"
-    defaults = {TOPIC_ID: known, STEP: "0"}
-    return {name: f"{kind} MATERIALIZED {defaults[name]}" for name, kind in origin.items()}
 
 
 def _spelled(server: ClickHouseServer, types: dict[str, str]) -> dict[str, str]:

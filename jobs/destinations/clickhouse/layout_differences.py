@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from jobs.destinations.clickhouse.expressions import sorted_by
+from jobs.destinations.clickhouse.present_table import describe
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.tables import describe
-from jobs.destinations.layout import differences
+from jobs.destinations.layout_differences import differences
 from resources.clickhouse import ClickHouseServer
 from sql import render
 

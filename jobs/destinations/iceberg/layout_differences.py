@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pyiceberg.table import Table
 
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.destinations.layout import differences
+from jobs.destinations.layout_differences import differences
 from jobs.iceberg.partition_text import Partition, parse_partition
 
 WRITE_MODES = {"copy_on_write": "copy-on-write", "merge_on_read": "merge-on-read"}

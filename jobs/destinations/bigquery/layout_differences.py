@@ -8,7 +8,7 @@ from google.cloud import bigquery
 
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.tables import DAY_MS
-from jobs.destinations.layout import differences
+from jobs.destinations.layout_differences import differences
 
 
 def layout_differences(table: BigQueryTable, find: Callable[[], bigquery.Table | None]) -> Iterator[str]:

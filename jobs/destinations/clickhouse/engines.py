@@ -1,0 +1,35 @@
+"""What is known of a ClickHouse table by the name of its engine, or by its definition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# Of engines that join rows with one sorting key; the second ones make values that no record has.
+_CHOOSING, _COMPUTING = "Replacing|Collapsing", "Summing|Aggregating|Coalescing|Graphite"
+
+
+def joins_rows(engine: str) -> bool:
+    """Whether an engine joins rows, so that a table lacks records although it got all of them."""
+    return re.search(f"{_CHOOSING}|{_COMPUTING}", engine) is not None
+
+
+def engine_warnings(engine: str) -> Iterator[str]:
+    """What a person should know of an append table with this engine."""
+    if joins_rows(engine):
+        yield (
+            f"the engine {engine} joins rows, so nothing shows which records the table lacks: replays, retries of dead "
+            "letters and going on without the state are refused (one row a key, with all of these: mode upsert)"
+        )
+
+
+def computes_values(engine: str) -> bool:
+    """Whether an engine joins rows to one with values of several records."""
+    return re.search(_COMPUTING, engine) is not None
+
+
+def removes_old_rows(engine_full: str) -> bool:
+    """Whether the table's TTL removes rows, and does not only move or recompress them."""
+    found = re.search(r" TTL (.*?)(?: SETTINGS |$)", engine_full, re.DOTALL)
+    rules = re.split(r",(?![^(]*\))", found[1]) if found else []
+    return any(not re.search(r"\b(TO (DISK|VOLUME)|RECOMPRESS)\b", rule) for rule in rules)
