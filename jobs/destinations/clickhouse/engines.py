@@ -28,6 +28,17 @@ def computes_values(engine: str) -> bool:
     return re.search(_COMPUTING, engine) is not None
 
 
+def replication(engine: str) -> str:
+    """`Replicated` or `Shared`, if the name of an engine begins with it; else empty: its tables are not replicated."""
+    found = re.match("Replicated|Shared", engine)
+    return found[0] if found else ""
+
+
+def deduplication_window(engine: str) -> str:
+    """The setting that says how many parts a table remembers."""
+    return "replicated_deduplication_window" if replication(engine) else "non_replicated_deduplication_window"
+
+
 def removes_old_rows(engine_full: str) -> bool:
     """Whether the table's TTL removes rows, and does not only move or recompress them."""
     found = re.search(r" TTL (.*?)(?: SETTINGS |$)", engine_full, re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from jobs.destinations.clickhouse.engines import replication
 from jobs.destinations.clickhouse.expressions import sorted_by
 from jobs.destinations.clickhouse.present_table import describe
 from jobs.destinations.clickhouse.spec import ClickHouseTable
@@ -13,14 +14,12 @@ from resources.clickhouse import ClickHouseServer
 from sql import render
 
 _PARTITIONS, _TTL = " PARTITION BY ", " TTL "
-# ClickHouse Cloud makes a SharedMergeTree of each MergeTree.
-_SPREAD = "^(Replicated|Shared)"
 
 
 def layout_differences(server: ClickHouseServer, table: ClickHouseTable) -> Iterator[str]:
     """Options of the file that the table does not have (`differences`)."""
     declared = {
-        "engine": re.sub(_SPREAD, "", table.engine.partition("(")[0]) if table.engine else None,
+        "engine": _not_replicated(table.engine.partition("(")[0]) if table.engine else None,
         "order_by": table.order_by,
         **(_spelled(server, table) if table.partition_by or table.ttl else {}),
         **{f"settings.{name}": str(value) for name, value in table.settings.items()},
@@ -33,13 +32,18 @@ def layout_differences(server: ClickHouseServer, table: ClickHouseTable) -> Iter
         clauses = _clauses(found.engine_full)
         settings = dict(re.findall(r"(\w+) = '?([^',]*)'?", clauses["settings"]))
         return {
-            "engine": re.sub(_SPREAD, "", found.engine),
+            "engine": _not_replicated(found.engine),
             "order_by": sorted_by(found.sorting_key),
             **clauses,
             **{f"settings.{name}": settings.get(name) for name in table.settings},
         }
 
     return differences(declared, present)
+
+
+def _not_replicated(engine: str) -> str:
+    """The engine's name without its replication: ClickHouse Cloud makes a SharedMergeTree of each MergeTree."""
+    return engine.removeprefix(replication(engine))
 
 
 def _spelled(server: ClickHouseServer, table: ClickHouseTable) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from jobs.destinations.clickhouse.engines import deduplication_window, replication
 from jobs.destinations.clickhouse.insert_task import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.wanted_table import Layout
@@ -148,15 +149,14 @@ class Statements:
         )
 
     def create_side_table(self) -> str:
-        replicated = "Replicated" in self.layout.engine
         return render(
             "clickhouse",
             "side_table_create",
             table=self.side_table,
             columns=_DEAD_LETTER_COLUMNS,
             cluster=self.layout.cluster,
-            engine="ReplicatedMergeTree" if replicated else "MergeTree",
-            window=("replicated" if replicated else "non_replicated") + "_deduplication_window",
+            engine=f"{replication(self.layout.engine)}MergeTree",
+            window=deduplication_window(self.layout.engine),
         )
 
 

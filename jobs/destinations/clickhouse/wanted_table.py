@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.destinations.clickhouse.columns import Column, table_column
+from jobs.destinations.clickhouse.engines import deduplication_window, replication
 from jobs.destinations.clickhouse.spec import DELETED, VERSION, ClickHouseTable
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -88,13 +89,9 @@ class Layout:
     def settings(self) -> dict[str, str | int]:
         used = {*self.order_by, *re.findall(r"\w+", self.table.partition_by or "")}
         nullable = any("Nullable" in column.type for column in self.columns if column.name in used)
-        replicated = "Replicated" in self.engine or "Shared" in self.engine
-        window: dict[str, str | int] = {"non_replicated_deduplication_window": self.window}
-        if replicated:
-            window = {
-                "replicated_deduplication_window": self.window,
-                "replicated_deduplication_window_seconds": _WINDOW_SECONDS,
-            }
+        window: dict[str, str | int] = {deduplication_window(self.engine): self.window}
+        if replication(self.engine):
+            window["replicated_deduplication_window_seconds"] = _WINDOW_SECONDS
         return {**window, **({"allow_nullable_key": 1} if nullable else {}), **self.table.settings}
 
 

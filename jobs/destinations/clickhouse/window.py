@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from jobs.destinations.clickhouse.engines import deduplication_window
 from jobs.destinations.clickhouse.present_table import Present, describe
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
@@ -88,7 +89,7 @@ def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> 
 
 
 def _window(server: ClickHouseServer, name: str, present: Present, partitioned: bool) -> Window:
-    setting = "replicated_deduplication_window" if _is_replicated(present) else "non_replicated_deduplication_window"
+    setting = deduplication_window(present.engine)
     partitions = most_partitions(server.connection) if partitioned else 1
     if "MergeTree" not in present.engine:
         return Window(name, setting, None, partitions)
@@ -99,10 +100,6 @@ def _window(server: ClickHouseServer, name: str, present: Present, partitioned: 
 def _default(server: ClickHouseServer, setting: str) -> int:
     found = server.rows(render("clickhouse", "merge_tree_default"), {"name": setting})
     return int(found[0]["value"]) if found else 0
-
-
-def _is_replicated(present: Present) -> bool:
-    return present.engine.startswith(("Replicated", "Shared"))
 
 
 def _filled_by_views(

@@ -16,6 +16,7 @@ from jobs.destinations.clickhouse.present_table import Present, describe, plan_c
 from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.wanted_table import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.destinations.registry import kind_of
@@ -66,6 +67,20 @@ def test_plain_tables() -> None:
     assert "`_version` UInt128 ) ENGINE = ReplacingMergeTree(_version)" in _words(
         creation(_layout("upsert", ordered=True))
     )
+
+
+@pytest.mark.parametrize(
+    ("engine", "beside", "window"),
+    [
+        ("MergeTree", "MergeTree", "non_replicated_deduplication_window"),
+        ("ReplicatedMergeTree('/t', 'r1')", "ReplicatedMergeTree", "replicated_deduplication_window"),
+        ("SharedMergeTree", "SharedMergeTree", "replicated_deduplication_window"),
+    ],
+)
+def test_side_table_is_replicated_as_its_table_is(engine: str, beside: str, window: str) -> None:
+    statements = Statements(_layout("append", engine=engine), ("default", "batchmerge_state"))
+    expected = f"ENGINE = {beside} ORDER BY (`topic`, `partition`, `offset`) SETTINGS {window} = 10000"
+    assert _words(statements.create_side_table()).endswith(expected)
 
 
 def test_plan_shows_order_partitions_and_ttl() -> None:
