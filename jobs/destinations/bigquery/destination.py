@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -15,14 +14,16 @@ from jobs.destinations.bigquery.columns import Column, destination_columns
 from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.layout_differences import layout_differences
-from jobs.destinations.bigquery.merge import Merging
-from jobs.destinations.bigquery.prepare import Preparation, check_identity
+from jobs.destinations.bigquery.maintain import remove_merged
+from jobs.destinations.bigquery.merge import merge, settle
+from jobs.destinations.bigquery.prepare import check_identity, prepare
 from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows
-from jobs.destinations.bigquery.replay import Replaying
+from jobs.destinations.bigquery.replay import replay
 from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
 from jobs.destinations.takes import Takes
@@ -38,12 +39,11 @@ class BigQueryDestination(Destination):
     """`kind: bigquery` of a pipeline file."""
 
     table: BigQueryTable
-    connection_name: str
     connection: BigQueryConnection
 
     @cached_property
     def bigquery(self) -> BigQuery:
-        return BigQuery(self.connection_name, self.connection)
+        return BigQuery(self.table.connection, self.connection)
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -58,13 +58,17 @@ class BigQueryDestination(Destination):
         return SideTable(self.bigquery, self.pipeline, self.table.table, self.name)
 
     @cached_property
-    def merging(self) -> Merging:
-        return Merging(*self._parts)
-
-    @property
-    def _parts(self) -> tuple[Any, ...]:
-        parts = (self.bigquery, self.pipeline, self.spec, self.table, self.columns, self.state)
-        return (*parts, self.side_table, self.name)
+    def work(self) -> TableWork:
+        return TableWork(
+            bigquery=self.bigquery,
+            pipeline=self.pipeline,
+            spec=self.spec,
+            table=self.table,
+            columns=self.columns,
+            state=self.state,
+            side_table=self.side_table,
+            where=self.name,
+        )
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
@@ -75,10 +79,10 @@ class BigQueryDestination(Destination):
         return row.committed
 
     def settle(self) -> None:
-        self.merging.settle()
+        settle(self.work)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return Preparation(*self._parts).run(dry_run)
+        return prepare(self.work, dry_run)
 
     def layout_differences(self) -> list[str]:
         return list(layout_differences(self.table, lambda: self.bigquery.find_table(self.table.table)))
@@ -90,10 +94,10 @@ class BigQueryDestination(Destination):
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
     ) -> Merged | None:
-        return self.merging.merge(context, committed, batches)
+        return merge(self.work, context, committed, batches)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return Replaying(*self._parts).replay(context, committed, batches)
+        return replay(self.work, context, committed, batches)
 
     def dataset(self) -> tuple[str, str]:
         return "bigquery", f"{self.connection.project}.{self.table.table}"
@@ -138,7 +142,7 @@ class BigQueryDestination(Destination):
             CommitFailed: one had begun before, and has taken effect.
         """
         self.bigquery.delete_table(row.staging_table)
-        if self.merging.attempts_on(row).closed(applies) is not None:
+        if self.work.attempts_on(row).closed(applies) is not None:
             raise CommitFailed("a run has merged at this very moment", where=self.name, remedy="try again")
 
     def drop(self) -> bool:
@@ -168,4 +172,4 @@ class BigQueryDestination(Destination):
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.staging_table) is None:
             return {}
-        return {"staging tables dropped": self.merging.remove_merged(row, row.committed.batch_number)}
+        return {"staging tables dropped": remove_merged(self.work, row, row.committed.batch_number)}

@@ -55,7 +55,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         from jobs.destinations.bigquery.destination import BigQueryDestination
 
         connection = connections.get(table.connection, BigQueryConnection)
-        return BigQueryDestination(pipeline, spec, table, table.connection, connection)
+        return BigQueryDestination(pipeline, spec, table, connection)
 
     def columns(self, spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
         from jobs.destinations.bigquery.columns import renamed_columns

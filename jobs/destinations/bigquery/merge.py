@@ -30,17 +30,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Filled, LoadedOtherwise, Loader
-from jobs.destinations.bigquery.maintain import CleanUp
+from jobs.destinations.bigquery.maintain import clean_up
 from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import Generation, StateRow
 from jobs.destinations.bigquery.tables import new_staging_table
+from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import check_limits
@@ -52,116 +53,117 @@ from resources.errors import CommitFailed, InvariantBroken, LineageBroken
 _LOG = logging.getLogger("batchmerge")
 
 
-@dataclass(frozen=True)
-class Merging(CleanUp):
-    """Merges of one table."""
+def merge(
+    work: TableWork, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+) -> Merged | None:
+    """Merges as the protocol says; None if no trigger of the table asks for a merge yet.
 
-    def merge(
-        self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
-    ) -> Merged | None:
-        """Merges as the protocol says; None if no trigger of the table asks for a merge yet.
+    Raises:
+        CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
+    """
+    row = work.expect(committed)
+    replayed = work.replayed(context, batches) if batches[-1].batch.revises is not None else None
+    if not (context.due or replayed or is_due(work.table, batches, int(time.time() * 1000))):
+        return None
+    clock = Stages()
+    failpoint("bigquery.begun")
+    wanted = Flush(tuple(batches))
+    attempts = work.attempts_on(row)
+    job = attempts.closed(applies)
+    if job is None:
+        loader = work.loader(context, row.staging_table, replayed)
+        meaning = wanted.last.batch.meaning_hash
+        if row.committed and row.committed.orders_otherwise(meaning, work.spec.order_hash):
+            work.forget_deletes(row)
+        else:
+            work.remember_deletes(context, row)
+        outdated = OutdatedDeadLetters.of(context, replayed, work.side_table) if replayed else None
+        filled = clock.time("load", lambda: _load(work, loader, row, wanted))
+        flush, judged = filled.flush, filled.judged
+        failpoint("bigquery.loaded")
+        check_limits(work.spec, work.where, judged.refused, flush.rows, len(flush.batches))
+        if outdated:
+            outdated.forget(filled.attempt)
+        job = clock.time("merge", lambda: _apply(work, loader, row, flush, judged))
+    try:
+        flush = adopted(job.labels, context.intermediate.landed().batches, work.where)
+    except LineageBroken:
+        # Move the state row to what merges have done, so that a person decides on the true state.
+        settle(work)
+        raise
+    failpoint("bigquery.merged")
+    clock.time("state", lambda: work.state.move(row, state_after(job)))
+    failpoint("bigquery.moved")
+    clock.time("clean-up", lambda: clean_up(work, row, flush))
+    failpoint("bigquery.cleaned")
+    if flush.batches != wanted.batches:
+        raise CommitFailed(
+            f"another run had begun to merge up to {flush.last.batch}; that is complete now",
+            where=work.where,
+            remedy="plan again from there",
+        )
+    return Merged(work.counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
 
-        Raises:
-            CommitFailed: another run was faster, or had begun a flush of another range, which is then complete.
-        """
-        row = self.expect(committed)
-        replayed = self.replayed(context, batches) if batches[-1].batch.revises is not None else None
-        if not (context.due or replayed or is_due(self.table, batches, int(time.time() * 1000))):
-            return None
-        clock = Stages()
-        failpoint("bigquery.begun")
-        wanted = Flush(tuple(batches))
-        attempts = self.attempts_on(row)
-        job = attempts.closed(applies)
+
+def _load(work: TableWork, loader: Loader, row: StateRow, wanted: Flush) -> Filled:
+    prefix = load_prefix(work.pipeline, work.table.table, row.generation, row.next_batch)
+    try:
+        return loader.fill(wanted, prefix)
+    except InvariantBroken:
+        # Rows may be missing because another run has merged them and cleaned them up: that is no error.
+        work.expect(row.committed)
+        raise
+    except (LineageBroken, LoadedOtherwise) as useless:
+        work.expect(row.committed)
+        raise _discarded(work, loader, row, useless.what) from useless
+
+
+def _discarded(work: TableWork, loader: Loader, row: StateRow, why: str) -> CommitFailed:
+    """Gives up loads of a flush of which nobody can make use; the next `prepare` makes another staging table.
+
+    Nothing of the flush is in the destination, and without its staging table no merge can bring it there.
+    """
+    _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", work.where, why)
+    heir = _heir(work, loader, row) if work.keeps_deletes and row.committed else None
+    work.bigquery.delete_table(row.staging_table)
+    if heir and work.attempts_on(row).closed(applies) is None:
+        work.state.renew(row, row.table_created, heir)
+    return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=work.where)
+
+
+def _heir(work: TableWork, loader: Loader, row: StateRow) -> Generation:
+    """A generation whose staging table has the merged deletes of this one: their batches may not be landed any
+    more."""
+    assert row.committed, "a table without a batch has merged no deletes"
+    heir = work.state.new_generation()
+    table_id = work.bigquery.table_id(heir.staging_table)
+    wanted = new_staging_table(table_id, work.pipeline, work.table.table, loader.rows.schema)
+    work.bigquery.create_lasting_table(wanted)
+    into_it = replace(loader, rows=replace(loader.rows, staging_table=heir.staging_table))
+    into_it.copy_deletes(row.staging_table, row.committed.batch_number)
+    return heir
+
+
+def settle(work: TableWork) -> None:
+    """Moves the state row to what finished merges have done, if their runs died before they moved it."""
+    row = work.state.read()
+    while row is not None:
+        job = work.attempts_on(row).closed(applies)
         if job is None:
-            loader = self.loader(context, row.staging_table, replayed)
-            meaning = wanted.last.batch.meaning_hash
-            if row.committed and row.committed.orders_otherwise(meaning, self.spec.order_hash):
-                self.forget_deletes(row)
-            else:
-                self.remember_deletes(context, row)
-            outdated = OutdatedDeadLetters.of(context, replayed, self.side_table) if replayed else None
-            filled = clock.time("load", lambda: self._load(loader, row, wanted))
-            flush, judged = filled.flush, filled.judged
-            failpoint("bigquery.loaded")
-            check_limits(self.spec, self.where, judged.refused, flush.rows, len(flush.batches))
-            if outdated:
-                outdated.forget(filled.attempt)
-            job = clock.time("merge", lambda: self._apply(loader, row, flush, judged))
-        try:
-            flush = adopted(job.labels, context.intermediate.landed().batches, self.where)
-        except LineageBroken:
-            # Move the state row to what merges have done, so that a person decides on the true state.
-            self.settle()
-            raise
-        failpoint("bigquery.merged")
-        clock.time("state", lambda: self.state.move(row, state_after(job)))
-        failpoint("bigquery.moved")
-        clock.time("clean-up", lambda: self.clean_up(row, flush))
-        failpoint("bigquery.cleaned")
-        if flush.batches != wanted.batches:
-            raise CommitFailed(
-                f"another run had begun to merge up to {flush.last.batch}; that is complete now",
-                where=self.where,
-                remedy="plan again from there",
-            )
-        return Merged(self.counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
+            return
+        after = state_after(job)
+        _LOG.info(
+            "%s: batch %d was merged, and its run has not moved the state",
+            work.where,
+            after.committed.batch_number,
+        )
+        work.state.move(row, after)
+        row = work.state.read()
 
-    def _load(self, loader: Loader, row: StateRow, wanted: Flush) -> Filled:
-        prefix = load_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
-        try:
-            return loader.fill(wanted, prefix)
-        except InvariantBroken:
-            # Rows may be missing because another run has merged them and cleaned them up: that is no error.
-            self.expect(row.committed)
-            raise
-        except (LineageBroken, LoadedOtherwise) as useless:
-            self.expect(row.committed)
-            raise self._discarded(loader, row, useless.what) from useless
 
-    def _discarded(self, loader: Loader, row: StateRow, why: str) -> CommitFailed:
-        """Gives up loads of a flush of which nobody can make use; the next `prepare` makes another staging table.
-
-        Nothing of the flush is in the destination, and without its staging table no merge can bring it there.
-        """
-        _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", self.where, why)
-        heir = self._heir(loader, row) if self.keeps_deletes and row.committed else None
-        self.bigquery.delete_table(row.staging_table)
-        if heir and self.attempts_on(row).closed(applies) is None:
-            self.state.renew(row, row.table_created, heir)
-        return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=self.where)
-
-    def _heir(self, loader: Loader, row: StateRow) -> Generation:
-        """A generation whose staging table has the merged deletes of this one: their batches may not be landed any
-        more."""
-        assert row.committed, "a table without a batch has merged no deletes"
-        heir = self.state.new_generation()
-        table_id = self.bigquery.table_id(heir.staging_table)
-        wanted = new_staging_table(table_id, self.pipeline, self.table.table, loader.rows.schema)
-        self.bigquery.create_lasting_table(wanted)
-        into_it = replace(loader, rows=replace(loader.rows, staging_table=heir.staging_table))
-        into_it.copy_deletes(row.staging_table, row.committed.batch_number)
-        return heir
-
-    def settle(self) -> None:
-        """Moves the state row to what finished merges have done, if their runs died before they moved it."""
-        row = self.state.read()
-        while row is not None:
-            job = self.attempts_on(row).closed(applies)
-            if job is None:
-                return
-            after = state_after(job)
-            _LOG.info(
-                "%s: batch %d was merged, and its run has not moved the state",
-                self.where,
-                after.committed.batch_number,
-            )
-            self.state.move(row, after)
-            row = self.state.read()
-
-    def _apply(self, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
-        text, values = self.bound(loader, row, flush)
-        text = with_state(text, self.after(row, flush))
-        labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
-        submit = partial(self.submit, text, values, labels)
-        return self.attempts_on(row).run_until_done(submit, applies)
+def _apply(work: TableWork, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
+    text, values = work.bound(loader, row, flush)
+    text = with_state(text, work.after(row, flush))
+    labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
+    submit = partial(work.submit, text, values, labels)
+    return work.attempts_on(row).run_until_done(submit, applies)

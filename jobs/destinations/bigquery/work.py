@@ -50,7 +50,7 @@ Values = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
-class Work:
+class TableWork:
     """One destination table and its staging table.
 
     Attributes:
@@ -67,7 +67,7 @@ class Work:
     where: str
 
     @property
-    def _order(self) -> Column | None:
+    def order(self) -> Column | None:
         return order_column(self.spec, self.columns)
 
     @property
@@ -75,7 +75,7 @@ class Work:
         """The staging table's schema."""
         return staging_fields(
             self.columns,
-            self._order,
+            self.order,
             names_unchanged=can_leave_unchanged(self.table) and names_unchanged_columns(self.spec),
             says_op=takes_landed_rows(self.spec, self.table, self.columns),
         )
@@ -83,7 +83,7 @@ class Work:
     @property
     def keeps_deletes(self) -> bool:
         """Whether merged deletes are kept: with `order_by` an older change may come later, and must not undo them."""
-        return self._order is not None and self.table.loses_rows
+        return self.order is not None and self.table.loses_rows
 
     def _row(self) -> StateRow:
         row = self.state.read()
@@ -119,7 +119,7 @@ class Work:
         return TableAt.after(row.at, flush.batches, order, untraced_to)
 
     def loader(self, context: MergeContext, staging_table: str, replayed: Reduction | None = None) -> Loader:
-        schema, order = list(self.present_staging_table(staging_table).schema), self._order
+        schema, order = list(self.present_staging_table(staging_table).schema), self.order
         found = self.bigquery.find_table(self.table.table)
         present = found.schema if found else ()
         refusal = self._refusal(context.intermediate.landed().batches, present)

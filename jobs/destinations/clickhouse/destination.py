@@ -49,7 +49,6 @@ class ClickHouseDestination(Destination):
     """
 
     table: ClickHouseTable
-    connection_name: str
     connection: ClickHouseConnection
     endpoint: int | None = None
 
@@ -167,7 +166,7 @@ class ClickHouseDestination(Destination):
                 pipeline=self.pipeline,
                 spec=self.spec,
                 table=self.table,
-                server=ClickHouseServer(self.connection_name, self.connection, endpoint),
+                server=ClickHouseServer(self.table.connection, self.connection, endpoint),
                 number=number,
                 layout=self.layout,
                 rows=tuple(self.row_columns),

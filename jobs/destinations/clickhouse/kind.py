@@ -55,7 +55,7 @@ class ClickHouseKind(Kind[ClickHouseTable]):
         from jobs.destinations.clickhouse.destination import ClickHouseDestination
 
         connection = connections.get(table.connection, ClickHouseConnection)
-        return ClickHouseDestination(pipeline, spec, table, table.connection, connection)
+        return ClickHouseDestination(pipeline, spec, table, connection)
 
     def mistakes(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
         from jobs.destinations.clickhouse.rules import mistakes

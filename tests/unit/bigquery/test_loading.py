@@ -15,10 +15,11 @@ from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.loading import LoadedOtherwise, Loader
 from jobs.destinations.bigquery.made_with import made_with
-from jobs.destinations.bigquery.merge import Merging
+from jobs.destinations.bigquery.merge import _discarded
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
+from jobs.destinations.bigquery.work import TableWork
 from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
 from resources.errors import CommitFailed
@@ -173,15 +174,15 @@ def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: boo
     state = TableState(cast(BigQuery, service), "p", "d.t", "tmp")
     row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
     columns = destination_columns(spec, table, "t")
-    merging = Merging(cast(BigQuery, service), "p", spec, table, columns, state, cast(Any, None), "t")
+    work = TableWork(cast(BigQuery, service), "p", spec, table, columns, state, cast(Any, None), "t")
     if merged:
         job = SimpleNamespace(labels={"batchmerge-kind": "merge"})
-        service.jobs[f"{merging.attempts_on(row).prefix}-1"] = job
+        service.jobs[f"{work.attempts_on(row).prefix}-1"] = job
     service.row = {
         "pipeline": "p", "generation": "g1", "intermediate_table": "d._t_g1", "table_created": "then",
         "commit_id": "c1", "state": "", "moved_by": "before",
     }  # fmt: skip
-    assert isinstance(merging._discarded(loader(service, "x"), row, "why"), CommitFailed)
+    assert isinstance(_discarded(work, loader(service, "x"), row, "why"), CommitFailed)
     created, copied, deleted, *named = service.done
     other = created.removeprefix("create ")
     assert other.startswith("d._t_tmp_p_")

@@ -16,7 +16,7 @@ from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import with_state
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
-from jobs.destinations.bigquery.work import Work
+from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.requirements import require_known_rows
 from resources.bigquery import BigQuery
@@ -89,10 +89,10 @@ def test_only_deletes_of_the_present_order_are_remembered(
     spec = specs.spec(specs.table("bigquery", "append", "d.t"))
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    work, loader = Work(cast(BigQuery, Mock()), "p", spec, table, [], Mock(), Mock(), "t"), Mock()
+    work, loader = TableWork(cast(BigQuery, Mock()), "p", spec, table, [], Mock(), Mock(), "t"), Mock()
     staging = Mock(labels={"batchmerge-deletes": "lost"})
-    monkeypatch.setattr(Work, "present_staging_table", lambda *_: staging)
-    monkeypatch.setattr(Work, "loader", lambda *_: loader)
+    monkeypatch.setattr(TableWork, "present_staging_table", lambda *_: staging)
+    monkeypatch.setattr(TableWork, "loader", lambda *_: loader)
     known = LandedBatches([landed(number) for number in (1, 2, 3, 4)], complete=False)
     context = cast(MergeContext, SimpleNamespace(intermediate=SimpleNamespace(landed=lambda: known)))
     at = TableAt(CommittedState.after(landed(3)), {}, since)
@@ -154,10 +154,10 @@ def test_state_is_forgotten_also_where_a_run_died_before_it_moved_the_row() -> N
     (table,) = specs.spec(specs.table("bigquery", "append", "d.t")).tables
     assert isinstance(table, BigQueryTable)
     connection = BigQueryConnection(kind="bigquery", project="p")
-    destination, service = BigQueryDestination("p", specs.spec(), table, "bigquery", connection), WithJobs()
+    destination, service = BigQueryDestination("p", specs.spec(), table, connection), WithJobs()
     destination.__dict__["bigquery"] = service
     text = with_state("INSERT", TableAt(CommittedState.after(landed(1)), {}))
     job = Mock(spec=QueryJob, labels={"batchmerge-kind": "merge"}, query=text)
-    service.jobs[f"{destination.merging.attempts_on(ROW).prefix}-1"] = job
+    service.jobs[f"{destination.work.attempts_on(ROW).prefix}-1"] = job
     assert destination.drop_state()
     assert service.row == {}

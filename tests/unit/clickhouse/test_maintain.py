@@ -95,4 +95,4 @@ def test_deletes_stay_while_a_run_may_be_at_work(
 def opened(mode: str, connection: ClickHouseConnection, deletes: bool = True) -> ClickHouseDestination:
     upkeep = {"time_limit_seconds": 7200, "clean_up": {"deletes": deletes}}
     spec = specs.spec(specs.table("clickhouse", mode, "d.t"), key="id", maintenance=upkeep, columns=specs.ID)
-    return ClickHouseDestination("p", spec, spec.tables[0], "clickhouse", connection)  # type: ignore[arg-type]
+    return ClickHouseDestination("p", spec, spec.tables[0], connection)  # type: ignore[arg-type]

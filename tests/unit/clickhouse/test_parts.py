@@ -47,7 +47,7 @@ def test_endpoint_takes_a_revision_once_all_have_the_batches_before_it(
     monkeypatch.setattr(module, "merge", lambda *_: InsertCounts(rows=5))
     spec = specs.spec(specs.table("clickhouse", mode, "d.t"), key="id", columns=specs.ID)
     connection = ClickHouseConnection(kind="clickhouse", endpoints=["h:1", "h:2", "h:3"])
-    whole = ClickHouseDestination("p", spec, spec.tables[0], "clickhouse", connection)  # type: ignore[arg-type]
+    whole = ClickHouseDestination("p", spec, spec.tables[0], connection)  # type: ignore[arg-type]
     batches = [landed(9, revises=revises)]
     merged = whole.parts()[0].merge(CONTEXT, committed(8), batches)
     assert (merged and merged.counts) == (MergeCounts(changes=18, inserted=5) if taken else None)
