@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 from google.cloud.bigquery import ArrayQueryParameter
 
-from jobs.destinations.bigquery import asked_texts, text_groups
-from jobs.destinations.bigquery.asked_texts import AskedTexts
+from jobs.destinations.bigquery import unreadable_texts
 from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.held_values import UNREADABLE
 from resources.bigquery import BigQuery
 from resources.errors import SchemaRefused
@@ -163,12 +163,12 @@ def test_texts_of_another_type_are_found_before_they_are_sent(
     monkeypatch.setattr(BigQuery, "arrow", ask)
     judge = AskedTexts(emulator, name, kind)
     for most in (5_000_000, 50):
-        monkeypatch.setattr(text_groups, "_MOST_BYTES", most)
+        monkeypatch.setattr(unreadable_texts, "_MOST_BYTES", most)
         found = judge(pa.array(texts, pa.string())).tolist()
         assert [text for text, refused in zip(texts, found, strict=True) if refused] == bad
     assert sorted(asked) == sorted([*{*good, *bad}] * 2)
     with monkeypatch.context() as all_asked:
-        all_asked.setattr(asked_texts, "without_certain", lambda given, _: given)
+        all_asked.setattr(unreadable_texts, "without_certain", lambda given, _: given)
         assert not judge(pa.array(certain, pa.string())).any()
     document = {
         "columns": {"id": "long", "place": "string"},

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from google.cloud.bigquery import QueryJob
 
+from jobs.added import Added
 from jobs.batch import LandedBatch
-from jobs.destinations.bigquery.judged import PREFIX
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableAt
 from jobs.lineage import choices
 from resources.bigquery import Job, label
 from resources.errors import LineageBroken
 
+PREFIX = "batchmerge-"
 _STATE_AFTER = "-- State of the table after this: "
 
 
@@ -58,6 +59,29 @@ class Flush:
             PREFIX + "last-batch": str(self.last.number),
             PREFIX + "last-commit": self.last.batch.commit_id,
         }
+
+
+@dataclass(frozen=True)
+class RefusedCounts(Added):
+    """Counts of refused and adjusted rows of a load; counts of several loads can be added."""
+
+    refused: int = 0
+    out_of_range: int = 0
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> RefusedCounts:
+        return cls(int(labels.get(PREFIX + "refused", 0)), int(labels.get(PREFIX + "out-of-range", 0)))
+
+    @staticmethod
+    def attempt_of(labels: Mapping[str, str]) -> str:
+        """The attempt that wrote the dead letters of a load."""
+        return labels.get(PREFIX + "attempt", "")
+
+    def labels(self, attempt: str = "") -> dict[str, str]:
+        """Labels for a job; empty if all rows are as they were landed."""
+        said = {"refused": self.refused, "out-of-range": self.out_of_range}
+        counts = {PREFIX + name: str(count) for name, count in said.items() if count}
+        return {**counts, **({PREFIX + "attempt": attempt} if attempt and counts else {})}
 
 
 def job_labels(kind: str, pipeline: str, run_id: str) -> dict[str, str]:

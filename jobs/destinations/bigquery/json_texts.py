@@ -1,7 +1,7 @@
 """Texts that are no JSON for BigQuery, so that one of them does not stop the whole merge. Pure.
 
-JSON may be long, so BigQuery is not asked as it is of other texts (`asked_texts`): what `PARSE_JSON` takes is JSON as
-its standard has it, nested at most 500 deep (vendor page "Working with JSON data"). Its numbers are whole ones of 64
+JSON may be long, so BigQuery is not asked as it is of other texts (`unreadable_texts`): what `PARSE_JSON` takes is JSON
+as its standard has it, nested at most 500 deep (vendor page "Working with JSON data"). Its numbers are whole ones of 64
 bits, with or without sign, else those of FLOAT64. The merge lets BigQuery round to these, so that none stops it; here
 those are refused that would then be other numbers.
 """

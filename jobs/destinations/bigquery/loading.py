@@ -22,9 +22,8 @@ from dataclasses import dataclass
 
 from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.bigquery.direct_load import can_read
-from jobs.destinations.bigquery.flush import Flush, adopted
+from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.sent_rows import SentRows
 from resources.bigquery import Job
 from resources.errors import CommitFailed, InvariantBroken, TerminalError
@@ -44,7 +43,7 @@ class Filled:
     """A load that is done: which flush, what was refused, and by which attempt."""
 
     flush: Flush
-    judged: Judged
+    counts: RefusedCounts
     attempt: str
 
 
@@ -91,25 +90,25 @@ class Loader:
             )
         flush = wanted if ours else adopted(job.labels, self.rows.context.intermediate.landed().batches, self._where)
         self._forget_unloaded(flush, job, known, ours)
-        judged = Judged.of(job.labels)
+        counts = RefusedCounts.of(job.labels)
         # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
         if self.rows.replayed is None:
-            rows = self.rows.count(flush) - judged.refused
+            rows = self.rows.count(flush) - counts.refused
             # Rows that another process has loaded must still be there.
             if not ours or _rows(job) != rows:
                 self._check(flush, rows)
-        return Filled(flush, judged, Judged.attempt_of(job.labels))
+        return Filled(flush, counts, RefusedCounts.attempt_of(job.labels))
 
     def _forget_unloaded(self, flush: Flush, job: Job, known: Sequence[str], ours: bool) -> None:
         """Removes dead letters of attempts that died or came too late to load the rows; ours may be one."""
         side, own = self.rows.side_table, self.rows.refusal.attempt
-        loaded = Judged.attempt_of(job.labels)
+        loaded = RefusedCounts.attempt_of(job.labels)
         side.forget([attempt for attempt in known if attempt != loaded], flush.first.number, flush.last.number)
         if not ours and own in side.attempts():
             # Dead letters of records that are read again belong to earlier batches.
             side.forget([own])
 
-    def copy(self, flush: Flush, writes_dead_letters: bool = True) -> tuple[int, Judged]:
+    def copy(self, flush: Flush, writes_dead_letters: bool = True) -> tuple[int, RefusedCounts]:
         """Loads the rows of a flush into a table that is ours alone; returns how many, and what was refused of them.
 
         Args:
@@ -120,7 +119,7 @@ class Loader:
             f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}", flush, labels, writes_dead_letters
         )
         self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
-        return _rows(job), Judged.of(job.labels)
+        return _rows(job), RefusedCounts.of(job.labels)
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
         """Adds the deletes that were merged up to batch `last`, from the staging table that keeps them."""

@@ -34,8 +34,7 @@ from dataclasses import replace
 from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.bigquery.flush import Flush, adopted, applies, is_due, state_after, with_state
-from jobs.destinations.bigquery.judged import Judged
+from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted, applies, is_due, state_after, with_state
 from jobs.destinations.bigquery.loading import Filled, LoadedOtherwise, Loader
 from jobs.destinations.bigquery.maintain import clean_up
 from jobs.destinations.bigquery.names import load_prefix
@@ -79,12 +78,12 @@ def merge(
             work.remember_deletes(context, row)
         outdated = OutdatedDeadLetters.of(context, replayed, work.side_table) if replayed else None
         filled = clock.time("load", lambda: _load(work, loader, row, wanted))
-        flush, judged = filled.flush, filled.judged
+        flush, counts = filled.flush, filled.counts
         failpoint("bigquery.loaded")
-        check_limits(work.spec, work.where, judged.refused, flush.rows, len(flush.batches))
+        check_limits(work.spec, work.where, counts.refused, flush.rows, len(flush.batches))
         if outdated:
             outdated.forget(filled.attempt)
-        job = clock.time("merge", lambda: _apply(work, loader, row, flush, judged))
+        job = clock.time("merge", lambda: _apply(work, loader, row, flush, counts))
     try:
         flush = adopted(job.labels, context.intermediate.landed().batches, work.where)
     except LineageBroken:
@@ -102,7 +101,7 @@ def merge(
             where=work.where,
             remedy="plan again from there",
         )
-    return Merged(work.counts(job, flush.rows, Judged.of(job.labels)), str(job.job_id), clock.seconds)
+    return Merged(work.counts(job, flush.rows, RefusedCounts.of(job.labels)), str(job.job_id), clock.seconds)
 
 
 def _load(work: TableWork, loader: Loader, row: StateRow, wanted: Flush) -> Filled:
@@ -161,9 +160,9 @@ def settle(work: TableWork) -> None:
         row = work.state.read()
 
 
-def _apply(work: TableWork, loader: Loader, row: StateRow, flush: Flush, judged: Judged) -> Job:
+def _apply(work: TableWork, loader: Loader, row: StateRow, flush: Flush, counts: RefusedCounts) -> Job:
     text, values = work.bound(loader, row, flush)
     text = with_state(text, work.after(row, flush))
-    labels = {**flush.labels("merge", loader.rows.context.run_id), **judged.labels()}
+    labels = {**flush.labels("merge", loader.rows.context.run_id), **counts.labels()}
     submit = partial(work.submit, text, values, labels)
     return work.attempts_on(row).run_until_done(submit, applies)

@@ -26,7 +26,7 @@ from jobs.destinations.bigquery.names import answer_name
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.bigquery.statements import partition_filter
-from jobs.destinations.bigquery.text_groups import in_groups
+from jobs.destinations.bigquery.unreadable_texts import in_groups
 from jobs.destinations.held_values import out_of_range
 from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues

@@ -36,7 +36,7 @@ def replay(work: TableWork, context: MergeContext, committed: CommittedState, ba
     staging = _replay_table(work, row)
     try:
         loader = work.loader(context, staging, replayed)
-        rows, judged = clock.time("load", lambda: loader.copy(flush))
+        rows, counts = clock.time("load", lambda: loader.copy(flush))
         if work.keeps_deletes:
             loader.copy_deletes(row.staging_table, committed.batch_number)
         failpoint("bigquery.replay-loaded")
@@ -44,7 +44,7 @@ def replay(work: TableWork, context: MergeContext, committed: CommittedState, ba
     finally:
         work.bigquery.delete_table(staging)
     outdated.forget(loader.rows.refusal.attempt)
-    return Merged(work.counts(job, rows, judged), str(job.job_id), clock.seconds)
+    return Merged(work.counts(job, rows, counts), str(job.job_id), clock.seconds)
 
 
 def _replay_table(work: TableWork, row: StateRow) -> str:

@@ -102,7 +102,7 @@ class SentRows:
         failpoint("bigquery.staged")
         try:
             self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
-            said = {**labels, **staged.judged.labels(self.refusal.attempt)}
+            said = {**labels, **staged.counts.labels(self.refusal.attempt)}
             job = self.bigquery.submit_load_from(job_id, staged.files, self.staging_table, self.schema, said)
             self.bigquery.finish(job, self.table.time_limit_seconds)
             return job

@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO
 
 from jobs.added import Added
 from jobs.destinations.bigquery.field import Field
-from jobs.destinations.bigquery.judged import Judged
+from jobs.destinations.bigquery.flush import RefusedCounts
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
 from jobs.groups import filled, groups
@@ -41,7 +41,7 @@ class Staged(Added):
     """
 
     rows: int = 0
-    judged: Judged = field(default_factory=Judged)
+    counts: RefusedCounts = field(default_factory=RefusedCounts)
     files: tuple[str, ...] = ()
     dead_letters: tuple[str, ...] = ()
 
@@ -75,14 +75,14 @@ class RowsFile:
         Raises:
             BadRecords: a row is refused under the policy `fail`. StorageError, Unavailable: the file cannot be written.
         """
-        rows, judged, dead_letters = 0, Judged(), list[pa.Table]()
+        rows, counts, dead_letters = 0, RefusedCounts(), list[pa.Table]()
 
         def shaped() -> Iterator[pa.Table]:
-            nonlocal judged
+            nonlocal counts
             for part in parts:
                 whole = Fit(part, DEAD_LETTER_ROW.empty_table(), np.zeros(part.num_rows, np.bool_))
                 fit = self.refusal.fit(part) if self.refusal else whole
-                judged += Judged(fit.dead_letters.num_rows, fit.out_of_range)
+                counts += RefusedCounts(fit.dead_letters.num_rows, fit.out_of_range)
                 dead_letters.append(fit.dead_letters)
                 if fit.rows.num_rows:
                     yield pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.combine_chunks().to_batches()])
@@ -96,7 +96,7 @@ class RowsFile:
                 rows += group.num_rows
             if writer is None:
                 _open(storage, path, pa.schema([_empty(f) for f in self.schema]), opened)
-        return Staged(rows, judged, (path,)), pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
+        return Staged(rows, counts, (path,)), pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class UploadTask:
             written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
             if self.writes_dead_letters:
                 self.side_table.add(dead_letters, self.labels, self.seconds)
-            labels = {**self.labels, **written.judged.labels(self.attempt)}
+            labels = {**self.labels, **written.counts.labels(self.attempt)}
             with path.open("rb") as rows:
                 self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
         yield report_row(replace(written, files=()))

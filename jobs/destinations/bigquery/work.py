@@ -14,14 +14,12 @@ from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.reduction import Reduction, Reductions, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
-from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import AnyField, Field
-from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.flush import Flush, RefusedCounts
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.judged import Judged
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.names import merge_prefix
@@ -32,6 +30,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
 from jobs.destinations.bigquery.statements import Statement, has_unchanged, order_column, says_op, statement
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
+from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.destinations.refused_rows import with_refused
@@ -248,8 +247,8 @@ class TableWork:
         wanted = reductions.replay(batches[-1].number if until is None else until, batches)
         return replace(wanted, with_time=True)
 
-    def counts(self, job: Job, changes: int, judged: Judged) -> MergeCounts:
+    def counts(self, job: Job, changes: int, refused: RefusedCounts) -> MergeCounts:
         found, counts = getattr(job, "dml_stats", None), MergeCounts(changes=changes)
         if found is not None:
             counts = MergeCounts(changes, found.inserted_row_count, found.updated_row_count, found.deleted_row_count)
-        return with_refused(counts, self.spec, judged.refused, judged.out_of_range)
+        return with_refused(counts, self.spec, refused.refused, refused.out_of_range)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from google.cloud.bigquery import ArrayQueryParameter, SchemaField
 
-from jobs.destinations.bigquery.asked_texts import AskedTexts
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.held_values import DAY, Mask, out_of_range
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
 from jobs.schema.types import parse_columns

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.columns import destination_columns, staging_fields
-from jobs.destinations.bigquery.judged import Judged
+from jobs.destinations.bigquery.flush import RefusedCounts
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
@@ -47,7 +47,7 @@ def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
 def test_rows_are_in_one_file_as_the_staging_table_has_them(tmp_path: Path) -> None:
     assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
     staged = Staged.sum_of(reports(tmp_path, rows(0, 3), rows(3, 5)))
-    assert (staged.rows, staged.judged, staged.dead_letters) == (5, Judged(), ())
+    assert (staged.rows, staged.counts, staged.dead_letters) == (5, RefusedCounts(), ())
     (path,) = staged.files
     found = pq.read_table(path.removeprefix("file://"))
     assert found.column_names == [field.name for field in FIELDS]

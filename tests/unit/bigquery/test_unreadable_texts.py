@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.bigquery.certain_texts import without_certain
+from jobs.destinations.bigquery.unreadable_texts import without_certain
 
 MOMENT = "2024-02-29 23:59:59"
 CERTAIN = {
