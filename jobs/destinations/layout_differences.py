@@ -1,7 +1,7 @@
 """Options that describe a table when we create it, compared with the table as it is.
 
-We never change these of a table that exists: a new partition spec, TTL or engine is for people to decide. But an option
-without effect must not look like one that has it: who writes a `ttl` relies on old rows to go.
+We never change these of a table that exists: a new partition spec, TTL or engine is for people to decide. But we report
+options that it does not have, since nobody would notice that (say) a `ttl` has no effect.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def warnings_of(spec: PipelineSpec, table: Table) -> Iterator[str]:
     """What is valid and probably not intended, as sentences for `check` and `plan`; from the pipeline file alone."""
     if not table.has_coordinates:
         yield (
-            "nothing in its rows shows which records they are from: so no replay, and no retry of dead letters in the "
-            "whole pipeline: add `metadata_columns: [topic, partition, offset]` before the first run"
+            "rows have no topic, partition and offset, so this pipeline can neither be replayed nor retry dead "
+            "letters: add `metadata_columns: [topic, partition, offset]` before the first run"
         )
     yield from kind_of(table).warnings(spec, table)
 

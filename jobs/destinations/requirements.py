@@ -45,7 +45,7 @@ def require_same_table(
         return
     has_rows = present is not None and rows() > 0
     if has_rows and (table.has_coordinates or on_replaced == "keep"):
-        lasting = f" (rows of batches up to {committed.untraced_to}, which have no coordinates, no replay can bring)"
+        lasting = f" (rows of batches up to {committed.untraced_to} cannot be replayed: they have no coordinates)"
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
             "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it%s",

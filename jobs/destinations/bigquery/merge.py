@@ -9,8 +9,8 @@ step                                after a crash there
 2  previous flush complete          the state row says so: it moves only after its merge job is done
 3  load job                         files that were written for it mean nothing without it. A load that is done keeps
                                     its job id: the next run gets 409, and adopts the range in its labels; or gives it
-                                    up, where its labels say that another pipeline file made its rows. A load that ran
-                                    twice all the same adds rows that the merge counts once (batch number and `i`)
+                                    up, where its labels say that another pipeline file made its rows. If a load still
+                                    runs twice, the merge ignores the second copy of each row (batch number and `i`)
 4  rows are there                   load jobs skip the streaming buffer, so nothing is waited for; rows are counted
 5  merge job                        submitted or done: 409, the next run waits for it and takes its range from its
                                     labels; failed: BigQuery has done nothing of it, and the next attempt number is used

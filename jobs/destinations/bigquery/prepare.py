@@ -127,7 +127,7 @@ def _planned(work: TableWork, row: StateRow | None, staged: Sequence[Field]) -> 
 def _staging_table(work: TableWork, row: StateRow, staged: Sequence[Field]) -> list[str]:
     present = work.bigquery.find_table(row.staging_table)
     if present is not None and can_follow(row.staging_table, present.schema, staged):
-        # Versions of before left the expiry of partitions, which takes kept deletes away.
+        # Older versions kept the dataset's partition expiry, by which remembered deletes would be lost.
         work.bigquery.lasting(present)
         changes = evolve(work.bigquery, row.staging_table, staged, Evolution())
         return [f"{row.staging_table}: {change}" for change in changes]

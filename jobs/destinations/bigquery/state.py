@@ -52,7 +52,7 @@ class TableAt:
     Attributes:
         recreated: topics that were recreated since the table has rows.
         deletes_since: the first batch that was merged with the present key and order, by which deletes are kept; 0:
-            versions of before did not say it.
+            written by an older version, which did not record it.
     """
 
     committed: CommittedState

@@ -19,7 +19,8 @@ def engine_warnings(engine: str) -> Iterator[str]:
     if joins_rows(engine):
         yield (
             f"the engine {engine} joins rows, so nothing shows which records the table lacks: replays, retries of dead "
-            "letters and going on without the state are refused (one row a key, with all of these: mode upsert)"
+            "letters and recovery without KeeperMap state are refused. For one row per key use mode upsert, which "
+            "allows all three"
         )
 
 

@@ -95,8 +95,10 @@ def _steps(
 
 
 def _claim(shard: Shard, lease: Lease | None, present: Present, landed: Sequence[LandedBatch]) -> Lease:
-    """The lease of a table without a batch; it is there before other pipelines are looked for, and gone again where
-    there is one: of two that begin at the same moment at least one sees the other.
+    """The lease of a table without a batch.
+
+    It is written first; then other pipelines are looked for, and it is removed if there is one. So of two that begin
+    at the same moment at least one sees the other.
 
     Args:
         landed: all landed batches: the table may have any of them, not only those that are merged first.
