@@ -27,8 +27,10 @@ from jobs.offsets import Offsets, TopicPartition
 from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.sessions import OwnSessions, Sessions
 from jobs.spark_tasks import OneTask
-from jobs.spec.added_columns import adds_columns, key_is_open, with_landed_columns
+from jobs.spec.added_columns import adds_columns
+from jobs.spec.landed_columns import with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns
+from jobs.spec.open_key import key_is_open
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table, table_named
 from jobs.time_limit import raise_if_to_end, with_timeout

@@ -41,7 +41,7 @@ from jobs.plan import TopicState
 from jobs.progress import log_progress
 from jobs.replay.coordinates import check_rereading
 from jobs.sampled_pipeline import adopt_sampled_key
-from jobs.spec.added_columns import key_is_open
+from jobs.spec.open_key import key_is_open
 from jobs.time_limit import raise_if_to_end
 from resources.carried_errors import cause_of
 from resources.errors import BatchmergeError

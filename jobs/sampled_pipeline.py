@@ -7,8 +7,9 @@ from dataclasses import replace
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_names
 from jobs.pipeline import Pipeline
-from jobs.spec.added_columns import Additions, adds_columns, key_is_open
+from jobs.spec.added_columns import Additions, adds_columns
 from jobs.spec.new_tables import Named
+from jobs.spec.open_key import key_is_open
 from jobs.spec.pipeline import PipelineSpec
 
 

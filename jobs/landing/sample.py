@@ -16,10 +16,11 @@ from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries
 from jobs.schema.found_fields import NOTHING_FOUND
-from jobs.spec.added_columns import Additions, additions, key_found
+from jobs.spec.added_columns import Additions, additions
 from jobs.spec.encoding import Encoding
 from jobs.spec.formats import Format
 from jobs.spec.new_tables import Named
+from jobs.spec.open_key import key_found
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
@@ -45,7 +46,7 @@ def sampled_columns(
 def sampled_key(
     spec: PipelineSpec, kafka: KafkaCluster, topics: Sequence[str], registries: Registries, taking: Taking
 ) -> PipelineSpec | None:
-    """The pipeline with the records' key as its key (`jobs.spec.added_columns.key_is_open`); None: none of the newest
+    """The pipeline with the records' key as its key (`jobs.spec.open_key.key_is_open`); None: none of the newest
     records has one.
 
     Raises:

@@ -1,8 +1,6 @@
-"""Columns that come from fields of records: besides the declared ones (`unknown_fields: add`), or as the key. Pure.
+"""Columns that fields of records become, besides the declared ones (`unknown_fields: add`). Pure.
 
-The intermediate table's schema decides: its columns that are not declared were added when a batch was landed. So
-everyone who opens the pipeline sees the same columns, and merges and replays are as deterministic as with declared
-ones.
+They are added while a batch is landed; `jobs.spec.landed_columns` finds them in the intermediate table.
 """
 
 from __future__ import annotations
@@ -16,22 +14,18 @@ import pyarrow as pa
 from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes, Taking, fitted, is_required, takes_nothing
 from jobs.evolution import evolved
-from jobs.schema.found_fields import FoundFields, Path, field_paths, shown, without_paths
+from jobs.schema.found_fields import FoundFields, Path, field_paths, shown
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, inside, parse_columns, with_inside
-from jobs.spec.changes import Key
 from jobs.spec.column_rules import one_name
 from jobs.spec.columns import optional
 from jobs.spec.formats import columns_text
 from jobs.spec.rules import mistakes
-from jobs.spec.transform import is_taken
-from jobs.spec.value import Value
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
-    from jobs.spec.source import Source
 
 # More new columns than this in one batch are probably values that a producer has written as names.
 MOST_ADDED = 500
@@ -46,94 +40,6 @@ OTHER_COLUMN = (
 
 def adds_columns(spec: PipelineSpec) -> bool:
     return spec.source.value.unknown_fields == "add"
-
-
-def key_is_open(spec: PipelineSpec) -> bool:
-    """Whether the tables' key is to be taken from the records' keys, and not known yet."""
-    return spec.changes.key is None and spec.source.key_is_open
-
-
-def with_key(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
-    """The pipeline with these fields of the record's key as its key, as if the file declared them."""
-    assert spec.source.key is not None, "the key is open"
-    key = spec.source.key.model_copy(update={"columns": columns_text(list(fields))})
-    changes = spec.changes.model_copy(update={"key": Key(columns=[f.name for f in key.as_columns(fields)])})
-    return spec.model_copy(update={"source": spec.source.model_copy(update={"key": key}), "changes": changes})
-
-
-def key_found(spec: PipelineSpec, found: FoundFields, taking: Taking = takes_nothing) -> PipelineSpec:
-    """The pipeline with the records' key, by the same rules as if the file declared it.
-
-    Args:
-        taking: what existing tables accept: columns that they have get their type, and are required if theirs are.
-
-    Raises:
-        ConfigurationError: the key breaks a rule, or records have none.
-    """
-    assert spec.source.key is not None, "the key is open"
-    known, whole = set(mistakes(spec)), (spec.source.key.column,) if spec.source.key.column else ()
-    tables = taking({(*whole, *path)[0] for path in found.by_path}) if found else {}
-    problems = [f"no column can have {shown(path)}" for path, one in found.by_path.items() if one.type is None]
-    columns = list[pa.Field]()
-    for path, one in found.by_path.items():
-        # A source may widen its key later, which tables cannot: so use the wide type from the first batch on.
-        kind, at = pa.int64() if one.type == pa.int32() else one.type, (*whole, *path)
-        try:
-            fitting = fitted(kind, at, tables)
-        except ConfigurationError as problem:
-            problems.append(f"{shown(path)}: {problem.what}")
-            continue
-        if fitting is not None:
-            columns.append(pa.field(path[-1], fitting, not is_required(at, tables)))
-    made = with_key(spec, columns) if columns else spec
-    problems += [mistake.what for mistake in mistakes(made) if mistake not in known]
-    if problems or not columns:
-        raise ConfigurationError(
-            "; ".join(problems) or "the keys of records have no fields",
-            where="source.key",
-            remedy="declare `source.key.columns` and `changes.key`",
-        )
-    return made
-
-
-def with_landed_columns(spec: PipelineSpec, landed: pa.Schema | None) -> PipelineSpec:
-    """The pipeline with the undeclared columns of its intermediate table, and its key if that is open.
-
-    Args:
-        landed: the intermediate table's columns; None if it does not exist yet.
-    """
-    if landed is not None and key_is_open(spec) and "key" in landed.names:
-        key = landed.field("key").type
-        spec = with_key(spec, list(key.field(0).type if spec.source.key and spec.source.key.column else key))
-    if landed is None or not adds_columns(spec) or "value" not in landed.names:
-        return spec
-    columns = landed.field("value").type
-    filled = without_paths(columns, _unfilled(spec.source.value, columns))
-    present = [f for f in filled or () if f.name != NO_COLUMN]
-    nested = _merged_columns(spec, [f for f in present if f.name in spec.source.value.columns])
-    # Only then the others: a transform may give the fields of a struct, new ones too, as columns of its own.
-    return _merged_columns(nested, present)
-
-
-def _merged_columns(spec: PipelineSpec, landed: Sequence[pa.Field]) -> PipelineSpec:
-    """The pipeline with those landed columns that are the records' own, and not made by the transform."""
-    declared, resolved = spec.source.value.columns, spec.source.resolved
-    own = [f for f in landed if resolved is None or f.name in resolved.unchanged or not _is_made(f.name, spec.source)]
-    return _with_columns(spec, _merged(list(parse_columns(declared)), own))
-
-
-def _is_made(column: str, source: Source) -> bool:
-    """Whether the statement makes the column, or an earlier one did: records bring none of a name that is taken."""
-    return column in {**source.row, **source.value.columns} or is_taken(column, source.key is not None)
-
-
-def _unfilled(value: Value, landed: pa.StructType) -> set[Path]:
-    """Landed columns whose fields were excluded or renamed since: tables keep them, but they are no longer filled."""
-    renaming = Renaming(value.rename)
-    fields = [tuple(path.split(".")) for path in value.rename]
-    before = {(*renaming.column(path)[:-1], path[-1]) for path in fields}
-    excluded = {path for path in field_paths(landed) if renaming.field(path) in value.excluded}
-    return excluded | before.difference(map(renaming.column, fields))
 
 
 Column = tuple[Path, pa.Field]
@@ -283,10 +189,11 @@ def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec
     fields = list(parse_columns(spec.source.value.columns))
     for path, column in columns:
         fields = _planted(fields, path, column)
-    return _with_columns(spec, fields)
+    return with_columns(spec, fields)
 
 
-def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
+def with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
+    """The pipeline whose records' values have these columns."""
     columns = columns_text(list(fields))
     if columns == spec.source.value.columns:
         return spec
@@ -297,24 +204,6 @@ def _with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpe
 def widening_columns(spec: PipelineSpec) -> frozenset[Path]:
     """The paths of columns that become wider if the records' schema does; not those that the file declares."""
     return spec.source.value.brought if all(table.evolve.widen_types for table in spec.tables) else frozenset()
-
-
-def _merged(declared: Sequence[pa.Field], landed: Sequence[pa.Field]) -> list[pa.Field]:
-    """The declared fields, each with nested fields that were added, then the added ones, whose text accepts any
-    value."""
-    present = {f.name: f for f in landed}
-    names = {f.name for f in declared}
-    own = [f.with_type(_merged_type(f.type, present[f.name].type)) if f.name in present else f for f in declared]
-    return [*own, *(as_text(optional(f)).with_nullable(f.nullable) for f in landed if f.name not in names)]
-
-
-def _merged_type(declared: pa.DataType, landed: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(declared) and pa.types.is_struct(landed):
-        return pa.struct(_merged(list(declared), list(landed)))
-    if declared.id == landed.id and inside(declared):
-        (own,), (other,) = inside(declared), inside(landed)
-        return with_inside(declared, [own.with_type(_merged_type(own.type, other.type))])
-    return declared
 
 
 def _planted(fields: list[pa.Field], path: Path, column: pa.Field) -> list[pa.Field]:

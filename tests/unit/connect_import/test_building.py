@@ -21,9 +21,9 @@ from jobs.connect_import.sink import sink_of
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.spec.added_columns import key_is_open
 from jobs.spec.members import expand
 from jobs.spec.new_tables import Named, all_tables
+from jobs.spec.open_key import key_is_open
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import is_name
 from resources.connections import Connections, IcebergConnection, KafkaConnection

@@ -35,7 +35,7 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.spark_tasks import reports_in
-from jobs.spec.added_columns import with_landed_columns
+from jobs.spec.landed_columns import with_landed_columns
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

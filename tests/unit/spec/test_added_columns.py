@@ -21,16 +21,11 @@ from jobs.landing.readers import record_reader
 from jobs.landing.required_columns import required_property, with_required
 from jobs.schema.found_fields import FoundField, FoundFields, Path
 from jobs.schema.types import MAX_DEPTH, parse_columns, parse_type, type_name
-from jobs.spec.added_columns import (
-    additions,
-    key_found,
-    key_is_open,
-    undeclared_counts,
-    widening_columns,
-    with_landed_columns,
-)
+from jobs.spec.added_columns import additions, undeclared_counts, widening_columns
 from jobs.spec.changes import Key
 from jobs.spec.columns import key_fields
+from jobs.spec.landed_columns import with_landed_columns
+from jobs.spec.open_key import key_found, key_is_open
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistakes
 from resources.errors import ConfigurationError
