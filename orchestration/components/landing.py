@@ -42,7 +42,7 @@ def run_landing(
 def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
     if held := launch.held(context):
         context.log.info("nothing is landed: %s", held)
-        return shown(pipeline, [], 0.0)
+        return shown(pipeline, [], 0.0, metadata.tried((), held))
     began = time.monotonic()
     done = list[LandedBatch]()
     known = set(pipeline.names)

@@ -87,6 +87,7 @@ def run_landing_of_members(
                 open_lineage.send_landed(pipeline, metadata.total(outcome.done).landed)
         results = landing_results_of_topics(context.instance, members, key, found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
+    shown |= metadata.tried(config.topics, held)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
@@ -145,7 +146,7 @@ def run_merges_of_members(
         not_done = suspended.now() | problems
         found = {table_label(one.key, one.table.table): one.results for one in merged}
         results = table_results_of_members(context.instance, members, key, number, found, ends, seen, breaker, not_done)
-    shown = merged_metadata(merged, not_done)
+    shown = {**merged_metadata(merged, not_done), **metadata.tried(config.topics, held)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}

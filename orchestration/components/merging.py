@@ -68,9 +68,10 @@ def run_merge(
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)
+        held = None if replayed else launch.held(context, table)
 
         def work() -> TableResult:
-            if held := None if replayed else launch.held(context, table):
+            if held:
                 context.log.info("nothing is merged: %s", held)
                 return settled(pipeline, destination)
             return advance_or_replay(pipeline, destination, replayed)
@@ -82,7 +83,7 @@ def run_merge(
         asset_key=key,
         check_results=results,
         data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
-        metadata=shown,
+        metadata={**shown, **metadata.tried((), held)},
     )
     raise_for_checks(results, destination.name)
 

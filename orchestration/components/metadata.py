@@ -29,6 +29,10 @@ from resources.errors import ConfigurationError
 FAILED = "failed topics"
 # With many topics: what was landed of each.
 TOPICS = "topics"
+# With many topics: those that the step was for, if it was not for all.
+ONLY = "only topics"
+# The pause because of which the step has done nothing.
+HELD = "held"
 # The hours of a replay. A landing with it shows what was landed in them, and has landed nothing itself.
 REPLAY_OF = "replay of"
 # Prefix of the seconds that one stage of a merge took.
@@ -88,6 +92,12 @@ def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, float]:
         "seconds": round(sum(stages.values(), 0.0), 3),
         **{f"{STAGE}{stage}": round(taken, 3) for stage, taken in stages.items()},
     }
+
+
+def tried(topics: Sequence[str], held: str | None) -> dict[str, Any]:
+    """What a step was for: only these topics, or nothing, because of a pause; empty where it was for all it writes."""
+    only = {ONLY: dg.MetadataValue.json(list(topics))} if topics else {}
+    return {**only, **({HELD: held} if held else {})}
 
 
 def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from orchestration.components.metadata import FAILED, REPLAY_OF, STAGE, TOPICS
+from orchestration.components.metadata import FAILED, HELD, ONLY, REPLAY_OF, STAGE, TOPICS
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, Labels
 from orchestration.metrics.measures import Measure, Sample
@@ -109,10 +109,13 @@ class EventTotals:
                 return
 
     def _take_success(self, assets: Assets, key: dg.AssetKey, at: float, values: Mapping[str, object]) -> None:
-        """Notes a success: of a step of many topics for all that it does not name as failed."""
-        failed = values.get(FAILED)
+        """Notes a success: of a step of many topics for all that it was for, and does not name as failed."""
+        if HELD in values:
+            return
+        failed, only = values.get(FAILED), values.get(ONLY)
         named = failed if isinstance(failed, dict) else {}
-        succeeded = [labels for member, labels in assets.steps.get(key, {}).items() if member not in named]
+        of_step = {t: one for t, one in assets.steps.get(key, {}).items() if not isinstance(only, list) or t in only}
+        succeeded = [labels for member, labels in of_step.items() if member not in named]
         for labels in [*succeeded, *([assets.own[key]] if key in assets.own else [])]:
             self._newest[labels] = max(at, self._newest.get(labels, 0.0))
 

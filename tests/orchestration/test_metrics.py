@@ -18,7 +18,7 @@ from jobs.members.known_topics import remember
 from jobs.members.side_by_side import Outcome
 from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 from orchestration.components import metadata
-from orchestration.components.member_steps import landed_metadata
+from orchestration.components.member_steps import landed_metadata, merged_metadata
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, pipeline_assets
 from orchestration.metrics.events import EventTotals
@@ -178,6 +178,34 @@ def test_a_step_of_many_topics_counts_each(instance: dg.DagsterInstance) -> None
     succeeded = {labels[1] for measure, labels in found if measure == measures.LAST_SUCCESS}
     assert succeeded == {"landing a", "iceberg a.t", "iceberg b.t"}
     assert {labels[1] for measure, labels in found if measure == measures.ROWS} == {"landing a", "iceberg a.t"}
+
+
+def test_a_step_is_no_success_of_topics_that_it_did_not_try(instance: dg.DagsterInstance) -> None:
+    """A run of some topics, and a step of a paused table."""
+    landing, step = dg.AssetKey(["landing", "p"]), dg.AssetKey(["iceberg", "each_topic"])
+    steps = {
+        landing: {"a": ("p", "landing a"), "b": ("p", "landing b")},
+        step: {"a": ("p", "iceberg a.t"), "b": ("p", "iceberg b.t")},
+    }
+    totals, assets = EventTotals(instance), Assets({_KEY: ("p", "iceberg a.t")}, steps, frozenset("p"))
+    run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
+
+    def last() -> set[Sample]:
+        return {one for one in totals.samples(assets) if one.measure == measures.LAST_SUCCESS}
+
+    def succeeded(key: dg.AssetKey, shown: dict[str, Any]) -> set[str]:
+        before = last()
+        _report(instance, run, dg.AssetMaterialization(key, metadata=shown))
+        return {one.labels[1] for one in last() - before}
+
+    none: list[Outcome[list[LandedBatch]]] = []
+    assert succeeded(landing, {**landed_metadata(none, 1.0), **metadata.tried(["b"], None)}) == {"landing b"}
+    assert succeeded(step, {**merged_metadata([], {}), **metadata.tried(["b"], None)}) == {"iceberg b.t"}
+    failed = merged_metadata([], {"b": TerminalError("no")})
+    assert succeeded(step, {**failed, **metadata.tried(["b"], None)}) == set()
+    assert succeeded(step, {**merged_metadata([], {}), **metadata.tried([], "it is paused")}) == set()
+    assert succeeded(_KEY, {"batches": 0, **metadata.tried([], "it is paused")}) == set()
+    assert succeeded(step, {**merged_metadata([], {}), **metadata.tried([], None)}) == {"iceberg a.t", "iceberg b.t"}
 
 
 def test_assets_that_show_up_later_are_followed_from_the_begin_of_the_process(instance: dg.DagsterInstance) -> None:
