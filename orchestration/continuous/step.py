@@ -24,7 +24,8 @@ from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.sensors.idle import again_after
-from orchestration.sensors.lag import lags, look_at, topic_points
+from orchestration.sensors.lag import look_at, topic_points
+from orchestration.sensors.waiting import Waiting
 from orchestration.turns import Over, turn
 from resources.errors import BatchmergeError
 
@@ -72,6 +73,7 @@ class ContinuousStep:
     _checks: dict[str, tuple[object, float]] = field(default_factory=dict)
     _reported_at: float = field(default_factory=time.monotonic)
     _reports: int = 0
+    _observed: Waiting | None = None
 
     def __post_init__(self) -> None:
         # Not by the clock of the day, which may be set back.
@@ -148,9 +150,10 @@ class ContinuousStep:
         system does not answer."""
         with suppress(BatchmergeError):
             seen = look_at(self.launch.name, self.launch.spec)
-            numbers = {**lags(seen), **self._rates(batches, rows)}
-            for point in topic_points(self.launch.name, self.launch.spec, seen.ends, numbers):
+            rates = self._rates(batches, rows)
+            for point in topic_points(self.launch.name, self.launch.spec, seen, self._observed, rates):
                 self.context.log_event(point)
+            self._observed = seen
 
     def _rates(self, batches: int, rows: int) -> dict[str, float]:
         minutes = max((time.monotonic() - self._reported_at) / 60, 1 / 60)

@@ -13,7 +13,6 @@ import dagster as dg
 from jobs import offsets
 from jobs.connections_file import load_connections
 from jobs.members.members import Members
-from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
@@ -77,7 +76,8 @@ def tick(
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
     cursor, (hour, asked) = observe(before, seen, now), hour_of(hours, datetime.fromtimestamp(now, UTC))
     # Dagster keeps events for good: report one only if something has changed.
-    events = _events(name, spec, seen, cursor, now, hour) if moved(before, cursor) or context.cursor is None else []
+    last = before.seen if context.cursor is not None else None
+    events = _events(name, spec, seen, last, cursor, now, hour) if last is None or moved(before, cursor) else []
     pauses = read_pauses(context.instance, name, spec)
     # A paused table stays behind, and no run would change that.
     counted = cursor.model_copy(update={"tables_marks": []}) if pauses.tables else cursor
@@ -129,14 +129,13 @@ def look(pipeline: Pipeline) -> Waiting:
 
 
 def _events(
-    name: str, spec: PipelineSpec, seen: Waiting, cursor: LagCursor, now: float, hour: str | None
+    name: str, spec: PipelineSpec, seen: Waiting, last: Waiting | None, cursor: LagCursor, now: float, hour: str | None
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
-    age = now - cursor.waiting_since if cursor.waiting_since else 0.0
-    numbers = {**lags(seen), "lag seconds": round(age, 1)}
-    topics = topic_points(name, spec, seen.ends, numbers)
+    age = {"lag seconds": round(now - cursor.waiting_since if cursor.waiting_since else 0.0, 1)}
+    topics = topic_points(name, spec, seen, last, age)
     # Dagster plots a partitioned asset by its partitions, without events that name none.
-    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=numbers)]
+    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata={**lags(seen), **age})]
 
 
 def lags(seen: Waiting) -> dict[str, int]:
@@ -149,15 +148,23 @@ def lags(seen: Waiting) -> dict[str, int]:
 
 
 def topic_points(
-    name: str, spec: PipelineSpec, all_ends: Offsets, numbers: Mapping[str, int | float]
+    name: str, spec: PipelineSpec, seen: Waiting, last: Waiting | None, numbers: Mapping[str, int | float]
 ) -> list[dg.AssetMaterialization]:
-    """A point of each of these numbers in the plots of each topic."""
-    version, found = offsets.encode(all_ends), []
+    """A point in the plots of each topic: what Kafka has of it, what waits of it, and these numbers of the pipeline.
+
+    Args:
+        last: what waited at the last point: topics of which nothing has changed since get none. None: all get one.
+    """
+    found, together = [], spec.source.pattern is not None or spec.source.for_each is not None
     for key in topic_keys(name, spec.source):
-        ends = {str(tp): o for tp, o in all_ends.items() if spec.source.pattern or tp.topic == key.path[-1]}
+        topics = {tp.topic for tp in (*seen.ends, *(last.ends if last else ()))} if together else {key.path[-1]}
+        own = seen.of(topics)
+        if last is not None and own == last.of(topics):
+            continue
+        ends = {str(tp): offset for tp, offset in own.ends.items()}
         end: dict[str, Any] = {"end offset": sum(ends.values()), "ends": dg.MetadataValue.json(ends)}
         # Several pipelines may read the topic: their lags are separate plots.
-        own = {f"{name}: {what}": value for what, value in numbers.items()}
-        tags = {"dagster/data_version": hashlib.sha256(version.encode()).hexdigest()[:16]}
-        found.append(dg.AssetMaterialization(key, metadata={**end, **own}, tags=tags))
+        waits = {f"{name}: {what}": value for what, value in {**lags(own), **numbers}.items()}
+        version = hashlib.sha256(offsets.encode(own.ends).encode()).hexdigest()[:16]
+        found.append(dg.AssetMaterialization(key, metadata={**end, **waits}, tags={"dagster/data_version": version}))
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 
 from pydantic import Field
 
@@ -28,7 +29,7 @@ class LagCursor(SensorCursor):
     Attributes:
         ends: last stable offsets at the last tick, in the compact form.
         landing, tables: what waited then, in offsets.
-        topics: whose records waited then for landing.
+        lags: of each topic of which something waited then: for landing, and for the slowest table.
         waiting_marks: a mark for each tick that found more records, as long as they wait.
         tables_marks: the same for landed records that some table lacks.
         requests: how many runs were requested since something was last landed or merged, or records began to wait.
@@ -38,7 +39,7 @@ class LagCursor(SensorCursor):
     ends: str = Field("{}")
     landing: int = 0
     tables: int = 0
-    topics: list[str] = Field(default_factory=list)
+    lags: dict[str, tuple[int, int]] = Field(default_factory=dict)
     waiting_marks: list[Mark] = Field(default_factory=list)
     tables_marks: list[Mark] = Field(default_factory=list)
     requests: int = 0
@@ -53,6 +54,11 @@ class LagCursor(SensorCursor):
     def tables_since(self) -> float | None:
         return self.tables_marks[0][0] if self.tables_marks else None
 
+    @property
+    def seen(self) -> Waiting:
+        """What waited at the last tick; without batches."""
+        return Waiting(offsets.decode(self.ends), self.landing, self.tables, lags=self.lags)
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -60,37 +66,56 @@ class Waiting:
 
     Attributes:
         batches: number of the newest landed batch; with `for_each` the sum over all topics.
-        topics: whose records wait for landing.
+        lags: of each topic of which something waits: for landing, and for the slowest table.
     """
 
     ends: Offsets
     landing: int
     tables: int
     batches: int = 0
-    topics: frozenset[str] = frozenset()
+    lags: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> set[str]:
+        """Those whose records wait for landing."""
+        return {topic for topic, (landing, _) in self.lags.items() if landing}
+
+    def of(self, topics: Container[str]) -> Waiting:
+        """What waits of these topics alone."""
+        ends = {tp: offset for tp, offset in self.ends.items() if tp.topic in topics}
+        lags = {topic: lag for topic, lag in self.lags.items() if topic in topics}
+        return Waiting(ends, *_sums(lags), lags=lags)
 
 
 def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, batches: int = 0) -> Waiting:
     """What waits, from the ends of the log, the landed offsets, and those that all tables have (the consumer group)."""
     reached = {tp: landed.get(tp, first.get(tp, 0)) for tp in ends}
-    behind = sum(max(0, reached[tp] - merged.get(tp, first.get(tp, 0))) for tp in ends)
-    wait = {tp: ends[tp] - reached[tp] for tp in ends if ends[tp] > reached[tp]}
-    return Waiting(ends, sum(wait.values()), behind, batches, frozenset(tp.topic for tp in wait))
+    lags: dict[str, tuple[int, int]] = {}
+    for tp, end in ends.items():
+        landing, tables = max(0, end - reached[tp]), max(0, reached[tp] - merged.get(tp, first.get(tp, 0)))
+        if landing or tables:
+            before = lags.get(tp.topic, (0, 0))
+            lags[tp.topic] = before[0] + landing, before[1] + tables
+    return Waiting(ends, *_sums(lags), batches, lags)
+
+
+def _sums(lags: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    return sum(landing for landing, _ in lags.values()), sum(tables for _, tables in lags.values())
 
 
 def observe(cursor: LagCursor, seen: Waiting, now: float) -> LagCursor:
     """The cursor after a tick: since when something waits."""
-    end = sum(seen.ends.values())
+    end, last = sum(seen.ends.values()), cursor.seen
     landed = end - seen.landing
-    before = sum(offsets.decode(cursor.ends).values()) - cursor.landing
-    stands = (landed, landed - seen.tables) == (before, before - cursor.tables)
+    before = sum(last.ends.values()) - last.landing
+    stands = (landed, landed - seen.tables) == (before, before - last.tables)
     # What kept a table, or another topic, behind need not concern them.
-    come = seen.topics - {*cursor.topics}
+    come = seen.topics - last.topics
     return LagCursor(
         ends=offsets.encode(seen.ends),
         landing=seen.landing,
         tables=seen.tables,
-        topics=sorted(seen.topics),
+        lags=dict(seen.lags),
         waiting_marks=_marks(cursor.waiting_marks, landed, end, now),
         tables_marks=_marks(cursor.tables_marks, landed - seen.tables, landed, now),
         requests=cursor.requests if stands and not come else 0,

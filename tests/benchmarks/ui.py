@@ -9,6 +9,7 @@ overview of all assets, and the runs.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 import time
@@ -46,7 +47,8 @@ from tests.kit.dagster_dev import ask, running
 
 _NAME, _INTERVAL, _MINUTES = "orders", 5, 5
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
-_NOTHING_WAITS = Waiting({P0: 1}, 0, 0)
+# Each look finds another record in Kafka, and that nothing waits.
+_SEEN = (Waiting({P0: end}, 0, 0) for end in itertools.count(1))
 _DOCUMENT = specs.document(
     specs.table("iceberg", "upsert", "web.orders"), columns={"id": "long", "name": "string"}, key=specs.ID
 )
@@ -163,7 +165,7 @@ def run_continuously(day: Day, instance: dg.DagsterInstance, hours: int) -> None
 
         with (
             mock.patch.multiple(job, land_continuously=play, merge_continuously=play),
-            mock.patch.multiple(step, time=clock, datetime=clock, look_at=lambda *_: _NOTHING_WAITS),
+            mock.patch.multiple(step, time=clock, datetime=clock, look_at=lambda *_: next(_SEEN)),
         ):
             made = KafkaPipeline(_NAME, day.spec).definitions().resolve_job_def(continuous_job(_NAME))
             assert made.execute_in_process(_QUIET, instance=instance).success

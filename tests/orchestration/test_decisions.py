@@ -41,6 +41,7 @@ from orchestration.names import (
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.control import is_of
 from orchestration.sensors.idle import settles
+from orchestration.sensors.lag import topic_points
 from orchestration.sensors.waiting import (
     LagCursor,
     Waiting,
@@ -105,10 +106,36 @@ def test_how_many_batches(config: LandConfig, batches: int) -> None:
 
 def test_what_waits() -> None:
     ends, first = {A: 100, B: 50}, {A: 10, B: 0}
-    assert waiting(ends, first, {}, {}) == Waiting(ends, landing=140, tables=0, topics=frozenset({"t"}))
+    assert waiting(ends, first, {}, {}) == Waiting(ends, landing=140, tables=0, lags={"t": (140, 0)})
     assert waiting(ends, first, {A: 60, B: 50}, {A: 60, B: 20}) == Waiting(
-        ends, landing=40, tables=30, topics=frozenset({"t"})
+        ends, landing=40, tables=30, lags={"t": (40, 30)}
     )
+
+
+def test_each_topic_shows_what_it_has_itself_and_only_where_that_has_changed() -> None:
+    """Whoever reads one topic alone has nothing to do for records of another one."""
+    spec = specs.spec(source={"topics": ["quiet", "busy"]})
+    quiet, busy = TopicPartition("quiet", 0), TopicPartition("busy", 0)
+
+    def points(seen: Waiting, last: Waiting | None) -> dict[str, tuple[object, object, str]]:
+        found = dict[str, tuple[object, object, str]]()
+        for one in topic_points("p", spec, seen, last, {"lag seconds": 1.0}):
+            shown, version = one.metadata, (one.tags or {})["dagster/data_version"]
+            found[one.asset_key.path[-1]] = shown["end offset"].value, shown["p: lag"].value, version
+        return found
+
+    first = waiting({quiet: 7, busy: 150}, {}, {quiet: 7, busy: 100}, {quiet: 5})
+    more = waiting({quiet: 7, busy: 250}, {}, {quiet: 7, busy: 100}, {quiet: 5})
+    merged = waiting({quiet: 7, busy: 250}, {}, {quiet: 7, busy: 100}, {quiet: 7})
+    before, after = points(first, None), points(more, None)
+    assert {topic: (end, lag) for topic, (end, lag, _) in before.items()} == {"quiet": (7, 2), "busy": (150, 150)}
+    assert before["quiet"] == after["quiet"]
+    assert before["busy"][2] != after["busy"][2]
+    # As the sensor's cursor keeps it.
+    cursor = LagCursor.read(observe(LagCursor(), first, now=0).model_dump_json())
+    assert points(first, cursor.seen) == {}
+    assert points(more, cursor.seen).keys() == {"busy"}
+    assert points(merged, observe(cursor, more, now=30).seen) == {"quiet": (7, 0, before["quiet"][2])}
 
 
 def test_a_run_is_due_by_records_or_by_age() -> None:
@@ -170,7 +197,7 @@ def test_new_records_are_landed_however_long_a_table_was_behind() -> None:
     trigger, cursor, found = Trigger(age_seconds=60), LagCursor(), list[int]()
     for now in range(0, 7200, 30):
         come = now >= 4000
-        seen = Waiting({A: 10 + int(come)}, int(come), 5, topics=frozenset({"a"} if come else ()))
+        seen = Waiting({A: 10 + int(come)}, int(come), 5, lags={"a": (1, 5)} if come else {"a": (0, 5)})
         cursor = observe(cursor, seen, now)
         if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
             found.append(now)
@@ -183,9 +210,8 @@ def test_new_records_are_landed_however_long_another_topic_could_not_be() -> Non
     trigger, cursor, found = Trigger(age_seconds=60), LagCursor(), list[int]()
     for now in range(0, 20000, 30):
         come = now >= 15000
-        seen = Waiting(
-            {A: 10, B: int(come)}, 10 + int(come), 0, topics=frozenset({"stuck", *(["good"] if come else [])})
-        )
+        lags = {"stuck": (10, 0), **({"good": (1, 0)} if come else {})}
+        seen = Waiting({A: 10, B: int(come)}, 10 + int(come), 0, lags=lags)
         cursor = observe(cursor, seen, now)
         if reason_to_run(trigger, seen, cursor, now) and not reason_to_wait(cursor, now):
             found.append(now)
