@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from jobs.spec.base import Spec
 from jobs.spec.cron import Cron
+from jobs.spec.tables import Table, tables_called
 
 INTERVAL = "([1-9]|[1-5][0-9]|60)s"
 # The most landed batches that are kept with `interval`: each commit reads all snapshots, which then takes under 0.1 s.
@@ -86,7 +88,10 @@ class Maintenance(Spec):
 
     enabled: bool = Field(True, description="false: the schedule is off; a launch by hand still works")
     cron: Cron = Field("20 3 * * *", description="when it runs (UTC); with `interval`: `50 * * * *`")
-    skip_tables: list[str] = Field(default_factory=list, description="tables that somebody else looks after")
+    skip_tables: list[str] = Field(
+        default_factory=list,
+        description="tables that somebody else looks after; `iceberg shop.orders` where several systems have the name",
+    )
     time_limit_seconds: int = Field(3600, gt=0, description="for all tasks of one table")
     compaction: Compaction = Compaction()
     manifests: Manifests = Manifests()
@@ -94,6 +99,10 @@ class Maintenance(Spec):
     orphans: Orphans = Orphans()
     landed: Landed = Landed()
     clean_up: CleanUp = CleanUp()
+
+    def skipped(self, tables: Sequence[Table]) -> list[Table]:
+        """Those of the pipeline's tables that somebody else looks after."""
+        return [table for name in self.skip_tables for table in tables_called(tables, name)]
 
 
 def seconds_of(interval: str) -> float:

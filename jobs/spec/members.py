@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from jobs.destinations.registry import kinds
 from jobs.spec.overrides import applying, with_overrides
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.table_templates import Words, rendered, words_of
@@ -215,8 +216,10 @@ def _narrowed(document: Mapping[str, Any], topic: str, later: bool) -> dict[str,
         offsets = {name: value for name, value in source["start"]["offsets"].items() if name == topic}
         source["start"] = {"offsets": offsets}
     if skipped := (kept.get("maintenance") or {}).get("skip_tables"):
-        own = [table["table"] for table in document["tables"]]
-        kept["maintenance"] = {**kept["maintenance"], "skip_tables": [name for name in skipped if name in own]}
+        # Without a look at their other options, which are not examined yet.
+        own = [kinds()[table["kind"]].table.model_construct(**table) for table in document["tables"]]
+        named = [name for name in skipped if any(table.is_called(name) for table in own)]
+        kept["maintenance"] = {**kept["maintenance"], "skip_tables": named}
     return {**kept, "source": source}
 
 

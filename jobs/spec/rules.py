@@ -17,6 +17,7 @@ from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
 from jobs.spec.table_templates import template_mistakes
+from jobs.spec.tables import tables_called
 from jobs.spec.truncates import truncate_mistakes
 from jobs.spec.unchanged_columns import keep_mistakes
 from resources.config_files.mistakes import Mistake, Path, did_you_mean, one_of
@@ -122,10 +123,16 @@ def _order(spec: PipelineSpec) -> Iterator[Mistake]:
 
 def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
     upkeep = spec.maintenance
-    names = list(dict.fromkeys(t.table for t in spec.tables))
+    all_names = [table.table for table in spec.tables]
+    names = [table.title if all_names.count(table.table) > 1 else table.table for table in spec.tables]
     for number, name in enumerate(upkeep.skip_tables):
+        meant = [f"`{table.title}`" for table in tables_called(spec.tables, name)]
+        if len(meant) > 1:
+            # Without its number: a topic's own list may be shorter than the file's.
+            path, remedy = ("maintenance", "skip_tables"), f"name each: {one_of(meant, 'and')}"
+            yield Mistake(path, f"{name} means {len(meant)} tables", remedy)
         # A template may produce the name for some topic or value.
-        if name not in names and not spec.many_tables:
+        elif not meant and not spec.many_tables:
             yield Mistake(
                 ("maintenance", "skip_tables", number),
                 f"{name} is not a table of the pipeline",

@@ -170,13 +170,19 @@ class Table(Spec):
         return bool(self.connection == type(self).model_fields["connection"].default)
 
 
+def tables_called(tables: Sequence[Table], text: str) -> list[Table]:
+    """Those of these tables that the text means (`Table.is_called`). A whole title means no table on another connection
+    besides."""
+    return [table for table in tables if table.title == text] or [table for table in tables if table.is_called(text)]
+
+
 def table_named(pipeline: str, tables: Sequence[Table], text: str) -> Table:
-    """The one of these tables that a person means (`Table.is_called`).
+    """The one of these tables that a person means (`tables_called`).
 
     Raises:
         ConfigurationError: there is none, or more than one.
     """
-    found = [table for table in tables if table.is_called(text)]
+    found = tables_called(tables, text)
     if len(found) != 1:
         problem = "more than one table" if found else "no table"
         remedy = f"name one of {', '.join(repr(table.title) for table in found or tables)}"

@@ -30,8 +30,8 @@ def maintenance_job(launch: Launch) -> dg.JobDefinition:
     maintenance and its merges apart; a merge that comes from elsewhere wins over maintenance.
     """
     ops = [_landing_op(launch)]
-    skipped = launch.spec.maintenance.skip_tables
-    ops += [_table_op(launch, n, t) for n, t in enumerate(launch.spec.tables) if t.table not in skipped]
+    skipped = launch.spec.maintenance.skipped(launch.spec.tables)
+    ops += [_table_op(launch, n, t) for n, t in enumerate(launch.spec.tables) if t not in skipped]
 
     @dg.job(
         name=names.maintenance_job(launch.name),
@@ -82,7 +82,7 @@ def _table_op(launch: Launch, number: int, table: Table) -> dg.OpDefinition:
     def work(pipeline: Pipeline) -> tuple[str, str, Iterator[Done]]:
         own = pipeline.table(number)
         destination: Destination = pipeline.destination_of(own)
-        skip = own.table in pipeline.spec.maintenance.skip_tables
+        skip = own in pipeline.spec.maintenance.skipped(pipeline.tables)
         tasks = iter(()) if skip else maintain_table(pipeline, destination)
         return destination.name, role_of(destination), tasks
 

@@ -78,3 +78,13 @@ def test_tables_that_somebody_else_looks_after_are_left_alone() -> None:
     ops = definitions(flow).resolve_job_def(f"{flow.name}_maintenance").nodes
     assert len(ops) == 2
     assert not any("append" in op.name for op in ops)
+
+
+def test_a_table_of_one_system_alone_can_be_left_alone() -> None:
+    flow = Flow("t", ["append"], name="p")
+    flow.overrides["tables"] = [
+        {"kind": kind, "table": "air.flights", "mode": "append"} for kind in ("iceberg", "clickhouse")
+    ]
+    flow.overrides["maintenance"] = {"skip_tables": ["iceberg air.flights"]}
+    ops = definitions(flow).resolve_job_def("p_maintenance").nodes
+    assert {op.name for op in ops} == {"p__landing__p__maintenance", "p__clickhouse__air__flights__maintenance"}

@@ -20,6 +20,7 @@ from jobs.iceberg.branches import (
 from jobs.maintenance.retention import first_kept
 from jobs.maintenance.snapshots import expirable, unreferenced
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import table_named
 from tests.kit import specs
 from tests.kit.batches import committed, landed
 from tests.kit.history import table_metadata
@@ -144,3 +145,15 @@ def test_files_of_a_run_that_may_still_write_are_no_orphans() -> None:
 def test_tables_to_skip_must_be_there() -> None:
     with pytest.raises(ValueError, match=r"maintenance\.skip_tables\[1\]: n\.u is not a table of the pipeline"):
         maintained(skip_tables=["n.t", "n.u"])
+
+
+@pytest.mark.parametrize("name", ["iceberg n.t", "clickhouse n.t", "iceberg n.t on lake2", "iceberg/n/t"])
+def test_a_table_to_skip_is_named_as_everywhere(name: str) -> None:
+    others = {"connection": "lake2"}
+    tables = [specs.table("iceberg"), specs.table("clickhouse"), specs.table("iceberg", **others)]
+    spec = specs.spec(*tables, maintenance={"skip_tables": [name]})
+    skipped = spec.maintenance.skipped(spec.tables)
+    assert [table.title for table in skipped] == [name.replace("/", " ", 1).replace("/", ".")]
+    assert skipped == [table_named("p", spec.tables, name)]
+    with pytest.raises(ValueError, match=r"n\.t means 3 tables. Fix: name each: `iceberg n.t`, `clickhouse n.t` and"):
+        specs.spec(*tables, maintenance={"skip_tables": ["n.t"]})

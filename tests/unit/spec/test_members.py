@@ -170,11 +170,11 @@ def test_what_names_other_topics_is_left_out_of_a_member() -> None:
         "start": {"offsets": {"shop.a.two": {0: 5}}},
     }
     tables = [specs.table(name="shop.{topic[2]}")]
-    maintenance = {"skip_tables": ["shop.two"]}
+    maintenance = {"skip_tables": ["iceberg shop.two"]}
     one, two = expanded("shop.a.one", "shop.a.two", source=source, tables=tables, maintenance=maintenance).members
 
     assert (one.spec.source.per_topic, one.spec.maintenance.skip_tables) == ({}, [])
-    assert (list(two.spec.source.per_topic), two.spec.maintenance.skip_tables) == (["shop.a.two"], ["shop.two"])
+    assert (list(two.spec.source.per_topic), two.spec.maintenance.skip_tables) == (["shop.a.two"], ["iceberg shop.two"])
     assert one.spec.source.start.offsets == {}  # type: ignore[union-attr]
     assert two.spec.source.start.offsets == {"shop.a.two": {0: 5}}  # type: ignore[union-attr]
 
