@@ -69,8 +69,15 @@ class PoolWaits:
     _looked: float = 0.0
     _reported_at: dict[str, float] = field(default_factory=dict)
 
-    def at(self, pool: str, run_id: str) -> bool:
-        """Sleeps after a refused claim of the pool; True if a dead run's slot was freed meanwhile."""
+    def after_refusal(self, claims: InstanceConcurrencyContext, pool: str, claim: str) -> None:
+        """Sleeps after a refused claim of the pool, and says when to claim again."""
+        freed = self._at(pool, claims._run_id)
+        # Dagster itself would claim again after up to 15 s.
+        soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
+        claims._pending_timeouts[claim] = min(claims._pending_timeouts[claim], soonest)
+
+    def _at(self, pool: str, run_id: str) -> bool:
+        """Sleeps; True if a dead run's slot was freed meanwhile."""
         now, freed = time.monotonic(), False
         if now - self._looked > _LOOK_EVERY:
             self._looked = now
@@ -107,10 +114,7 @@ def waiting_for_pools(waits: PoolWaits) -> Iterator[None]:
     def claim(self: InstanceConcurrencyContext, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
         if original(self, concurrency_key, step_key, step_priority):
             return True
-        freed = waits.at(concurrency_key, self._run_id)
-        # Dagster itself would claim again after up to 15 s.
-        soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
-        self._pending_timeouts[step_key] = min(self._pending_timeouts[step_key], soonest)
+        waits.after_refusal(self, concurrency_key, step_key)
         return False
 
     InstanceConcurrencyContext.claim = claim  # type: ignore[method-assign]

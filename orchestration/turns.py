@@ -15,6 +15,7 @@ from dagster._core.execution.plan.instance_concurrency_context import InstanceCo
 
 from jobs.time_limit import raise_if_to_end
 from orchestration.names import LANDING
+from orchestration.pool_waits import PoolWaits
 
 # Seconds between two looks whether the step that waits is over.
 _LOOK = 5.0
@@ -26,9 +27,15 @@ class Over(Exception):
 
 @contextmanager
 def turn(
-    context: dg.OpExecutionContext, pools: Collection[str], is_over: Callable[[], bool] | None = None
+    context: dg.OpExecutionContext,
+    pools: Collection[str],
+    is_over: Callable[[], bool] | None = None,
+    waits: PoolWaits | None = None,
 ) -> Iterator[None]:
-    """Waits until nobody else works on these tables (how: `waiting_for_pools`); then they are this step's alone.
+    """Waits until nobody else works on these tables; then they are this step's alone.
+
+    Args:
+        waits: how to wait; None: as `waiting_for_pools` says.
 
     Raises:
         Over: the step was over before its turn came.
@@ -43,18 +50,26 @@ def turn(
     with claims:
         try:
             for pool, claim in claimed.items():
-                _claim(claims, pool, claim, is_over)
+                _claim(claims, pool, claim, is_over, waits)
             yield
         finally:
             for claim in claimed.values():
                 claims.free_step(claim)
 
 
-def _claim(claims: InstanceConcurrencyContext, pool: str, claim: str, is_over: Callable[[], bool] | None) -> None:
+def _claim(
+    claims: InstanceConcurrencyContext,
+    pool: str,
+    claim: str,
+    is_over: Callable[[], bool] | None,
+    waits: PoolWaits | None,
+) -> None:
     looked = time.monotonic()
     while not claims.claim(pool, claim):
         raise_if_to_end()
-        # The claim itself sleeps (`waiting_for_pools`).
+        # Without `waits` the claim itself sleeps (`waiting_for_pools`).
+        if waits:
+            waits.after_refusal(claims, pool, claim)
         if is_over and time.monotonic() - looked > _LOOK:
             looked = time.monotonic()
             if is_over():

@@ -92,7 +92,7 @@ class Maintenance(Spec):
         default_factory=list,
         description="tables that somebody else looks after; `iceberg shop.orders` where several systems have the name",
     )
-    time_limit_seconds: int = Field(3600, gt=0, description="for all tasks of one table")
+    time_limit_seconds: int = Field(3600, gt=0, description="for each task of one table, whose merges wait meanwhile")
     compaction: Compaction = Compaction()
     manifests: Manifests = Manifests()
     snapshots: Snapshots = Snapshots()

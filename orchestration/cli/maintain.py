@@ -9,10 +9,11 @@ import dagster as dg
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import definitions_of, execute
+from orchestration.cli.job_runs import definitions_of, end_dead, execute, require_free
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
-from orchestration.components.maintenance import AT_ONCE
+from orchestration.components.launch import Launch
+from orchestration.components.maintenance import AT_ONCE, maintained_pools
 from orchestration.files import pipeline_spec
 from orchestration.names import maintenance_job
 from orchestration.step_failures import failure_text, failures, is_transient
@@ -20,7 +21,7 @@ from orchestration.step_failures import failure_text, failures, is_transient
 
 @click.command()
 @click.argument("pipeline")
-@click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
+@click.option("--no-wait", is_flag=True, help="Exit 3 if another run holds a table when it begins.")
 def maintain(pipeline: str, no_wait: bool) -> None:
     """Compact, expire and clean up the tables of PIPELINE, beside its runs, as `maintenance` in its file says.
 
@@ -31,7 +32,11 @@ def maintain(pipeline: str, no_wait: bool) -> None:
     job = definitions_of(name, spec).resolve_job_def(maintenance_job(name))
     config = {"ops": {node.name: {"config": topics} for node in job.nodes}} if topics else {}
     with engine_log(), dagster_instance() as instance:
-        result = execute(instance, job, {}, config, not no_wait, at_once=AT_ONCE)
+        if no_wait:
+            end_dead(instance)
+            require_free(instance, maintained_pools(Launch(name, spec)))
+        # A run that takes a table later is waited for: the tasks that were done until then are not lost.
+        result = execute(instance, job, {}, config, wait=True, at_once=AT_ONCE)
     _show(result)
     problems = failures(result)
     problem_texts = [failure_text(problem) for problem in problems]

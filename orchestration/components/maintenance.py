@@ -1,12 +1,15 @@
-"""Maintenance as a Dagster job with a schedule of its own: one op per table, in the table's pool."""
+"""Maintenance as a Dagster job with a schedule of its own: one op per table, whose tasks hold the table's pool."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import dagster as dg
 
 from jobs.destinations.base import Destination
 from jobs.maintenance.report import Done, combined
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
+from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -17,17 +20,21 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.executor import step_processes
 from orchestration.pauses import read_pauses
+from orchestration.pool_waits import PoolWaits
 from orchestration.sensors.busy import maintenance_reason, paused_reason
+from orchestration.turns import turn
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
 AT_ONCE = 2
+# Claims the table's pool, and holds it within.
+NextTurn = Callable[[], AbstractContextManager[None]]
 
 
 def maintenance_job(launch: Launch) -> dg.JobDefinition:
     """Named ``<pipeline>_maintenance``.
 
-    The job does not have the tag of the pipeline's own runs, so that these go on beside it. Pools keep a table's
-    maintenance and its merges apart; a merge that comes from elsewhere wins over maintenance.
+    The job does not have the tag of the pipeline's own runs, so that these go on beside it. Pools keep a task and the
+    table's merges apart, which get their turn between two tasks; a merge that comes from elsewhere wins over a task.
     """
     ops = [_landing_op(launch)]
     skipped = launch.spec.maintenance.skipped(launch.spec.tables)
@@ -98,25 +105,31 @@ def _op(
 ) -> dg.OpDefinition:
     options, many = launch.spec.maintenance, launch.spec.many_tables if table else launch.spec.source.for_each
 
-    def tend(pipeline: Pipeline) -> list[Done]:
+    def tend(pipeline: Pipeline, next_turn: NextTurn = nullcontext) -> list[Done]:
         where, role, tasks = work(pipeline)
-        return pipeline.in_time(options.time_limit_seconds, where, lambda: list(tasks), role)
+        limit, done = options.time_limit_seconds, list[Done]()
+        while True:
+            with next_turn():
+                one = pipeline.in_time(limit, where, lambda: next(tasks, None), role)
+            if one is None:
+                return done
+            done.append(one)
 
     @dg.op(
         name=f"{names.op_name(launch.name, key)}__maintenance",
         out=dg.Out(dg.Nothing),
-        pool=pool,
     )
     def maintain(context: dg.OpExecutionContext, config: TopicsConfig) -> None:
         with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
             if held := launch.held(context, table):
                 context.log.info("no maintenance: %s", held)
                 return
+            next_turn = partial(turn, context, [pool], waits=PoolWaits(context.instance, context.log.info))
             if many:
                 members = launch.members(context.run_id, config.topics)
-                outcomes = list(members.each(f"maintenance-{'-'.join(key.path)}", members.known(), tend))
+                outcomes = list(_in_turns(members, f"maintenance-{'-'.join(key.path)}", tend, next_turn))
             else:
-                outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id)))]
+                outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id), next_turn))]
             done = [one for outcome in outcomes for one in outcome.done or ()]
             shown = metadata(combined(done) if many else done)
             context.log_event(dg.AssetObservation(key, metadata=shown))
@@ -126,6 +139,25 @@ def _op(
                     raise problem
 
     return maintain
+
+
+def _in_turns(
+    members: Members, role: str, tend: Callable[[Pipeline], list[Done]], next_turn: NextTurn
+) -> Iterator[Outcome[list[Done]]]:
+    """A few tables of an entry at a time, so that merges get their turn in between: the pool is the entry's."""
+    known, at_once = members.known(), members.spec.batch.at_once
+    for some in (known[n : n + at_once] for n in range(0, len(known), at_once)):
+        with next_turn():
+            outcomes = list(members.each(role, some, tend))
+        yield from outcomes
+
+
+def maintained_pools(launch: Launch) -> Collection[str]:
+    """The pools that the job's steps hold for their tasks."""
+    skipped = launch.spec.maintenance.skipped(launch.spec.tables)
+    tables = [table for table in launch.spec.tables if table not in skipped]
+    landing = names.pool(names.landing_key(launch.name))
+    return {landing, *(names.table_pool(launch.name, launch.spec, table) for table in tables)}
 
 
 def metadata(done: Sequence[Done]) -> dict[str, int | float | str]:

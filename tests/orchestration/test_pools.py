@@ -6,19 +6,23 @@ from collections import defaultdict
 
 import dagster as dg
 
+from orchestration.components.launch import Launch
+from orchestration.components.maintenance import maintained_pools
 from tests.kit.flow import Flow
 from tests.orchestration.launching import definitions
 
 
 def _pools(flow: Flow) -> dict[str, set[str | None]]:
-    """Per table (or landing) the pools of all ops that write to it, in runs, backfills and maintenance."""
-    whole, found = definitions(flow), defaultdict(set)
-    for job in (flow.name, f"{flow.name}_maintenance"):
-        for op in whole.resolve_job_def(job).all_node_defs:
-            assert isinstance(op, dg.OpDefinition)
-            written = op.name.removeprefix(f"{flow.name}__").removesuffix("__maintenance")
-            found[written].add(op.pool)
+    """Per table (or landing) the pools of all ops that write to it, in runs and backfills."""
+    found = defaultdict[str, set[str | None]](set)
+    for op in definitions(flow).resolve_job_def(flow.name).all_node_defs:
+        assert isinstance(op, dg.OpDefinition)
+        found[op.name.removeprefix(f"{flow.name}__")].add(op.pool)
     return dict(found)
+
+
+def _of_maintenance(flow: Flow) -> set[str]:
+    return set(maintained_pools(Launch(flow.name, flow.spec)))
 
 
 def test_each_table_has_a_pool_of_its_own() -> None:
@@ -29,6 +33,7 @@ def test_each_table_has_a_pool_of_its_own() -> None:
         "iceberg__tests__p_append": {"iceberg/tests/p_append"},
         "iceberg__tests__p_upsert": {"iceberg/tests/p_upsert"},
     }
+    assert _of_maintenance(flow) == set[str | None]().union(*found.values())
 
 
 def test_tables_that_commit_together_share_one() -> None:
@@ -37,3 +42,4 @@ def test_tables_that_commit_together_share_one() -> None:
     assert len(found) == 4
     assert found.pop("landing__p") == {"landing/p"}
     assert set(map(frozenset, found.values())) == {frozenset({"together/p"})}
+    assert _of_maintenance(flow) == {"landing/p", "together/p"}
