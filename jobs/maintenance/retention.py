@@ -23,6 +23,7 @@ from jobs.maintenance.report import GaveWay
 from jobs.maintenance.snapshots import expirable, expire_these
 from jobs.pipeline import Pipeline
 from jobs.spec.maintenance import Landed
+from jobs.verify.stale_keys import stale_before
 from resources.errors import BatchmergeError
 from resources.spark import spark_errors
 from sql import quote, render
@@ -77,8 +78,11 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     if oldest is None:
         return {}
     if removed := [batch for batch in landed if batch.number < oldest.number]:
-        balance = balance_without(pipeline.intermediate, table, removed)
-        maintained.replace_head(table, properties=KEPT_FROM.written(oldest.number, pipeline.name) | balance)
+        properties = KEPT_FROM.written(oldest.number, pipeline.name)
+        properties |= balance_without(pipeline.intermediate, table, removed)
+        for destination, state in zip(pipeline.destinations(), committed, strict=True):
+            properties |= stale_before(pipeline, destination.table, state, landed, oldest.number, spark)
+        maintained.replace_head(table, properties=properties)
     failpoint("maintenance.forgotten")
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)

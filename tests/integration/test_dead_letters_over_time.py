@@ -15,6 +15,7 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.verify.stale_keys import stale_keys
 from resources.connections import Connections
 from tests.kit.dead_letters import LARGE, narrowed, read_all
 from tests.kit.engine import Engine
@@ -35,6 +36,40 @@ def open_offsets(engine: Engine) -> list[int]:
     found = [dead_letter.offset for dead_letter in list_dead_letters(engine.pipeline, 9)]
     assert open_count(engine.pipeline.intermediate) == len(found), "status and list show the same"
     return found
+
+
+def stale(engine: Engine) -> int:
+    pipeline = engine.pipeline
+    (destination,) = pipeline.destinations()
+    landed, session = pipeline.intermediate.landed().batches, pipeline.merge_context(destination).session
+    return stale_keys(pipeline, destination, destination.committed(), landed, session)
+
+
+@pytest.mark.slow
+def test_a_key_stays_stale_after_its_batch_is_removed_until_a_later_change_comes(
+    connections: Connections, spark: SparkSession, topic: Callable[..., str]
+) -> None:
+    flow = Flow(topic(), ["upsert"], overrides={"maintenance": _MAINTENANCE, "control": {"enabled": False}})
+    one, _ = narrowed(Engine(flow, connections, spark))
+    found = list[int]()
+    # The first key has no change after its dead letter, the second one has: both go with their batches.
+    for records in (
+        [put(1, "a")],
+        [put(1, "b", amount=LARGE), put(2, "b", amount=LARGE)],
+        [put(2, "c")],
+        [put(3)],
+        [put(1, "c")],
+        [put(4)],
+        [put(5)],
+    ):
+        one.produce(*records)
+        one.advance()
+        before = stale(one)
+        assert retain(one) == 1
+        assert stale(one) == before
+        found.append(before)
+    assert found == [0, 2, 1, 1, 0, 0, 0]
+    assert open_offsets(one) == [1, 2]
 
 
 @pytest.mark.slow

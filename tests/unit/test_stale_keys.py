@@ -35,7 +35,9 @@ def test_a_refused_row_of_a_batch_that_is_not_looked_at_opens_no_session(refused
     """Retention has removed batch 3, and the table has not got batch 9: no scan could find their rows."""
     batches = [replace(landed(number), counts=Counts()) for number in range(6, 10)]
     destination: Any = SimpleNamespace(
-        table=SimpleNamespace(mode="upsert", has_unique_key=True), refused=lambda: {refused: 1}
+        table=SimpleNamespace(mode="upsert", has_unique_key=True, title="iceberg n.t"), refused=lambda: {refused: 1}
     )
-    session = Mock(side_effect=AssertionError("a session"))
-    assert stale_keys(Mock(), destination, committed(8), batches, session) == 0
+    pipeline, session = Mock(), Mock(side_effect=AssertionError("a session"))
+    pipeline.intermediate.pipeline = "p"
+    pipeline.intermediate.catalog.require.return_value.properties = {}
+    assert stale_keys(pipeline, destination, committed(8), batches, session) == 0

@@ -88,6 +88,7 @@ COMPACTION = {
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 OPEN: dict[str, Any] = {"recreated": [[2, 7], [3]]}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
+STALE = {**AT, "before": [], "below": None}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
 COMPARED: dict[str, Any] = {
     "found": ["f"],
@@ -163,18 +164,33 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("some_rows", {"table": BRANCH, "columns": ["id", "it's `q`"], "limit": 10}),
     (
         "stale_keys",
-        {**AT, "revised": False, "refused": ["x"], "operations": ["upsert"], "route": None, "leaves_unchanged": False},
+        {
+            **STALE,
+            "revised": False,
+            "refused": ["x"],
+            "operations": ["upsert"],
+            "route": None,
+            "leaves_unchanged": False,
+        },
     ),
     (
         "stale_keys",
-        {**AT, "revised": True, "refused": None, "operations": ["upsert"], "route": None, "leaves_unchanged": True},
+        {**STALE, "revised": True, "refused": None, "operations": ["upsert"], "route": None, "leaves_unchanged": True},
+    ),
+    (
+        "stale_keys",
+        {
+            **STALE,
+            **{"revised": True, "refused": None, "operations": ["upsert", "delete"], "route": None},
+            **{"ordered": True, "leaves_unchanged": False},
+        },
     ),
     (
         "stale_keys",
         {
             **AT,
-            **{"revised": True, "refused": None, "operations": ["upsert", "delete"], "route": None},
-            **{"ordered": True, "leaves_unchanged": False},
+            **{"revised": True, "refused": None, "operations": ["upsert"], "route": None, "leaves_unchanged": False},
+            **{"before": [(3, 0), (5, 12)], "below": 7, "most": 200},
         },
     ),
     ("superseded", {**ROWS, "rows": "SELECT 1", "touched": (6, 7)}),
