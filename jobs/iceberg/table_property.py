@@ -56,3 +56,8 @@ SKIPPED_BATCHES = TableProperty[bool]("skipped-batches", "false")
 def dead_letters_sent(role: str) -> TableProperty[bool]:
     """Whether this role (the landing's, or a table's) has ever sent dead letters."""
     return TableProperty(f"{role}-sent", "false")
+
+
+def stale_before(table: str) -> TableProperty[Mapping[str, Any]]:
+    """Dead letters of removed batches that no later change of their key has replaced (`jobs.verify.stale_keys`)."""
+    return TableProperty(f"stale-before/{table}", "{}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql import SparkSession
@@ -13,7 +12,7 @@ from jobs.changes.routing import route_filter
 from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
-from jobs.iceberg.history import landed_property
+from jobs.iceberg import table_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.lineage import of_one_meaning
 from jobs.own_views import own_views
@@ -96,15 +95,16 @@ def stale_before(
         text, bound = _statement(pipeline, table, landed, first, before, below=oldest)
         found = [(row["batchNumber"], row["i"]) for row in spark.sql(text, args=bound).collect()]
     kept = {"meaning": landed[-1].batch.meaning_hash, "places": found}
-    return {_property(pipeline.intermediate, table): json.dumps(kept, separators=(",", ":"))}
+    return table_property.stale_before(table.title).written(kept, pipeline.name)
 
 
 def _before(place: IntermediateTable, table: Table, landed: Sequence[LandedBatch]) -> list[tuple[int, int]]:
     """The places, batch and `i`, that `stale_before` has kept; of the same meaning as these batches."""
     if landed[0].number == 1:  # nothing was ever removed
         return []
-    found = place.catalog.require(place.identifier).properties.get(_property(place, table))
-    kept = json.loads(found) if found else {}
+    kept = table_property.stale_before(table.title).read(
+        place.catalog.require(place.identifier).properties, place.pipeline
+    )
     same = kept.get("meaning") == landed[-1].batch.meaning_hash
     return [(batch, i) for batch, i in kept["places"]] if same else []
 
@@ -137,10 +137,6 @@ def _statement(
     )
     first = max(first, landed[0].number)
     return text, {"first": first, "last": landed[-1].number, **(route.parameters if route else {})}
-
-
-def _property(place: IntermediateTable, table: Table) -> str:
-    return landed_property(place.pipeline, f"stale-before/{table.title}")
 
 
 def first_missing(with_dead_letters: Sequence[LandedBatch], refused: Collection[int]) -> int | None:

@@ -169,10 +169,10 @@ def test_tables_of_many_topics_are_maintained_a_few_at_a_time(
 
     def open_member(_members: Members, member: Member, _session: object) -> object:
         return SimpleNamespace(
-            topic=member.topic,
+            topic=member.key,
             spec=spec,
             tables=spec.tables,
-            intermediate=SimpleNamespace(identifier=member.topic),
+            intermediate=SimpleNamespace(identifier=member.key),
             table=lambda n: spec.tables[n],
             destination_of=lambda table: SimpleNamespace(name=table.title),
         )
