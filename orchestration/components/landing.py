@@ -75,14 +75,19 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
 def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
     """Reports what was landed in these hours. If they are before all landed batches, reads their records from Kafka."""
     if window.is_before(pipeline.intermediate.landed().batches):
-
-        def work() -> LandedBatch | None:
-            return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
-
-        reread = pipeline.land_in_time(work)
-        return shown(pipeline, [reread] if reread else [], 0.0, {"read again": str(window)})
+        return shown(pipeline, reread_hours(pipeline, window), 0.0, {metadata.READ_AGAIN: str(window)})
     batches = landed_between(pipeline.intermediate.landed().batches, window.start, window.end)
     return shown(pipeline, batches, 0.0, {metadata.REPLAY_OF: str(window)})
+
+
+def reread_hours(pipeline: Pipeline, window: Window) -> list[LandedBatch]:
+    """Reads the records of these hours from Kafka, and lands them as one batch, if there are any."""
+
+    def work() -> LandedBatch | None:
+        return reread_from_kafka(pipeline, from_time(pipeline, window.start, window.end, what_is_left=False))
+
+    reread = pipeline.land_in_time(work)
+    return [reread] if reread else []
 
 
 def shown(

@@ -33,6 +33,7 @@ from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.ends import EndsByMember
 from orchestration.components.failures import as_failures, raise_for_checks
+from orchestration.components.landing import reread_hours
 from orchestration.components.launch import Launch
 from orchestration.components.member_checks import (
     TableSeen,
@@ -60,16 +61,18 @@ _LOOK = 60.0
 def run_landing_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
-    """Lands every topic that has something new. A replay lands nothing."""
+    """Lands every topic that has something new. A replay lands only what it reads from Kafka again."""
     began = time.monotonic()
     outcomes = list[Outcome[list[LandedBatch]]]()
     seen: Seen | None = None
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
-        if held := None if replayed else launch.held(context):
+        if replayed:
+            outcomes = list(_reread(members, replayed))
+        elif held := launch.held(context):
             context.log.info("nothing is landed: %s", held)
-        elif replayed is None:
+        else:
             seen = members.look()
             batch = launch.spec.batch
             most, turn = config.batches(batch.max_batches), config.turn(batch.time_limit_seconds)
@@ -88,12 +91,25 @@ def run_landing_of_members(
         results = landing_results_of_topics(context.instance, members, key, found)
     shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
     shown |= metadata.tried(config.topics, held)
+    if replayed and outcomes:
+        shown[metadata.READ_AGAIN] = str(replayed)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
     if problems and not _has_table_steps(context, launch):
         with as_failures(launch.spec.retry, context.retry_number):
             raise _combined_problem(launch, problems, {})
+
+
+def _reread(members: Members, window: Window) -> Iterator[Outcome[list[LandedBatch]]]:
+    """Reads these hours from Kafka for each topic whose landed batches are all younger."""
+
+    def work(pipeline: Pipeline) -> list[LandedBatch] | None:
+        if not window.is_before(pipeline.intermediate.landed().batches):
+            return None
+        return reread_hours(pipeline, window) or None
+
+    return members.each("landing", members.known(), work)
 
 
 def _tag_landed(context: dg.AssetExecutionContext, members: Members) -> None:
@@ -149,7 +165,7 @@ def run_merges_of_members(
     shown = {**merged_metadata(merged, not_done), **metadata.tried(config.topics, held)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
-    before = _failed_in_landing(context, names.landing_key(launch.name)) if replayed is None else {}
+    before = _failed_in_landing(context, names.landing_key(launch.name))
     if problems or before:
         # A retry of this step does not help where only the landing failed, or tables hang.
         again = any(not isinstance(problem, TimeLimitReached) for problem in problems.values())

@@ -35,6 +35,8 @@ ONLY = "only topics"
 HELD = "held"
 # The hours of a replay. A landing with it shows what was landed in them, and has landed nothing itself.
 REPLAY_OF = "replay of"
+# The hours of a replay that a landing has read from Kafka again, and has landed.
+READ_AGAIN = "read again"
 # Prefix of the seconds that one stage of a merge took.
 STAGE = "seconds "
 

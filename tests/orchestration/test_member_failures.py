@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from dagster._core.storage.tags import SCHEDULE_NAME_TAG
 
+from jobs.batch import LandedBatch
 from jobs.members.known_topics import remember
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
@@ -20,11 +22,13 @@ from jobs.members.topics import Seen
 from jobs.spec.members import Member
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.components import KafkaPipeline, checks, member_checks, member_steps, suspended_members
+from orchestration.components import KafkaPipeline, checks, landing, member_checks, member_steps, suspended_members
 from orchestration.components.member_checks import TableSeen
 from orchestration.components.suspended_members import SuspendedMembers
+from orchestration.components.window import Window
 from orchestration.names import landing_key, table_key
-from resources.errors import BatchmergeError, TimeLimitReached, Unavailable
+from resources.errors import BatchmergeError, OffsetsGone, TimeLimitReached, Unavailable
+from tests.kit.batches import landed
 from tests.kit.many_topics import document
 
 NAME, TOPIC = "many", "many.public.t1"
@@ -75,6 +79,46 @@ def test_a_landing_without_tables_after_it_reports_it_and_is_tried_again(instanc
     result, again = _run(instance, assets=[landing_key(NAME)])
     assert f"1 topic failed, the others are done: {TOPIC}: " in str(result.landing.problem)
     assert len(again) == 1
+
+
+def test_a_replay_reads_from_kafka_what_is_before_a_topics_first_batch(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what is before the first batch of another topic. The tables' step reports what Kafka no longer has."""
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    first, last = now - timedelta(hours=5), now - timedelta(hours=4)
+    began = {TOPIC: now, "many.public.t2": first, "many.public.t3": now}
+    remember(NAME, [*began])
+
+    def opened(_: object, member: Member, *__: object) -> Any:
+        one = landed(1, planned_at=int(began[member.key].timestamp() * 1000))
+        place = SimpleNamespace(landed=lambda: SimpleNamespace(batches=[one]))
+        topic, in_time = member.key, lambda work: work()
+        return SimpleNamespace(name=topic, only=None, spec=member.spec, intermediate=place, land_in_time=in_time)
+
+    def reread(pipeline: Any, wanted: object) -> LandedBatch:
+        read[pipeline.name] = wanted
+        if pipeline.name == "many.public.t3":
+            raise OffsetsGone("Kafka has only younger records", where=pipeline.name)
+        return landed(2)
+
+    read = dict[str, object]()
+    monkeypatch.setattr(Members, "open", opened)
+    monkeypatch.setattr(Members, "ends", lambda *_: {})
+    monkeypatch.setattr(Members, "each_merging", lambda *_: iter(()))
+    monkeypatch.setattr("orchestration.open_lineage.send_landed", lambda *_: None)
+    monkeypatch.setattr(landing, "from_time", lambda _, *times, what_is_left: (*times, what_is_left))
+    monkeypatch.setattr(landing, "reread_from_kafka", reread)
+    hours = (f"{first:%Y-%m-%d-%H:00}", f"{last:%Y-%m-%d-%H:00}")
+    spec = SPEC.model_copy(update={"freshness": None})
+    result = run_job(instance, KafkaPipeline(NAME, spec).definitions(), NAME, {"mode": "replay"}, hours=hours)
+    assert read == dict.fromkeys([TOPIC, "many.public.t3"], (first, last + timedelta(hours=1), False))
+    shown = result.landing.metadata
+    assert ([row["topic"] for row in shown["topics"]], shown["read"]) == ([TOPIC], 20)
+    assert shown["read again"] == str(Window(first, last + timedelta(hours=1)))
+    assert [*shown["failed topics"]] == ["many.public.t3"]
+    assert result.landing.problem is None
+    assert "1 topic failed, the others are done: many.public.t3: " in str(result.tables[0].problem)
 
 
 def _looking(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) -> list[list[str]]:

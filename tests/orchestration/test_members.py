@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,32 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(
     }
     labelled = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
     assert labelled == {labels[1] for measure, labels in samples if measure == measures.UP}
+
+
+def test_backfill_before_a_topics_first_batch_reads_kafka(shop: Shop, instance: dg.DagsterInstance) -> None:
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    long_ago = now - timedelta(hours=5)
+    shop.overrides = {shop.make("late"): {"source": {"start": "latest"}}}
+    shop.make("other")
+    old = [Record(0, 0, {"id": n, "name": "old"}) for n in (1, 2)]
+    produce(bootstrap(shop.connections), shop.topics["late"], old, timestamp=int(long_ago.timestamp() * 1000))
+    shop.write("other", {"id": 1, "name": "other"})
+    shop.run(instance)
+    shop.write("late", {"id": 2, "name": "new"})
+    assert shop.run(instance).success
+    assert shop.iceberg("late") == [{"id": 2, "name": "new"}]
+
+    hours = (f"{long_ago:%Y-%m-%d-%H:00}", f"{long_ago:%Y-%m-%d-%H:00}")
+    done = run_job(instance, shop.definitions, shop.name, {}, hours=hours, tags={"dagster/backfill": "b"})
+
+    assert done.success
+    assert ([row["topic"] for row in done.landing.metadata["topics"]], done.landing.metadata["read"]) == (
+        [shop.topics["late"]],
+        2,
+    )
+    assert shop.iceberg("late") == [{"id": 1, "name": "old"}, {"id": 2, "name": "new"}]
+    assert shop.clickhouse("late", "id", "name") == [(1, "old"), (2, "new")]
+    assert shop.iceberg("other") == [{"id": 1, "name": "other"}]
 
 
 def test_tables_that_records_name_show_up_after_a_reload(
