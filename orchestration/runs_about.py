@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG, all_pools, landing_key, table_key
+from orchestration.names import (
+    BACKFILL_TAG,
+    MAINTENANCE_TAG,
+    PIPELINE_TAG,
+    VERIFY_TAG,
+    all_pools,
+    landing_key,
+    table_key,
+)
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -42,6 +50,12 @@ def is_about(run: dg.DagsterRun, name: str, keys: Collection[dg.AssetKey]) -> bo
     """Whether the run lands, merges, maintains or verifies any of these assets of the pipeline."""
     checked = {check.asset_key for check in run.asset_check_selection or ()}
     return pipeline_tag(run) == name or bool(to_process(run, name, keys) or checked.intersection(keys))
+
+
+def is_backfill(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the run was launched as a backfill, or executes one again, which has no tag once the backfill is over."""
+    root = instance.get_run_by_id(run.root_run_id) if run.root_run_id else None
+    return BACKFILL_TAG in run.tags or (root is not None and BACKFILL_TAG in root.tags)
 
 
 def pipeline_tag(run: dg.DagsterRun) -> str | None:

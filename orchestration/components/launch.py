@@ -15,8 +15,9 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
-from orchestration.names import ASKED_AT_TAG, BACKFILL_TAG, table_key
+from orchestration.names import ASKED_AT_TAG, table_key
 from orchestration.pauses import holds_step, read_pauses
+from orchestration.runs_about import is_backfill
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Launch:
             ConfigurationError: a plain run on a past hour.
         """
         window = _window(context)
-        backfill = context.run.tags.get(BACKFILL_TAG) is not None
+        backfill = is_backfill(context.instance, context.run)
         return window if replays(mode, backfill, window, asked_at(context)) else None
 
     def held(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, table: Table | None = None) -> str | None:

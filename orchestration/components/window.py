@@ -40,14 +40,17 @@ class Window:
 def replays(mode: Mode, is_backfill: bool, window: Window | None, asked_at: datetime) -> bool:
     """True: merge again what was landed in the window. False: go on from the committed state.
 
+    Several hours are a replay in any case: no plain run has more than one.
+
     Args:
-        is_backfill: the run was launched as a backfill.
+        is_backfill: the run was launched as a backfill, or executes one again.
         asked_at: when the run was asked for; it may have waited in the queue past its hour.
 
     Raises:
         ConfigurationError: a plain run on a past hour, or a replay without hours.
     """
-    if mode == "replay" or (mode == "auto" and is_backfill):
+    several = window is not None and window.end - window.start > timedelta(hours=1)
+    if mode == "replay" or (mode == "auto" and (is_backfill or several)):
         if window is None:
             raise ConfigurationError("a replay needs hours", remedy="launch it on the partitions to replay")
         return True

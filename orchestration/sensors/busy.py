@@ -18,7 +18,6 @@ import dagster as dg
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.files import paused_in_file
 from orchestration.names import (
-    BACKFILL_TAG,
     COMMAND_TAG,
     COMMAND_WAITS,
     CONTINUOUS_TAG,
@@ -29,7 +28,7 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import Pauses, read_pauses
-from orchestration.runs_about import UNDER_WAY, keys_of, to_process, under_way
+from orchestration.runs_about import UNDER_WAY, is_backfill, keys_of, to_process, under_way
 
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED}
 
@@ -112,7 +111,7 @@ def still_to_do(
     """
     keys, found = keys_of(name, spec), dict[dg.AssetKey, str]()
     for run in under_way(instance):
-        beside = BACKFILL_TAG in run.tags or run.tags.get(COMMAND_TAG) == COMMAND_WAITS
+        beside = is_backfill(instance, run) or run.tags.get(COMMAND_TAG) == COMMAND_WAITS
         selected = set() if beside and not replays else to_process(run, name, keys)
         if selected and run.status == dg.DagsterRunStatus.STARTED:
             entries = instance.all_logs(run.run_id, of_type=_ENDS)

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -27,8 +28,10 @@ from orchestration.cli.job_runs import plain
 from orchestration.components import KafkaPipeline, checks, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import as_failures, raise_for_checks
+from orchestration.components.launch import Launch
 from orchestration.components.window import Window, replays
 from orchestration.names import (
+    ASKED_AT_TAG,
     COMMAND_TAG,
     COMMAND_WAITS,
     COMMAND_WORKS,
@@ -73,6 +76,37 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 )
 def test_replays_only_where_somebody_asked_for_it(mode: Mode, backfill: bool, asked_at: datetime, answer: bool) -> None:
     assert replays(mode, backfill, HOUR, asked_at) is answer
+
+
+@pytest.mark.parametrize("asked_at", [NOON, NOON + timedelta(days=3)])
+def test_several_hours_are_a_replay(asked_at: datetime) -> None:
+    """Dagster launches them as a backfill only, and names it no more in a run that executes one again."""
+    until_now = Window(NOON - timedelta(hours=15), NOON + timedelta(hours=1))
+    assert replays("auto", False, until_now, asked_at) is True
+
+
+@pytest.mark.parametrize("backfill", [True, False])
+def test_what_executes_a_backfill_again_replays_too(backfill: bool, instance: dg.DagsterInstance) -> None:
+    """Dagster takes the backfill's tag away once the backfill is over."""
+    flow, table = Flow("t", ["append"], name="p"), dg.AssetKey(["iceberg", "tests", "p_append"])
+    tags = {"dagster/backfill": "b"} if backfill else {}
+    failed = create_run_for_test(instance, job_name="x", status=dg.DagsterRunStatus.FAILURE, tags=tags)
+    again = create_run_for_test(
+        instance,
+        job_name="x",
+        status=dg.DagsterRunStatus.STARTED,
+        tags={ASKED_AT_TAG: NOON.isoformat()},
+        parent_run_id=failed.run_id,
+        root_run_id=failed.run_id,
+        asset_selection=frozenset({table}),
+    )
+    window: Any = SimpleNamespace(start=HOUR.start, end=HOUR.end)
+    job = KafkaPipeline("p", flow.spec).definitions().resolve_job_def("p")
+    context: Any = SimpleNamespace(
+        run=again, instance=instance, has_partition_key=True, partition_time_window=window, job_def=job
+    )
+    assert Launch("p", flow.spec).replayed_window(context, "auto") == (HOUR if backfill else None)
+    assert (free_to_advance(instance, "p", flow.spec) == Free()) == backfill
 
 
 @pytest.mark.parametrize("asked_at", [NOON + timedelta(hours=1), NOON - timedelta(seconds=1)])
