@@ -15,10 +15,11 @@ from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import advance
-from orchestration.files import pipeline_spec
+from orchestration.files import pipeline_spec, split_name
 from orchestration.runs_about import runs_to_end
 from orchestration.sensors.busy import runs_of
 from orchestration.stopping import stop_runs
+from resources.errors import ConfigurationError
 
 
 @click.command()
@@ -76,7 +77,18 @@ def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
 
 
 def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None]:
-    spec = pipeline_spec(pipeline)
+    """The pipeline's file, and the table.
+
+    Raises:
+        ConfigurationError: there is no such pipeline or table, or one topic is named.
+    """
+    spec, (name, topic) = pipeline_spec(pipeline), split_name(pipeline)
+    if topic:
+        raise ConfigurationError(
+            "one topic cannot be paused, resumed or restarted: a step works on all topics",
+            where=f"pipeline {name}",
+            remedy=f"name {name} alone, or with it one of {', '.join(repr(one.title) for one in spec.tables)}",
+        )
     return spec, table_named(pipeline, spec.tables, table) if table else None
 
 

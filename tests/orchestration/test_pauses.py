@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG, RETRY_NUMBER_TAG, SCHEDULE_NAME_TAG
 from dagster._core.test_utils import create_run_for_test
 
@@ -35,6 +37,7 @@ from orchestration.sensors.busy import free_to_advance
 from orchestration.step_failures import failure_text
 from resources.errors import ConfigurationError
 from tests.kit.flow import Flow
+from tests.kit.many_topics import write_pipeline
 from tests.orchestration.launching import definitions
 
 FLOW = Flow("t", ["append", "upsert"], name="p")
@@ -156,6 +159,20 @@ def test_maintenance_leaves_alone_what_is_paused(instance: dg.DagsterInstance) -
     assert not by_hand.success
     (failed,) = [event for event in by_hand.all_events if event.is_step_failure]
     assert "batchmerge resume p" in failure_text(failed)
+
+
+@pytest.mark.parametrize("command", [pause_command.pause, pause_command.resume, pause_command.restart])
+def test_one_topic_is_refused_before_anything_is_done(
+    command: click.Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step works on all topics, so nobody would read the pause of one, and a restart ends the runs of all."""
+    write_pipeline(tmp_path, "many")
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path)
+    monkeypatch.setattr(pause_command, "dagster_instance", None)
+    done = CliRunner().invoke(command, ["many/many.public.t1"])
+    assert isinstance(done.exception, ConfigurationError)
+    assert "one topic cannot be paused, resumed or restarted" in str(done.exception)
+    assert "name many alone, or with it one of 'iceberg many.{table}', 'clickhouse many.{table}'" in str(done.exception)
 
 
 @pytest.mark.parametrize("nobody", [OSError("No username set in the environment"), KeyError("uid not found: 1001")])
