@@ -96,7 +96,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
         dead_letters=False,
         recreated=pipeline.intermediate.recreated(),
     )
-    rows += _retire_dead_letters(spark, maintained, options)["rows deleted"]
+    rows += _retire_dead_letters(spark, maintained, options, min(unsent, default=None))["rows deleted"]
     _count_dead_letters(spark, pipeline)
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
@@ -144,12 +144,18 @@ def _count_dead_letters(spark: SparkSession, pipeline: Pipeline) -> None:
     keep_count(pipeline.intermediate, count)
 
 
-def _retire_dead_letters(spark: SparkSession, maintained: MaintainedTable, options: Landed) -> Mapping[str, int]:
-    """Deletes old dead letters after a separate time; by default never, since nobody may have read them yet."""
+def _retire_dead_letters(
+    spark: SparkSession, maintained: MaintainedTable, options: Landed, unsent: int | None
+) -> Mapping[str, int]:
+    """Deletes old dead letters after a separate time; by default never, since nobody may have read them yet.
+
+    Args:
+        unsent: the first batch with dead letters that are still to be sent to their topic, which takes them from here.
+    """
     if options.dead_letters_keep_days is None:
         return {"rows deleted": 0}
     instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)
-    return {"rows deleted": _delete(spark, maintained, "landedAt", instant, dead_letters=True)}
+    return {"rows deleted": _delete(spark, maintained, "landedAt", instant, dead_letters=True, unsent=unsent)}
 
 
 def _delete(
@@ -159,10 +165,13 @@ def _delete(
     below: object,
     dead_letters: bool,
     recreated: RecreatedTopics | None = None,
+    unsent: int | None = None,
 ) -> int:
     recreated = recreated or {}
     path = maintained.catalog.spark_path(maintained.identifier)
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
+    if unsent is not None:
+        bad &= F.col("batchNumber") < unsent
     with spark_errors(maintained.identifier):
         table = spark.table(quote("spark", path))
         rows: int = table.where((F.col(column) < F.lit(below)) & bad).count()
@@ -177,7 +186,9 @@ def _delete(
                 dead_letters=dead_letters,
                 revised=revised,
                 recreated=list(recreated.values()),
+                unsent=unsent is not None,
             )
             topics = bound_topics(recreated) if revised else {}
-            spark.sql(text, args={"below": below, **topics})
+            sent = {} if unsent is None else {"unsent": unsent}
+            spark.sql(text, args={"below": below, **topics, **sent})
     return rows

@@ -105,9 +105,11 @@ def test_dead_letters_of_removed_batches_end_when_their_records_are_read_again(
 def test_batches_whose_dead_letters_are_not_sent_to_their_topic_stay(
     connections: Connections, spark: SparkSession, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And the dead letters with them, although their own time is over too."""
     name = topic()
     queue = f"{name}-dead"
-    options = {"maintenance": _MAINTENANCE, "control": {"enabled": False}}
+    landed = {"keep_days": 1e-6, "dead_letters_keep_days": 1e-6}
+    options = {"maintenance": {**_MAINTENANCE, "landed": landed}, "control": {"enabled": False}}
     unsent = {"topic": queue, "create_topic": False, "time_limit_seconds": 10}
     before, _ = narrowed(
         Engine(Flow(name, ["upsert"], overrides={**options, "dead_letters": unsent}), connections, spark)
@@ -126,4 +128,6 @@ def test_batches_whose_dead_letters_are_not_sent_to_their_topic_stay(
     sending = before.edited(dead_letters={"topic": queue})
     sending.advance()
     assert [message.key() for message in read_all(connections, queue, 1)] == [b'{"id": 2}']
+    assert open_offsets(sending) == [1]
     assert retain(sending) == 1
+    assert open_offsets(sending) == []

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
+import pytest
+
 from jobs.batch import Counts, LandedBatch
 from jobs.dead_letters.open_count import keep_count, open_count
 from jobs.iceberg.append import Append
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.publish import publish_batch
+from jobs.maintenance import retention
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.retention import retire
 from jobs.spec.maintenance import Landed
@@ -31,6 +34,27 @@ def _landed(lake: IcebergCatalog, spec: PipelineSpec, *counts: Counts) -> tuple[
         publish_batch(append, LandedBatch(batch(number), of_batch, Watermark(), 0), {})
     table = MaintainedTable("p", lake, place.identifier, "main", merged=False, sort_by=(), attempt_seconds=1)
     return place, table
+
+
+@pytest.mark.parametrize("unsent", [2, None])
+def test_dead_letters_that_are_still_to_be_sent_outlive_their_time(
+    unsent: int | None, lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their topic has them from here: the position would move past their batch without them."""
+    place, maintained = _landed(lake, specs.spec(dead_letters={"topic": "dead"}), *[Counts(quarantined=1)] * 3)
+    pipeline: Any = SimpleNamespace(name="p", spec=place.spec, intermediate=place, destinations=list)
+    deleted = list[tuple[str, int | None]]()
+
+    def delete(_: object, __: object, column: str, ___: object, **more: Any) -> int:
+        deleted.append((column, more.get("unsent")))
+        return 0
+
+    monkeypatch.setattr(retention, "DeadLetterTopic", lambda *_: SimpleNamespace(first_unsent=lambda: unsent))
+    monkeypatch.setattr(retention, "_delete", delete)
+    monkeypatch.setattr(retention, "_count_dead_letters", lambda *_: None)
+    monkeypatch.setattr(retention, "expire_these", lambda *_: {})
+    retire(Mock(), pipeline, maintained, Landed(keep_days=1, dead_letters_keep_days=1))
+    assert deleted == [("batchNumber", None), ("landedAt", unsent)]
 
 
 def test_removed_batches_take_no_open_dead_letter_along(lake: IcebergCatalog) -> None:

@@ -87,6 +87,7 @@ COMPACTION = {
 
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 OPEN: dict[str, Any] = {"recreated": [[2, 7], [3]]}
+RETIRED: dict[str, Any] = {"table": LANDED, **OPEN}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
 STALE = {**AT, "before": [], "below": None}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
@@ -113,7 +114,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"], "recreated": [[2, 7]]},
     ),
     ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": True, **OPEN}),
-    ("delete_landed", {"table": LANDED, "column": "batchNumber", "dead_letters": False, "revised": True, **OPEN}),
+    ("delete_landed", {**RETIRED, "column": "batchNumber", "dead_letters": False, "revised": True, "unsent": False}),
+    ("delete_landed", {**RETIRED, "column": "landedAt", "dead_letters": True, "revised": False, "unsent": True}),
     ("deletes_of_moved_rows", MOVED),
     ("duplicate_keys", {"target": ("lake", "air", "flights"), "landed": LANDED, "keys": KEYS}),
     ("expected_rows", {"rows": "SELECT 1", "columns": ["id", "it's `q`"], "unchanged": True}),
