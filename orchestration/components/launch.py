@@ -15,7 +15,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
-from orchestration.names import ASKED_AT_TAG, table_key
+from orchestration.names import ASKED_AT_TAG, landing_key, table_key
 from orchestration.pauses import holds_step, read_pauses
 from orchestration.runs_about import is_backfill
 
@@ -41,7 +41,7 @@ class Launch:
         Raises:
             ConfigurationError: a plain run on a past hour.
         """
-        window = _window(context)
+        window = _window(context, landing_key(self.name))
         backfill = is_backfill(context.instance, context.run)
         return window if replays(mode, backfill, window, asked_at(context)) else None
 
@@ -56,11 +56,12 @@ class Launch:
         return holds_step(pauses, key, context.run.tags, asked_at(context))
 
 
-def _window(context: dg.AssetExecutionContext) -> Window | None:
+def _window(context: dg.AssetExecutionContext, landing: dg.AssetKey) -> Window | None:
     if not (context.has_partition_key or context.has_partition_key_range):
         return None
     found = context.partition_time_window  # spans the range of a single-run backfill
-    return Window(found.start.astimezone(UTC), found.end.astimezone(UTC))
+    lands = landing in context.job_def.asset_layer.executable_asset_keys
+    return Window(found.start.astimezone(UTC), found.end.astimezone(UTC), lands)
 
 
 def asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datetime:

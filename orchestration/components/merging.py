@@ -139,11 +139,10 @@ def _advance(pipeline: Pipeline, destination: Destination) -> MergedBatches | No
 
 
 def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> MergedBatches | None:
-    done = replay_window(pipeline, destination, window.start, window.end)
-    if done is None and window.is_before(pipeline.intermediate.landed().batches):
+    if window.lands and window.is_before(pipeline.intermediate.landed().batches):
         # The landing's step has read these hours from Kafka, as a new batch: merge it.
         return _advance(pipeline, destination)
-    return done
+    return replay_window(pipeline, destination, window.start, window.end)
 
 
 def settled(pipeline: Pipeline, destination: Destination, done: MergedBatches | None = None) -> TableResult:

@@ -19,10 +19,15 @@ _HOUR = "%Y-%m-%dT%H"
 
 @dataclass(frozen=True)
 class Window:
-    """The hours of a run, ``[start, end)`` in UTC."""
+    """The hours of a run, ``[start, end)`` in UTC.
+
+    Attributes:
+        lands: the landing's step is part of the run: it reads from Kafka hours that are before the oldest landed batch.
+    """
 
     start: datetime
     end: datetime
+    lands: bool = True
 
     def is_before(self, landed: Sequence[LandedBatch]) -> bool:
         """Whether these hours end before the oldest landed batch."""

@@ -16,7 +16,7 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 from dagster._core.test_utils import create_run_for_test
 from pydantic import ValidationError
 
-from jobs.batch import CommittedState, Counts, LandedBatch
+from jobs.batch import CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.behind import caught_up_through, lag_behind
 from jobs.events.messages import CommitComplete, Event
 from jobs.offsets import OffsetRange, TopicPartition
@@ -25,7 +25,7 @@ from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
 from jobs.watermark import Watermark
 from orchestration.cli.job_runs import plain
-from orchestration.components import KafkaPipeline, checks, metadata
+from orchestration.components import KafkaPipeline, checks, merging, metadata
 from orchestration.components.config import LandConfig, Mode
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
@@ -56,7 +56,7 @@ from orchestration.sensors.waiting import (
 )
 from resources.errors import ConfigurationError, TimeLimitReached, Unavailable
 from tests.kit import specs
-from tests.kit.batches import landed
+from tests.kit.batches import committed, landed
 from tests.kit.flow import Flow
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -117,6 +117,34 @@ def test_advancing_another_hour_is_refused(mode: Mode, backfill: bool, asked_at:
     # Dagster's page launches a single hour as a plain run: a backfill is no way out there.
     assert "`mode: replay`" in str(refused.value)
     assert f"`batchmerge replay <pipeline> --from {NOON:%Y-%m-%dT%H} --to {NOON:%Y-%m-%dT%H}`" in str(refused.value)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_hours_before_the_oldest_landed_batch_are_merged_as_the_landing_has_read_them(
+    complete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where retention has removed batches; only a run without the landing's step has to say that they are gone."""
+    place = SimpleNamespace(landed=lambda: LandedBatches([landed(41), landed(42)], complete), recreated=dict)
+    pipeline: Any = SimpleNamespace(spec=Flow("t", ["append"]).spec, intermediate=place, check_meaning=lambda _: None)
+    destination: Any = SimpleNamespace(
+        name="d",
+        table=SimpleNamespace(has_coordinates=True, has_unique_key=True, max_commit_attempts=1),
+        check_replay=lambda: None,
+        leases=list,
+        settle=lambda: None,
+        committed=lambda: committed(42),
+    )
+    merged: Any = object()
+    monkeypatch.setattr(merging, "_advance", lambda *_: merged)
+    oldest = datetime.fromtimestamp(41, UTC)
+    hours = Window(oldest - timedelta(hours=2), oldest - timedelta(hours=1))
+    assert merging._replay(pipeline, destination, hours) is merged
+    alone = replace(hours, lands=False)
+    if complete:
+        assert merging._replay(pipeline, destination, alone) is None
+    else:
+        with pytest.raises(ConfigurationError, match=r"batches before 41, landed before .* were removed by retention"):
+            merging._replay(pipeline, destination, alone)
 
 
 def test_a_run_without_hours_advances_and_cannot_replay() -> None:

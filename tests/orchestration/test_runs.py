@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from jobs.maintenance.run import maintain_landing
 from orchestration.cli.job_runs import run_job
 from orchestration.current_hour import hour_of
 from orchestration.open_lineage_dataset import Dataset
@@ -394,12 +395,14 @@ def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
     assert caught_up.scan().to_arrow().num_rows == 10
 
 
+@pytest.mark.parametrize("retired", [False, True])
 def test_backfill_before_the_first_landed_batch_reads_kafka(
-    connections: Connections, topic: Topic, instance: dg.DagsterInstance
+    retired: bool, connections: Connections, topic: Topic, instance: dg.DagsterInstance
 ) -> None:
+    """Also if it is only the first one because retention has removed others."""
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     long_ago = now - timedelta(hours=5)
-    flow = Flow(topic(), ["upsert"], overrides={**NO_DELAY})
+    flow = Flow(topic(), ["upsert"], overrides={**NO_DELAY, "maintenance": {"landed": {"keep_days": 1e-6}}})
     produce(bootstrap(connections), flow.topic, upserts(0, 3), timestamp=int(long_ago.timestamp() * 1000))
     flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
     assert advance(instance, flow).success
@@ -407,6 +410,9 @@ def test_backfill_before_the_first_landed_batch_reads_kafka(
     assert advance(instance, flow).success
     table = flow.table("upsert")
     assert [row[0] for row in rows(connections, table)] == [2, 3]
+    if retired:
+        assert [done for done in maintain_landing(flow.pipeline(connections)) if done.problem] == []
+    assert flow.pipeline(connections).intermediate.landed().complete != retired
     before = flow.pipeline(connections).destinations()[0].committed()
 
     hours = (_hour(long_ago), _hour(long_ago))
