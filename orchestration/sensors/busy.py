@@ -112,13 +112,22 @@ def still_to_do(
     keys, found = keys_of(name, spec), dict[dg.AssetKey, str]()
     for run in under_way(instance):
         beside = is_backfill(instance, run) or run.tags.get(COMMAND_TAG) == COMMAND_WAITS
-        selected = set() if beside and not replays else to_process(run, name, keys)
+        selected = set() if beside and not replays else _in_steps(run, name, to_process(run, name, keys))
         if selected and run.status == dg.DagsterRunStatus.STARTED:
             entries = instance.all_logs(run.run_id, of_type=_ENDS)
             ended = {entry.dagster_event.step_key for entry in entries if entry.dagster_event}
             selected = {key for key in selected if op_name(name, key) not in ended}
         found.update(dict.fromkeys(selected, _named(run, name)))
     return found
+
+
+def _in_steps(run: dg.DagsterRun, name: str, keys: set[dg.AssetKey]) -> set[dg.AssetKey]:
+    """Those of the assets that the run has a step for: a retry from failure has only the steps that failed."""
+    steps = run.step_keys_to_execute
+    # The steps of continuous runs and of commands have other names than those of the assets.
+    if steps is None or not run.tags.keys().isdisjoint({CONTINUOUS_TAG, COMMAND_TAG}):
+        return keys
+    return {key for key in keys if op_name(name, key) in steps}
 
 
 def runs_of(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> list[dg.DagsterRun]:

@@ -35,11 +35,15 @@ from orchestration.names import (
     COMMAND_TAG,
     COMMAND_WAITS,
     COMMAND_WORKS,
+    CONTINUOUS_TAG,
     FILE_TAG,
     LEFT_OUT_TAG,
     PIPELINE_TAG,
+    continuous_op,
     file_hash,
     landing_key,
+    op_name,
+    table_key,
 )
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.control import is_of
@@ -501,6 +505,26 @@ def test_what_a_run_has_done_is_free_for_the_next_one(instance: dg.DagsterInstan
     free = free_to_advance(instance, "p", flow.spec)
     assert free == Free()
     assert free.request(None, {"why": "x"}) == dg.RunRequest(tags={"why": "x"})
+
+
+def test_what_a_retry_from_failure_leaves_out_is_free(instance: dg.DagsterInstance) -> None:
+    """It has only the steps that failed. Runs of other jobs of the pipeline have steps of other names."""
+    flow = Flow("t", ["append", "upsert"], name="p")
+    append, upsert = (table_key(table) for table in flow.spec.tables)
+    for tags, steps in [
+        ({PIPELINE_TAG: "p"}, [op_name("p", append)]),
+        ({PIPELINE_TAG: "p", CONTINUOUS_TAG: "p"}, [continuous_op("p", append)]),
+        ({PIPELINE_TAG: "p", COMMAND_TAG: COMMAND_WORKS}, ["replay"]),
+    ]:
+        run = create_run_for_test(
+            instance, job_name="x", status=dg.DagsterRunStatus.STARTED, tags=tags, step_keys_to_execute=steps
+        )
+        free = free_to_advance(instance, "p", flow.spec)
+        if steps == [op_name("p", append)]:
+            assert (free.hold, free.assets, [*(free.left_out or ())]) == (None, [landing_key("p"), upsert], [append])
+        else:
+            assert free.hold, tags
+        instance.report_run_failed(run)
 
 
 def test_the_pipeline_goes_on_beside_a_backfill_but_nothing_else_replays_or_recovers(
