@@ -47,9 +47,16 @@ def catalog_errors(where: str) -> Iterator[None]:
     except CommitStateUnknownException as problem:
         raise CommitStateUnknown(str(problem), where=where) from problem
     except ValueError as problem:
-        if _SEQUENCE not in str(problem):
+        if _SEQUENCE in str(problem):
+            raise CommitFailed(_TAKEN, where=where) from problem
+        if not _cannot_be_sent(problem):
             raise
-        raise CommitFailed(_TAKEN, where=where) from problem
+        raise ConfigurationError(
+            f"the request to the catalog cannot be sent ({type(problem).__name__})",
+            where=where,
+            remedy="correct `uri`, `token` or the headers in `properties` of its connection: an address begins with "
+            "http:// or https://, and headers have no line breaks and no characters outside of Latin-1",
+        ) from None  # its text quotes the address or the header
     except sqlalchemy.exc.SQLAlchemyError as problem:
         raise _database_error(problem, where) from None
     except (NotInstalledError, ModuleNotFoundError) as problem:
@@ -111,7 +118,12 @@ def _refused(problem: RESTError, where: str) -> CommitFailed | ConfigurationErro
     )
 
 
-def _is_of_requests(problem: OSError) -> bool:
+def _cannot_be_sent(problem: ValueError) -> bool:
+    """Whether `requests` or http.client refuses the address or a header."""
+    return _is_of_requests(problem) or isinstance(problem, UnicodeEncodeError) or "Invalid header" in str(problem)
+
+
+def _is_of_requests(problem: Exception) -> bool:
     """Whether `requests` has raised it: then it is imported already. A catalog in a database never needs it."""
     requests = sys.modules.get("requests")
     return requests is not None and isinstance(problem, requests.RequestException)

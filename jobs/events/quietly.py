@@ -17,7 +17,8 @@ def quietly(control: Control, who: str, work: Callable[[], None]) -> bool:
     try:
         with_timeout(control.time_limit_seconds, f"control topic {control.topic}", work)
     except Exception as problem:  # no error may stop data
-        kind = "" if isinstance(problem, BatchmergeError) else f"{type(problem).__name__}: "
-        _LOG.warning("%s: commit events could not be published, the next run publishes them: %s%s", who, kind, problem)
+        # The text of an error that is not ours may hold anything.
+        said = problem if isinstance(problem, BatchmergeError) else type(problem).__name__
+        _LOG.warning("%s: commit events could not be published, the next run publishes them: %s", who, said)
         return False
     return True

@@ -34,7 +34,8 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
     except dg.Failure:
         raise
     except Exception as bug:
-        raise dg.Failure(f"unexpected {type(bug).__name__}: {bug}", allow_retries=False) from bug
+        # Without its text, which alerts would repeat, and which may hold anything; the traceback has it.
+        raise dg.Failure(f"unexpected {type(bug).__name__}", allow_retries=False) from bug
 
 
 def failure(problem: BatchmergeError) -> dg.Failure:

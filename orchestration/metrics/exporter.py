@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetr
 from prometheus_client import CollectorRegistry
 
 from orchestration.metrics.measures import LOOK_AGE, MEASURES, Measure, Sample
+from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge.metrics")
 Look = Callable[[], Iterable[Sample]]
@@ -57,7 +58,8 @@ class Measured:
                 self.look()
             except Exception as problem:
                 # The earlier samples stay; their age shows it.
-                _LOG.warning("the systems could not be looked at: %s", problem)
+                said = problem if isinstance(problem, BatchmergeError) else type(problem).__name__
+                _LOG.warning("the systems could not be looked at: %s", said)
             over.wait(pause)
 
     def of(self, measure: Measure) -> list[Observation]:

@@ -29,7 +29,9 @@ def resolve(node: Any, at: Path) -> tuple[Any, list[Mistake]]:
 def _look_up(reference: re.Match[str], at: Path, found: list[Mistake]) -> str:
     how, name = reference.groups()
     try:
-        return os.environ[name] if how == "env" else FilePath(name).read_text(encoding="utf-8").strip()
+        found_text = os.environ[name] if how == "env" else FilePath(name).read_text(encoding="utf-8")
+        # Secrets that were made with `echo` end in a newline, with which no header can be sent.
+        return found_text.strip()
     except KeyError:
         found.append(Mistake(at, f"environment variable {name} is not set", f"export {name}, then try again"))
     except UnicodeDecodeError:

@@ -37,7 +37,7 @@ connections:
 def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connections:
     (tmp_path / "password").write_text('p"a\\ss\n')
     (tmp_path / "c.yaml").write_text(FILE % (tmp_path / "password"))
-    monkeypatch.setenv("BROKERS", "a:1,b:2")
+    monkeypatch.setenv("BROKERS", "a:1,b:2\n")  # as in a secret of Kubernetes that `echo` made
     return load_connections(tmp_path / "c.yaml")
 
 

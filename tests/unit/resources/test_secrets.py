@@ -88,9 +88,26 @@ def test_rest_catalog(given: dict[str, object], refusing: str, refused: Refused)
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"token": f"{SECRET}\n"},
+        {"token": f"{SECRET}\u20ac"},
+        {"properties": {"header.X-Api-Key": f"{SECRET}\n"}},
+        {"uri": f"{SECRET}:8181"},
+        {"uri": f"https://me:{SECRET}@"},
+    ],
+)
+def test_request_that_cannot_be_sent(given: dict[str, object], refusing: str, refused: Refused) -> None:
+    refused(lambda: lake(**{"type": "rest", "uri": refusing, **given}).load("n.t"), "catalog lake", "uri", "token")
+
+
+@pytest.mark.parametrize(
     "uri",
     [
-        f"postgresql://me:p@{SECRET}:x/y@127.0.0.1/iceberg",  # a password that should have been encoded
+        # Passwords that should have been encoded.
+        f"postgresql://me:p@{SECRET}:x/y@127.0.0.1/iceberg",
+        f"postgresql://me:p@{SECRET}@127.0.0.1:5432/iceberg",
+        f"postgresql://me:p@{SECRET}/y@127.0.0.1/iceberg",
         f"me:{SECRET}@127.0.0.1/iceberg",
     ],
 )
