@@ -103,11 +103,14 @@ class IcebergCatalog:
         url = None
         with suppress(sqlalchemy.exc.ArgumentError, ValueError):  # their texts quote parts of it
             url = make_url(self._connection.uri)
-        if url is None or ("@" in self._connection.uri and url.username is None):
+        # An @ or / in the password ends it for SQLAlchemy, and errors would show what is behind it as the host.
+        cut = url is not None and "@" in f"{url.host}{url.database}"
+        if url is None or cut or ("@" in self._connection.uri and url.username is None):
             raise ConfigurationError(
                 "the address of the catalog's database cannot be read",
                 where=f"catalog {self.name}",
-                remedy="write `uri` as driver://user:password@host:port/database, with %2F for a / in the password",
+                remedy="write `uri` as driver://user:password@host:port/database, with %40 for a @ and %2F for a / in "
+                "the password",
             )
         return url
 

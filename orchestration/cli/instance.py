@@ -25,6 +25,8 @@ from resources.local.stack_state import replace_file
 _MOST_SAID = 500
 # They quote a value of the wrong type, which may be a password of digits.
 _VALUE = re.compile(r'Value ".*?" of type')
+# The end of a password that has an @ itself: its driver takes it for a part of the host's name.
+_PASSWORD = re.compile(r'[^\s"]+@')
 SETTINGS = Path(__file__).parents[1] / "instance" / "dagster.yaml"
 
 
@@ -56,7 +58,7 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
         if (why := _storage_error(problem)) is None:
             raise
         remedy = "see that its database runs, and what its dagster.yaml says"
-        what = f"Dagster's storage does not answer ({str(why.orig).strip()})"
+        what = f"Dagster's storage does not answer ({_PASSWORD.sub('…@', str(why.orig).strip())})"
         raise Unavailable(what, where=str(home), remedy=remedy) from problem
 
 

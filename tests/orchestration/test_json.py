@@ -158,6 +158,8 @@ def _by_a_catalog() -> Exception:
     [
         (_by_a_catalog(), 2, "no such warehouse"),
         (OperationalError("select 1", {}, OSError("connection refused")), 3, "does not answer (connection refused)"),
+        # The end of a password with an @ that was not encoded.
+        (OperationalError("select 1", {}, OSError('no host "s3cret@db"')), 3, 'does not answer (no host "…@db")'),
         (dg.DagsterInvalidConfigError("no such setting", [], None), 2, "settings are wrong: no such setting"),
         (PermissionError(EACCES, "Permission denied", "/x/lock"), 2, "/x/lock: permission denied. Fix: "),
         (OSError(ENOSPC, "No space left on device"), 2, "no space left on device"),
