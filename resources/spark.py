@@ -6,6 +6,7 @@ comes after a dead run attaches to the same session and interrupts what is left 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -56,6 +57,7 @@ ExecutePlanResponseReattachableIterator.shutdown = lambda: None  # type: ignore[
 
 _NAMESPACE = uuid.UUID("6c1f0f0e-5f0b-4a3e-9a51-6b61746d7267")
 _USER = "batchmerge"
+_CATALOGS = "spark.sql.catalog."
 # Ids of a role's sessions to try, at most.
 _MOST_CLOSED = 1000
 # Seconds that a server has to accept a connection.
@@ -85,7 +87,8 @@ _ALWAYS = {
 
 
 def open_session(connection: SparkConnection, role: str, settings: Mapping[str, str]) -> SparkSession:
-    """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted.
+    """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted. It
+    is a new one where the settings of a catalog are not those that the older one had.
 
     Its jobs are in a pool of the role's own: where `spark.scheduler.mode` is FAIR, each role has the same share of the
     cluster, however many jobs it has. So no table holds up another one, of its own pipeline either.
@@ -94,12 +97,27 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
         Unavailable: no Spark answers.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = {**_ALWAYS, "spark.scheduler.pool": role, **connection.settings, **settings}
+    digests = _digests(wanted)
     with spark_errors(role):
-        spark = _attach(SparkAddress.parse(connection.remote) if connection.remote else _local(connection.master), role)
-        pool = {"spark.scheduler.pool": role}
-        wanted = {**_ALWAYS, **pool, **connection.settings, **settings}
-        spark.conf._set_all(wanted, silent=False)  # type: ignore[attr-defined]  # in one round trip
+        address = SparkAddress.parse(connection.remote) if connection.remote else _local(connection.master)
+        spark = _attach(address, role)
+        # Spark makes a catalog once in a session, which would keep old credentials as long as runs come.
+        if any(spark.conf.get(name, digest) != digest for name, digest in digests.items()):
+            spark.stop()
+            spark = _attach(address, role)
+        spark.conf._set_all({**wanted, **digests}, silent=False)  # type: ignore[attr-defined]  # in one round trip
     return spark
+
+
+def _digests(settings: Mapping[str, str]) -> dict[str, str]:
+    """A digest of the settings of each catalog, as a setting that Spark's UI hides, since they may be secrets."""
+    parts: dict[str, list[str]] = {}
+    for name, value in sorted(settings.items()):
+        if name.startswith(_CATALOGS):
+            parts.setdefault(name.removeprefix(_CATALOGS).partition(".")[0], []).append(f"{name}={value}")
+    found = {catalog: hashlib.sha256("\n".join(lines).encode()).hexdigest() for catalog, lines in parts.items()}
+    return {f"spark.batchmerge.{catalog}.credential": digest for catalog, digest in found.items()}
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -83,6 +83,19 @@ def test_a_session_that_has_ended_is_opened_again_under_its_id(connections: Conn
     assert len(set(ids)) == 1
 
 
+def test_a_catalog_of_changed_settings_is_made_anew(connections: Connections, tmp_path: Path) -> None:
+    known, prefix = connections.get("spark", SparkConnection), "spark.sql.catalog.changing"
+    ids = set[str]()
+    for folder in ("old", "old", "new"):
+        place = {f"{prefix}.type": "hadoop", f"{prefix}.warehouse": str(tmp_path / folder)}
+        spark = open_session(known, "changing/landing", {prefix: "org.apache.iceberg.spark.SparkCatalog", **place})
+        spark.sql("CREATE TABLE IF NOT EXISTS changing.n.t (id INT) USING iceberg")
+        ids.add(spark.session_id)  # type: ignore[attr-defined]
+    spark.stop()
+    assert (tmp_path / "new" / "n" / "t").is_dir()
+    assert len(ids) == 1, "runs find what a dead one has left by it"
+
+
 def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections: Connections, tmp_path: Path) -> None:
     known = connections.get("spark", SparkConnection)
     giant, small = open_session(known, "giant/landing", {}), open_session(known, "small/landing", {})
