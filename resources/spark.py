@@ -39,6 +39,7 @@ from resources.connections import SparkConnection
 from resources.errors import (
     BatchmergeError,
     CommitFailed,
+    ConfigurationError,
     Interrupted,
     StorageError,
     TerminalError,
@@ -210,7 +211,11 @@ def spark_errors(where: str) -> Iterator[None]:
         yield
     except (PySparkException, grpc.RpcError) as problem:
         said = str(problem)
-        raise carried_by(said) or _classified(said, where) or _unclassified(problem, where) from problem
+        if own := carried_by(said):
+            raise own from problem
+        if refused := _refused(said, where):
+            raise refused from None  # a server may repeat what it was sent
+        raise _classified(said, where) or _unclassified(problem, where) from problem
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:
@@ -249,6 +254,15 @@ _CONFLICT = (
     "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",
 )
 
+# What catalogs, their databases and object stores say of credentials, in the words of Iceberg's Java libraries. NIO's
+# exception is about a local file.
+_EXPIRED = re.compile(r"ExpiredToken|token (included in the request )?(has|is) expired")
+_REFUSED = re.compile(
+    r"NotAuthorizedException|ForbiddenException|invalid_client|[Ss]tatus [Cc]ode:? 40[13]\b|"
+    r"40[13] (Unauthorized|Forbidden)|(?<!nio\.file\.)Access ?[Dd]enied|InvalidAccessKeyId|SignatureDoesNotMatch|"
+    r"request signature we calculated|password authentication failed|no pg_hba\.conf entry"
+)
+
 _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
     (
         ("OPERATION_CANCELED", "OPERATION_ABANDONED", "interrupted by", "SparkJobCancelled", "was cancelled"),
@@ -281,6 +295,23 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
         "check that it is there, writable and not locked by another process",
     ),
 ]
+
+
+def _refused(text: str, where: str) -> BatchmergeError | None:
+    if _EXPIRED.search(text):
+        return Unavailable(
+            "Spark's credentials for the catalog or the object store have expired",
+            where=where,
+            remedy="run again if the catalog gives them; otherwise renew those in `spark_properties` of its connection",
+        )
+    if _REFUSED.search(text):
+        return ConfigurationError(
+            "the catalog or the object store refuses Spark",
+            where=where,
+            remedy="correct `uri`, `credential` or `token` of the catalog's connection, the store's keys in its "
+            "`spark_properties`, or the identity and the rights of Spark's server and executors",
+        )
+    return None
 
 
 def _classified(text: str, where: str) -> BatchmergeError | None:

@@ -11,6 +11,7 @@ from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError
 from resources.spark import spark_errors
+from sql import quote
 
 _LIMIT = 30
 Answer = tuple[str, BatchmergeError | None]
@@ -54,14 +55,24 @@ def _ask_shared(pipeline: Pipeline) -> Iterator[Answer]:
     """Queries what all topics of a pipeline share: registries, Spark, the transform."""
     for name, registry in pipeline.registries().items():
         yield _answer(f"Schema Registry {name}", registry.subjects, pipeline)
-    yield _answer("Spark", lambda: pipeline.spark("check").sql("SELECT 1").collect(), pipeline)
+    yield _answer("Spark", lambda: _reach_tables(pipeline), pipeline)
     if pipeline.spec.source.transform:
         yield _answer("transform in Spark", lambda: _analyse(pipeline), pipeline)
 
 
+def _reach_tables(pipeline: Pipeline) -> None:
+    """Spark has credentials of its own for the catalog and its store. Of the landed table it reads one small file."""
+    catalog, identifier = pipeline.intermediate.catalog, pipeline.intermediate.identifier
+    with spark_errors(f"Spark, {identifier}"):
+        spark, table = pipeline.spark("check", catalog), quote("spark", catalog.spark_path(identifier))
+        spark.sql("SELECT 1").collect()
+        if spark.catalog.tableExists(table):
+            spark.sql(f"SELECT 1 FROM {table}.manifests LIMIT 1").collect()
+
+
 def _analyse(pipeline: Pipeline) -> None:
     with spark_errors("transform"):
-        analyse(pipeline.spark("check"), pipeline.spec.source)
+        analyse(pipeline.spark("check", pipeline.intermediate.catalog), pipeline.spec.source)
 
 
 def _dry_run(destination: Destination) -> Callable[[], object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -193,6 +194,37 @@ def test_spark_errors_become_ours(raised: Exception, becomes: type[BatchmergeErr
         raise raised
     assert type(caught.value) is becomes
     assert caught.value.where == "n.t"
+
+
+_S3 = "(software.amazon.awssdk.services.s3.model.S3Exception)"
+_NOT_AUTHORIZED = "(org.apache.iceberg.exceptions.NotAuthorizedException) Not authorized: Authorization: Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes"),
+    [
+        (UnknownException(_NOT_AUTHORIZED), ConfigurationError),
+        (UnknownException("ForbiddenException: Forbidden: secret"), ConfigurationError),
+        (UnknownException(f"{_S3} The key secret does not exist. (Service: S3, Status Code: 403)"), ConfigurationError),
+        (SparkException("Job aborted due to stage failure: AccessDenied secret"), ConfigurationError),
+        (SparkException("com.azure.BlobStorageException: Status code 403, secret"), ConfigurationError),
+        (SparkException("HttpResponseException: 401 Unauthorized secret"), ConfigurationError),
+        (
+            SparkException("UncheckedSQLException: secret\nFATAL: password authentication failed for user"),
+            ConfigurationError,
+        ),
+        (UnknownException(f"{_S3} The provided token has expired. (Service: S3, Status Code: 400)"), Unavailable),
+        (SparkException("ExpiredToken: secret (Service: S3, Status Code: 403)"), Unavailable),
+        (SparkException("java.nio.file.AccessDeniedException: /w"), TransientError),  # a local file
+        (SparkException("Cannot commit: Status Code: 404"), CommitFailed),
+    ],
+)
+def test_what_refuses_spark_is_named_and_not_repeated(raised: Exception, becomes: type[BatchmergeError]) -> None:
+    with pytest.raises(becomes) as caught, spark_errors("n.t"):
+        raise raised
+    assert type(caught.value) is becomes
+    assert ("`spark_properties`" in caught.value.remedy) is (becomes in (ConfigurationError, Unavailable))
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_session_that_ends_leaves_the_others_their_threads() -> None:
