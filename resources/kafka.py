@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, TopicMissing, Unavailable
-from resources.kafka_errors import kafka_errors, refuses, settled
+from resources.kafka_errors import kafka_errors, says_why, settled
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
 from resources.topic_partition import TopicPartition
@@ -35,6 +35,16 @@ T = TypeVar("T")
 
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
+# But they repeat what an identity provider answers, and some repeat what they were sent. The status stays.
+_ANSWER = re.compile(r'(?<=token from )("[^"]*": ).*?(\(-?\d+\))?$', re.DOTALL)
+
+
+def _without_answer(record: logging.LogRecord) -> bool:
+    record.msg, record.args = _ANSWER.sub(r"\1\2", record.getMessage()), None
+    return True
+
+
+_LOG.addFilter(_without_answer)
 
 # Milliseconds. Each client of librdkafka waits for half of them before its first connection to a broker, and twice as
 # long after each failure.
@@ -67,7 +77,7 @@ class KafkaCluster:
 
     def _notice(self, problem: KafkaError) -> None:
         """Called by librdkafka with the reason; a request only learns that no broker could be reached."""
-        self._refusal = self._refusal or (problem if refuses(problem) else None)
+        self._refusal = self._refusal or (problem if says_why(problem) else None)
 
     @property
     def _admin(self) -> AdminClient:
@@ -280,7 +290,7 @@ class KafkaCluster:
                 yield
                 self._refusal = None  # an earlier refusal has passed
             except KafkaException as problem:
-                if not refuses(problem.args[0]) and self._admin_client is not None:
+                if not says_why(problem.args[0]) and self._admin_client is not None:
                     self._admin_client.poll(0.1)
                     if self._refusal:
                         raise KafkaException(self._refusal) from None

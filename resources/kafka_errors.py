@@ -44,8 +44,14 @@ _NOT_KNOWN = frozenset({KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._AUTHE
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED})
 _PERMISSIONS = "grant the connection's user what docs/security.md lists"
 _CREDENTIALS = (
-    "correct `username` and `password` of the connection in the connections file, or with TLS `certificate_file`, "
-    "`key_file` and `ca_file`, or with AWS_MSK_IAM `aws_region` and the AWS identity's policy"
+    "correct `username` and `password` of the connection in the connections file, with OAUTHBEARER also `token_url` "
+    "and `token_scope`, or with TLS `certificate_file`, `key_file` and `ca_file`, or with AWS_MSK_IAM `aws_region` and "
+    "the AWS identity's policy"
+)
+# librdkafka's words, and libcurl's, where no answer came from the server that gives tokens.
+_NO_TOKEN = re.compile(
+    r"Failed to acquire SASL OAUTHBEARER token: "
+    r"(Failed to connect|Could not (?:connect|resolve)|.*timed out|Timeout|Empty reply|Recv failure|Send failure)"
 )
 # A setting in librdkafka's errors of configuration: of one setting, and of several that do not go together.
 _SETTING = re.compile(r'(?:property:?|value for) "([\w.]+)"')
@@ -72,7 +78,13 @@ def kafka_errors(where: str) -> Iterator[None]:
 def refuses(error: KafkaError) -> bool:
     """Whether trying again gives the same answer until a person changes something."""
     # A broker that refuses a client's certificate ends the connection with a TLS alert.
-    return error.code() in _NOT_PERMITTED | _NOT_KNOWN or "tls alert" in error.str()
+    refused = error.code() in _NOT_PERMITTED | _NOT_KNOWN or "tls alert" in error.str()
+    return refused and not _NO_TOKEN.match(error.str())
+
+
+def says_why(error: KafkaError) -> bool:
+    """Whether it says more than the request's own error, by which no broker has answered."""
+    return refuses(error) or bool(_NO_TOKEN.match(error.str()))
 
 
 def settled(ask: Callable[[], T], seconds: float, also: Collection[int] = ()) -> T:
@@ -94,16 +106,26 @@ def settled(ask: Callable[[], T], seconds: float, also: Collection[int] = ()) ->
             time.sleep(0.2)
 
 
+def _no_access(error: KafkaError, where: str) -> ConfigurationError | Unavailable:
+    if found := _NO_TOKEN.match(error.str()):
+        return Unavailable(
+            f"the identity provider does not answer: {found[1]}",
+            where=where,
+            remedy="check it, or `token_url` of the connection in the connections file",
+        )
+    return ConfigurationError(
+        f"Kafka refuses access: {error.name()}",
+        where=where,
+        remedy=_PERMISSIONS if error.code() in _NOT_PERMITTED else _CREDENTIALS,
+    )
+
+
 def _classified(error: KafkaError, where: str) -> BatchmergeError:
     code = error.code()
     if code in _FENCED:
         return Interrupted("fenced: a newer run has taken over this transactional id", where=where)
-    if refuses(error):
-        return ConfigurationError(
-            f"Kafka refuses access: {error.name()}",
-            where=where,
-            remedy=_PERMISSIONS if code in _NOT_PERMITTED else _CREDENTIALS,
-        )
+    if says_why(error):
+        return _no_access(error, where)
     if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return TopicMissing(
             "Kafka no longer knows a topic of this request",

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from confluent_kafka import TopicPartition as _TopicPartition
 
 from resources.errors import TransientError
 from resources.kafka import KafkaCluster
-from resources.kafka_errors import kafka_errors, refuses
+from resources.kafka_errors import kafka_errors, refuses, says_why
 from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_schema
 from resources.topic_partition import TopicPartition
 
@@ -92,7 +92,9 @@ def read_ranges(
     where, seconds = f"connection {cluster.name} ({known['bootstrap.servers']})", int(known["socket.timeout.ms"]) / 1000
     small = max(end - start for start, end in wanted.values()) <= _SMALL
     unread = _Unread({tp: end for tp, (_, end) in wanted.items()})
+    heard: list[KafkaError] = []
     fetch = {
+        "error_cb": lambda error: heard.append(error) if says_why(error) else None,
         "fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE,
         "statistics.interval.ms": int(min(_STATISTICS_SECONDS, seconds / 3) * 1000),
         "stats_cb": unread.note,
@@ -101,7 +103,7 @@ def read_ranges(
         consumer = Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)
         try:
             consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
-            yield from _in_batches(_RangeReader(where, seconds, unread).until_end(consumer), unread, headers)
+            yield from _in_batches(_RangeReader(where, seconds, unread, heard).until_end(consumer), unread, headers)
         finally:
             consumer.close()
 
@@ -203,11 +205,13 @@ class _RangeReader:
     Attributes:
         where: the connection, for errors.
         seconds: to wait for the next record, or for the end of a range.
+        heard: why no broker is reached, as librdkafka tells its callback.
     """
 
     where: str
     seconds: float
     unread: _Unread
+    heard: list[KafkaError] = field(default_factory=list)
 
     def until_end(self, consumer: Consumer) -> Iterator[_Records]:
         problem, deadline = KafkaError(KafkaError._TIMED_OUT), time.monotonic() + self.seconds
@@ -225,8 +229,9 @@ class _RangeReader:
                     finished.append(self._reached(event, *ended))
             if messages or finished or fetched != self.unread.fetched:
                 deadline, fetched = time.monotonic() + self.seconds, self.unread.fetched
+                self.heard.clear()
             elif time.monotonic() > deadline:
-                raise KafkaException(problem)
+                raise KafkaException(self.heard[0] if self.heard else problem)
             if self.unread and finished:
                 consumer.incremental_unassign([_TopicPartition(*place) for place in finished])
             if records.messages:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import ValidationError
 
 from resources.connections import KafkaConnection
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, Unavailable
 from resources.kafka import KafkaCluster
 from resources.kafka_security import carried_certificate, librdkafka_settings
+from resources.range_reading import read_ranges
+from resources.topic_partition import TopicPartition
 from tests.kit.certificates import Authority
+from tests.kit.web import Handler, serving
 
 
 def connection(**given: object) -> KafkaConnection:
@@ -146,3 +151,37 @@ def test_settings_that_the_client_refuses_together_are_no_outage(given: dict[str
     with pytest.raises(ConfigurationError, match=f"does not take .*{names}") as caught:
         KafkaCluster("kafka", connection(**{"security_protocol": "SSL", **given})).topic_names()
     assert "hidden" not in str(caught.value)
+
+
+class Refusing(Handler):
+    def do_POST(self) -> None:
+        said = json.dumps({"error": "invalid_client", "error_description": f"you sent {self.body().decode()} sekret"})
+        self.answer(401, said.encode(), {"Content-Type": "application/json"})
+
+
+def oauth(token_url: str) -> KafkaCluster:
+    given = {**_OAUTH, "security_protocol": "SASL_PLAINTEXT", "token_url": token_url, "timeout_seconds": 1}
+    return KafkaCluster("k", connection(**given, username="id", password="sekret"))
+
+
+def read(cluster: KafkaCluster) -> object:
+    return list(read_ranges(cluster, {TopicPartition("t", 0): (0, 1)}))
+
+
+@pytest.mark.parametrize("ask", [KafkaCluster.topic_names, read])
+def test_an_identity_provider_that_is_away_is_tried_again(ask: Callable[[KafkaCluster], object]) -> None:
+    with pytest.raises(Unavailable, match="the identity provider does not answer") as caught:
+        ask(oauth("http://127.0.0.1:1/token"))
+    assert "`token_url`" in caught.value.remedy
+
+
+@pytest.mark.parametrize("ask", [KafkaCluster.topic_names, read])
+def test_an_identity_provider_that_refuses_is_not_repeated(
+    ask: Callable[[KafkaCluster], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Refusing) as address, pytest.raises(ConfigurationError, match="Kafka refuses access") as caught:
+        ask(oauth(f"{address}/token"))
+    options = ("`username`", "`password`", "`token_url`", "`token_scope`")
+    assert [name for name in options if name not in caught.value.remedy] == []
+    assert f'token from "{address}/token": (401)' in caplog.text
+    assert "sekret" not in str(caught.value) + caplog.text
