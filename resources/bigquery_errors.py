@@ -96,6 +96,8 @@ def bigquery_errors(where: str, denied: str = _GRANT) -> Iterator[None]:
     except auth_errors.TransportError as problem:
         raise _unavailable(type(problem).__name__, where) from problem
     except auth_errors.GoogleAuthError as problem:
+        if _may_pass(problem):
+            raise _unavailable(f"no token: {type(problem).__name__}", where) from None
         raise ConfigurationError(
             f"BigQuery: Google refuses the credentials, or finds none ({type(problem).__name__})",
             where=where,
@@ -103,6 +105,13 @@ def bigquery_errors(where: str, denied: str = _GRANT) -> Iterator[None]:
         ) from None  # its text is the server's answer, which may repeat what it was sent
     except NETWORK as problem:
         raise _unavailable(type(problem).__name__, where) from problem
+
+
+def _may_pass(problem: auth_errors.GoogleAuthError) -> bool:
+    """Whether what gives tokens, Google's endpoint or the machine's metadata server, had no answer: the error of a
+    refusal has the answer beside its text."""
+    cause = problem.__cause__
+    return problem.retryable or (isinstance(cause, auth_errors.TransportError) and len(cause.args) == 1)
 
 
 def _translated(problem: google_errors.GoogleAPICallError, where: str, denied: str) -> BatchmergeError:

@@ -27,6 +27,13 @@ def reason(kind: type[google.GoogleAPICallError], text: str, message: str = "no"
     return kind(message, errors=[{"reason": text, "message": message}])
 
 
+def _of_metadata(cause: Exception) -> auth.RefreshError:
+    """As google-auth reports what a machine's metadata server does; it keeps the server's answer, if there is one."""
+    problem = auth.RefreshError(cause)
+    problem.__cause__ = cause
+    return problem
+
+
 @pytest.mark.parametrize(
     ("problem", "kind"),
     [
@@ -53,6 +60,9 @@ def reason(kind: type[google.GoogleAPICallError], text: str, message: str = "no"
         (google.Unauthorized("x"), ConfigurationError),
         (auth.DefaultCredentialsError("x"), ConfigurationError),
         (auth.RefreshError("x"), ConfigurationError),
+        (auth.RefreshError("x", retryable=True), Unavailable),  # 503 of the token endpoint
+        (_of_metadata(auth.TransportError("no answer")), Unavailable),
+        (_of_metadata(auth.TransportError("the machine has no account", object())), ConfigurationError),
         (reason(google.BadRequest, "invalidQuery"), TerminalError),
         (reason(google.BadRequest, "invalid"), TerminalError),
         (reason(google.BadRequest, "resourcesExceeded"), TerminalError),
