@@ -229,16 +229,38 @@ def clickhouse_errors(where: str) -> Iterator[None]:
 # Seconds without any answer, in all tries.
 _SILENT = 60
 NEWER_RUN = "nothing to do: the newer run goes on"
-_CHECK = "check the address in the connections file and that the server runs"
+_CHECK = "check the address and `secure` in the connections file and that the server runs"
+
+
+# In the client's words, where no answer came from ClickHouse, and none will.
+_MISTAKES = [
+    (
+        re.compile("CERTIFICATE_VERIFY_FAILED"),
+        "the server's certificate is not trusted",
+        "name its authority in `ca_file`, and the server as its certificate does in `endpoints`",
+    ),
+    (
+        re.compile(r"SSLError\((FileNotFound|Permission|IsADirectory)Error|NO_CERTIFICATE_OR_CRL_FOUND"),
+        "the file of the certificate authority cannot be read",
+        "correct `ca_file` of the connection: a PEM file, on Spark's workers too",
+    ),
+    (
+        re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE"),
+        "there is no TLS on this port",
+        "correct `secure` of the connection, or the port in `endpoints`",
+    ),
+    (
+        re.compile(r"received HTTP status (401|403|407)\b"),
+        "something before ClickHouse refuses access",
+        "correct `username` and `password` of the connection, or let the proxy pass its requests",
+    ),
+]
 
 
 def _no_answer(message: str, where: str, what: str) -> BatchmergeError:
-    if "CERTIFICATE_VERIFY_FAILED" in message:
-        return ConfigurationError(
-            "the server's certificate is not trusted",
-            where=where,
-            remedy="name its authority in `ca_file`, and the server as its certificate does in `endpoints`",
-        )
+    for mark, wrong, remedy in _MISTAKES:
+        if mark.search(message):
+            return ConfigurationError(wrong, where=where, remedy=remedy)
     return Unavailable(what, where=where, remedy=_CHECK)
 
 

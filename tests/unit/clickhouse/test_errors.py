@@ -52,6 +52,25 @@ def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> N
     assert found.where == "clickhouse prod (h:1)"
 
 
+@pytest.mark.parametrize(
+    ("said", "settings"),
+    [
+        ("SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] self-signed')", ("ca_file", "endpoints")),
+        ("SSLError(FileNotFoundError(2, 'No such file or directory'))", ("ca_file",)),
+        ("SSLError(136, '[X509: NO_CERTIFICATE_OR_CRL_FOUND] no certificate')", ("ca_file",)),
+        ("SSLError(1, '[SSL: WRONG_VERSION_NUMBER] wrong version number')", ("secure", "endpoints")),
+        ("SSLError(1, '[SSL: RECORD_LAYER_FAILURE] record layer failure')", ("secure", "endpoints")),
+        ("HTTP driver received HTTP status 401, server response: secret", ("username", "password")),
+        ("HTTP driver received HTTP status 407, server response: secret", ("username", "password")),
+    ],
+)
+def test_mistakes_of_tls_and_refusals_of_a_proxy_are_not_tried_again(said: str, settings: tuple[str, ...]) -> None:
+    found = translated(None, said, "clickhouse prod (h:1)")
+    assert type(found) is ConfigurationError
+    assert all(f"`{setting}`" in found.remedy for setting in settings)
+    assert "secret" not in str(found)
+
+
 @pytest.mark.parametrize(("code", "settings"), [(516, ("username", "password")), (497, ("username", "state_table"))])
 def test_refused_access_names_the_settings(code: int, settings: tuple[str, ...]) -> None:
     found = translated(code, "refused (ACCESS_DENIED)", "clickhouse prod (h:1)")
