@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    UnauthorizedError,
+)
 from pyiceberg.table import CommitTableRequest, Table, TableIdentifier
 from pyiceberg.table.update import AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import UTF8
@@ -63,9 +68,6 @@ def commit_transaction(catalog: RestCatalog, changes: Sequence[TableChange]) -> 
         CommitFailedException: a requirement of one of the tables does not hold.
         CommitStateUnknownException: the answer was lost.
     """
-    from pyiceberg.catalog.rest.response import _handle_non_200_response
-    from requests import HTTPError
-
     requests = [
         CommitTableRequest(
             identifier=TableIdentifier(namespace=change.table.name()[:-1], name=change.table.name()[-1]),
@@ -75,6 +77,17 @@ def commit_transaction(catalog: RestCatalog, changes: Sequence[TableChange]) -> 
         for change in changes
     ]
     body = f'{{"table-changes":[{",".join(requests)}]}}'
+    try:
+        _post(catalog, body)
+    except (UnauthorizedError, AuthorizationExpiredError):  # as pyiceberg's own requests: once more, by a new token
+        catalog._refresh_token()
+        _post(catalog, body)
+
+
+def _post(catalog: RestCatalog, body: str) -> None:
+    from pyiceberg.catalog.rest.response import _handle_non_200_response
+    from requests import HTTPError
+
     response = catalog._session.post(catalog.url("transactions/commit"), data=body.encode(UTF8))
     try:
         response.raise_for_status()

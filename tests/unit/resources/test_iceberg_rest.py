@@ -1,8 +1,10 @@
-"""A REST catalog that accepts and never answers."""
+"""A REST catalog that accepts and never answers, and one whose tokens end."""
 
 from __future__ import annotations
 
+import json
 import socket
+from typing import ClassVar
 
 import pytest
 
@@ -10,6 +12,7 @@ from resources import iceberg_rest
 from resources.connections import IcebergConnection
 from resources.errors import Unavailable
 from resources.iceberg import IcebergCatalog
+from tests.kit.web import Handler, serving
 
 
 def test_it_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +22,43 @@ def test_it_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> No
         catalog = IcebergCatalog("lake", IcebergConnection(kind="iceberg", type="rest", uri=uri, warehouse="w"))
         with pytest.raises(Unavailable, match=r"does not answer \(ReadTimeout\)"):
             catalog.load("n.t")
+
+
+class Renewing(Handler):
+    """Takes the newest token alone, and ends it with each commit."""
+
+    tokens = 0
+    asked: ClassVar[list[str]] = []
+
+    def _answer(self, status: int, given: object = None) -> None:
+        body = json.dumps(given).encode() if given else b""
+        self.answer(status, body, {"Content-Type": "application/json"})
+
+    def do_GET(self) -> None:
+        self._answer(200, {"defaults": {}, "overrides": {}, "endpoints": ["POST /v1/{prefix}/transactions/commit"]})
+
+    def do_POST(self) -> None:
+        self.body()
+        if self.path.endswith("/oauth/tokens"):
+            Renewing.tokens += 1
+            self._answer(200, {"access_token": str(Renewing.tokens), "token_type": "bearer"})
+            return
+        is_newest = self.headers["Authorization"] == f"Bearer {Renewing.tokens}"
+        Renewing.asked.append(f"{self.path} {is_newest}")
+        if not is_newest:
+            self._answer(401, {"error": {"message": "expired", "type": "NotAuthorizedException", "code": 401}})
+            return
+        Renewing.tokens += 1  # somebody else's
+        self._answer(204)
+
+
+def test_a_commit_of_several_tables_renews_a_token_that_has_expired() -> None:
+    with serving(Renewing) as uri:
+        catalog = IcebergCatalog(
+            "lake",
+            IcebergConnection.model_validate({"kind": "iceberg", "type": "rest", "uri": uri, "credential": "i:s"}),
+        )
+        catalog.commit_together([])
+        catalog.commit_together([])
+    path = "/v1/transactions/commit"
+    assert Renewing.asked == [f"{path} True", f"{path} False", f"{path} True"]
