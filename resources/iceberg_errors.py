@@ -136,7 +136,7 @@ _BUSY = re.compile(
     r"NETWORK_CONNECTION)|google::cloud::Status\((UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED|INTERNAL|ABORTED):|"
     r"reduce your request rate"
 )
-# Errors of expired credentials, which a catalog has given for a while. S3 answers a HEAD request without a text.
+# Errors of expired credentials, which a catalog or the connection has given. S3 answers a HEAD request without a text.
 _ENDED = re.compile(r"ExpiredToken|token has expired|HTTP status 400\) during HeadObject.*No response body")
 _DENIED = re.compile(
     r"HTTP status 40[13]\b|AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH)|"
@@ -152,9 +152,10 @@ def storage_error(problem: OSError, where: str) -> StorageError | Unavailable:
     """Our error for a failed read or write of the warehouse: it may pass, or somebody has to correct it."""
     if _ENDED.search(str(problem)):
         return Unavailable(
-            "the credentials that the catalog gave for the table have expired",
+            "the object store's credentials have expired",
             where=where,
-            remedy="run again, with new ones; if it happens again, let the catalog give them for longer",
+            remedy="run again if the catalog gives them, for longer if it happens again; otherwise renew those in "
+            "`properties` and `spark_properties` of the catalog's connection",
         )
     if _DENIED.search(str(problem)):
         return StorageError(

@@ -121,6 +121,12 @@ def test_storage_errors_name_what_to_do(number: int, says: str) -> None:
     assert says in storage_error(OSError(number, "x"), "n.t").remedy
 
 
+def test_expired_credentials_may_be_those_of_the_connection() -> None:
+    found = storage_error(OSError("AWS Error UNKNOWN (HTTP status 400): ExpiredToken Message: x has expired."), "n.t")
+    assert type(found) is Unavailable
+    assert all(text in found.remedy for text in ("the catalog", "`properties`", "`spark_properties`"))
+
+
 @pytest.mark.parametrize(
     ("problem", "becomes"),
     [
