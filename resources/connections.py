@@ -200,6 +200,11 @@ class IcebergConnection(Connection):
         None, description="id:secret with which clients of a REST catalog get tokens (OAuth 2)"
     )
     token: SecretStr | None = Field(None, description="bearer token of a REST catalog, instead of `credential`")
+    ca_file: str | None = Field(
+        None, description="PEM file with the certificate authority of a REST catalog; Spark's JVMs have a truststore"
+    )
+    certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
+    key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
     properties: dict[str, str] = Field(
         default_factory=dict, repr=False, description="further pyiceberg catalog properties"
     )
@@ -211,6 +216,19 @@ class IcebergConnection(Connection):
     def _one_kind_of_access(self) -> IcebergConnection:
         if self.credential and self.token:
             raise Mistakes([Mistake(("token",), "there is `credential` too", "give either `credential` or `token`")])
+        return self
+
+    @model_validator(mode="after")
+    def _files_go_with_rest(self) -> IcebergConnection:
+        files = {"ca_file": self.ca_file, "certificate_file": self.certificate_file, "key_file": self.key_file}
+        if self.type != "rest":
+            refuse(
+                Mistake((name,), "it goes with type rest only", "leave it out") for name, file in files.items() if file
+            )
+        if bool(self.certificate_file) != bool(self.key_file):
+            missing = "certificate_file" if self.key_file else "key_file"
+            remedy = "give `certificate_file` and `key_file`, which belong together"
+            raise Mistakes([Mistake((missing,), "it is missing", remedy, at_key=True)])
         return self
 
 

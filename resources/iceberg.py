@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
+from typing import Any
 
 import sqlalchemy.exc
 from pyiceberg.catalog import Catalog, load_catalog
@@ -114,15 +115,15 @@ class IcebergCatalog:
             )
         return url
 
-    def _properties(self) -> dict[str, str]:
+    def _properties(self) -> dict[str, Any]:
         c = self._connection
-        known = {"type": c.type, "uri": c.uri, "warehouse": c.warehouse}
+        known: dict[str, Any] = {"type": c.type, "uri": c.uri, "warehouse": c.warehouse}
         if "py-catalog-impl" in c.properties:
             del known["type"]
         elif c.type == "sql":
             del known["type"]
             known["py-catalog-impl"] = f"{__package__}.iceberg_sql.RememberingCatalog"
-        return {**{k: v for k, v in known.items() if v is not None}, **_access(c), **c.properties}
+        return {**{k: v for k, v in known.items() if v is not None}, **_access(c), **_tls(c), **c.properties}
 
     def spark_settings(self) -> dict[str, str]:
         """`spark.sql.catalog.*` settings of a session that uses this catalog. May hold secrets: never log them."""
@@ -293,6 +294,14 @@ def _access(connection: IcebergConnection) -> dict[str, str]:
     """With what a client of a REST catalog is let in; pyiceberg and Spark have the same names for it."""
     given = {"credential": connection.credential, "token": connection.token}
     return {name: secret.get_secret_value() for name, secret in given.items() if secret}
+
+
+def _tls(connection: IcebergConnection) -> dict[str, Any]:
+    """The TLS files of a REST catalog, for pyiceberg."""
+    c = connection
+    client = {"cert": c.certificate_file, "key": c.key_file} if c.certificate_file else None
+    given = {name: value for name, value in (("cabundle", c.ca_file), ("client", client)) if value}
+    return {"ssl": given} if given else {}
 
 
 def _jdbc(url: URL | None) -> dict[str, str]:

@@ -67,6 +67,14 @@ def catalog_errors(where: str) -> Iterator[None]:
             remedy="install it, or name an installed driver in `uri` of the connection (postgresql+psycopg2://…)",
         ) from None
     except (OSError, *_LATER) as problem:
+        if _is_of_tls(problem):
+            raise ConfigurationError(
+                "the catalog's certificate is not trusted, or it refuses the client's, or a TLS file cannot be read",
+                where=where,
+                remedy="name the certificate authority's file in `ca_file` of its connection (REQUESTS_CA_BUNDLE, "
+                "which comes first), a client certificate in `certificate_file` and `key_file` if the catalog wants "
+                "one, and the host in `uri` as the certificate has it",
+            ) from None
         if isinstance(problem, OSError) and not _is_of_requests(problem):
             raise storage_error(problem, where) from problem
         raise Unavailable(
@@ -127,6 +135,14 @@ def _is_of_requests(problem: Exception) -> bool:
     """Whether `requests` has raised it: then it is imported already. A catalog in a database never needs it."""
     requests = sys.modules.get("requests")
     return requests is not None and isinstance(problem, requests.RequestException)
+
+
+def _is_of_tls(problem: Exception) -> bool:
+    """Whether a certificate is refused, or `requests` finds no file of one, which it says by a plain OSError."""
+    if "Could not find" in str(problem) and "TLS" in str(problem):
+        return True
+    requests = sys.modules.get("requests")
+    return requests is not None and isinstance(problem, requests.exceptions.SSLError)
 
 
 # Errors of object stores and networks that may pass, after the clients' own retries: those of AWS (in Arrow), of Google

@@ -83,7 +83,7 @@ def test_a_session_that_has_ended_is_opened_again_under_its_id(connections: Conn
     assert len(set(ids)) == 1
 
 
-def test_a_catalog_of_changed_settings_is_made_anew(connections: Connections, tmp_path: Path) -> None:
+def test_a_catalog_of_changed_settings_is_another_one(connections: Connections, tmp_path: Path) -> None:
     known, prefix = connections.get("spark", SparkConnection), "spark.sql.catalog.changing"
     ids = set[str]()
     for folder in ("old", "old", "new"):

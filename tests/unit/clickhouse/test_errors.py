@@ -53,7 +53,7 @@ def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "settings"),
+    ("message", "settings"),
     [
         ("SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] self-signed')", ("ca_file", "endpoints")),
         ("SSLError(FileNotFoundError(2, 'No such file or directory'))", ("ca_file",)),
@@ -64,8 +64,8 @@ def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> N
         ("HTTP driver received HTTP status 407, server response: secret", ("username", "password")),
     ],
 )
-def test_mistakes_of_tls_and_refusals_of_a_proxy_are_not_tried_again(said: str, settings: tuple[str, ...]) -> None:
-    found = translated(None, said, "clickhouse prod (h:1)")
+def test_mistakes_of_tls_and_refusals_of_a_proxy_are_not_tried_again(message: str, settings: tuple[str, ...]) -> None:
+    found = translated(None, message, "clickhouse prod (h:1)")
     assert type(found) is ConfigurationError
     assert all(f"`{setting}`" in found.remedy for setting in settings)
     assert "secret" not in str(found)

@@ -95,6 +95,7 @@ def _broken(kind: type[sqlalchemy.exc.DBAPIError]) -> sqlalchemy.exc.DBAPIError:
         (_broken(sqlalchemy.exc.DBAPIError), Unavailable),
         (sqlalchemy.exc.TimeoutError("QueuePool limit of size 5 overflow 10 reached"), Unavailable),
         (requests.exceptions.ConnectionError("https://user:secret@host"), Unavailable),
+        (requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED secret"), ConfigurationError),
         (ForbiddenError("token secret"), ConfigurationError),
         (OSError(errno.ENOSPC, "No space left on device"), StorageError),
     ],

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from pydantic import ValidationError
 
 from resources import iceberg_rest
 from resources.connections import IcebergConnection
-from resources.errors import Unavailable
+from resources.errors import ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog
 from tests.kit.web import Handler, serving
 
@@ -62,3 +64,25 @@ def test_a_commit_of_several_tables_renews_a_token_that_has_expired() -> None:
         catalog.commit_together([])
     path = "/v1/transactions/commit"
     assert Renewing.asked == [f"{path} True", f"{path} False", f"{path} True"]
+
+
+def test_a_catalog_behind_an_authority_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)  # for `requests` they come before
+    files = {name: str(tmp_path / name) for name in ("ca_file", "certificate_file", "key_file")}
+    connection = {"kind": "iceberg", "type": "rest", **files}
+    for name in ("certificate_file", "key_file"):
+        (tmp_path / name).touch()
+    with serving(Renewing) as uri:
+        catalog: Any = IcebergCatalog("lake", IcebergConnection.model_validate({**connection, "uri": uri}))._catalog
+    assert catalog._session.verify == files["ca_file"]
+    assert catalog._session.cert == (files["certificate_file"], files["key_file"])
+    missing = IcebergConnection.model_validate({**connection, "uri": "https://127.0.0.1:1"})
+    with pytest.raises(ConfigurationError, match="a TLS file cannot be read"):
+        IcebergCatalog("lake", missing).load("n.t")
+
+
+@pytest.mark.parametrize("given", [{"type": "sql", "ca_file": "/ca"}, {"type": "rest", "key_file": "/key"}])
+def test_tls_files_that_would_do_nothing(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        IcebergConnection.model_validate({"kind": "iceberg", **given})

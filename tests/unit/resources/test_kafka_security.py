@@ -155,8 +155,8 @@ def test_settings_that_the_client_refuses_together_are_no_outage(given: dict[str
 
 class Refusing(Handler):
     def do_POST(self) -> None:
-        said = json.dumps({"error": "invalid_client", "error_description": f"you sent {self.body().decode()} sekret"})
-        self.answer(401, said.encode(), {"Content-Type": "application/json"})
+        answer = json.dumps({"error": "invalid_client", "error_description": f"you sent {self.body().decode()} sekret"})
+        self.answer(401, answer.encode(), {"Content-Type": "application/json"})
 
 
 def oauth(token_url: str) -> KafkaCluster:
