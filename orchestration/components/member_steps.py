@@ -67,10 +67,11 @@ def run_landing_of_members(
     seen: Seen | None = None
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
+        held = None if replayed else launch.held(context)
         members = launch.members(context.run.run_id, config.topics)
         if replayed:
             outcomes = list(_reread(members, replayed))
-        elif held := launch.held(context):
+        elif held:
             context.log.info("nothing is landed: %s", held)
         else:
             seen = members.look()
