@@ -3,7 +3,8 @@ package with a destination, `batchmerge.orchestration.definitions` as Dagster's 
 
 An installed package has all of its modules below this one (`hatch_build.py`), where they collide with no `jobs` or
 `resources` of anybody's project. In a checkout they are folders at the top; there these are other names for the same
-modules.
+modules. A checkout is not run where a package is installed too: Spark's workers, which have that one, would not find
+the `jobs` of a task.
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ def _in_checkout(name: str) -> str | None:
 if Path(__file__).with_name("jobs").exists():
     sys.meta_path.append(_OtherName(lambda name: f"{__name__}.{name}" if name in _OLD else None))
 else:
+    for _folder in sys.path:
+        if Path(_folder, __name__, "jobs").exists():
+            raise ImportError(
+                f"Batchmerge is installed in {_folder}, and {Path(__file__).parents[1]} is a checkout of it: Spark's "
+                "workers would not know the other's modules. Fix: start it in another folder; or uninstall it, and "
+                "install the checkout with `pip install --editable`"
+            )
     sys.meta_path.insert(0, _OtherName(_in_checkout))
 
 

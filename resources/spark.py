@@ -226,6 +226,13 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
             where=where,
             remedy="check the Spark connection (`batchmerge status`) and the server's log",
         )
+    if lacks := _NO_MODULE.search(str(problem)):
+        return ConfigurationError(
+            f"the Python of Spark's workers has no module {lacks[1]}",
+            where=where,
+            remedy="install there what the run has, and the same version of Batchmerge (docs/production.md), then "
+            "restart the Spark Connect server",
+        )
     # A job that failed, or an exception of a library that Spark Connect does not know: a node, a store, a network.
     if isinstance(problem, SparkException | UnknownException):
         return TransientError(
@@ -237,6 +244,8 @@ def _unclassified(problem: Exception, where: str) -> BatchmergeError:
         f"Spark refused the work: {_first_line(problem)}", where=where, remedy="see the Spark server's log"
     )
 
+
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 # Iceberg's words for a commit that lost (a newer run may also have removed the attempt's branch), not its
 # ValidationException: that is also raised for what no retry fixes.

@@ -122,7 +122,7 @@ def _check_pip(arguments: list[str]) -> None:
     if arguments in (["wheel", "--no-deps", "."], ["install", wheel], ["install", f"{wheel}[local]"]):
         return  # tests/orchestration/test_installed.py does the same
     constraints = (ROOT / "constraints.txt").read_text()
-    usual = [["install", "-c", "constraints.txt", "."], ["install", wheel]]
+    usual = [["install", "-c", "constraints.txt", wheel], ["install", wheel]]
     (ours,) = (words for words in usual if arguments[: len(words)] == words)
     others = set(arguments[len(ours) :]) - _NOT_INSTALLED
     assert [name for name in others if not re.search(rf"^{name}==", constraints, re.MULTILINE)] == []

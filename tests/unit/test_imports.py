@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,18 @@ def test_what_workers_import_needs_no_current_folder(tmp_path: Path) -> None:
         [sys.executable, "-c", script, str(ROOT)], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_checkout_is_not_run_beside_an_installed_package(tmp_path: Path) -> None:
+    """Its tasks would be of modules `jobs.…`, and Spark's workers have `batchmerge.jobs.…` alone."""
+    (tmp_path / "batchmerge" / "jobs").mkdir(parents=True)
+    path = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import batchmerge.orchestration.definitions"],
+        cwd=ROOT,
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"ImportError: Batchmerge is installed in {tmp_path}, and {ROOT} is a checkout of it" in done.stderr

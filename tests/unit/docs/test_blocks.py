@@ -39,7 +39,7 @@ ELSEWHERE = {
     ("write-a-format.md", "A package of your own"): "test_format.py reads a record by it",
     ("pipeline-file.md", "Mistakes"): "a wrong file; test_mistakes.py shows what is reported about it",
 }
-_INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN"}
+_INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN", "ENV"}
 
 
 def _ini(text: str) -> None:
@@ -50,9 +50,11 @@ def _ini(text: str) -> None:
 
 
 def _dockerfile(text: str) -> None:
-    """No container can be built here: its instructions are known, and what it installs is as `pip` takes it."""
+    """No container can be built here: its instructions are known, and what it installs is as `pip` takes it. It copies
+    no checkout, whose modules would stand before those of the installed package."""
     lines = [line.split(" ", maxsplit=1) for line in text.splitlines() if line]
     assert {instruction for instruction, _ in lines} <= _INSTRUCTIONS
+    assert not [rest for instruction, rest in lines if instruction == "COPY" and rest.startswith(". ")]
     for instruction, rest in lines:
         if instruction == "RUN":
             shell_blocks.check_script(rest.replace("--no-cache-dir ", ""))

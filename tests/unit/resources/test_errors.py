@@ -255,6 +255,16 @@ def test_exception_of_a_python_worker_is_reported_by_its_kind_without_values() -
     assert "secret" not in str(caught.value)
 
 
+def test_workers_without_our_modules_are_reported_by_what_they_lack() -> None:
+    """No later try goes better. As `SparkException` says it where a task could not be unpickled."""
+    stack = "  File \"serializers.py\", line 1, in loads\nModuleNotFoundError: No module named 'jobs.landing'\n"
+    lost = "Job aborted due to stage failure: Lost task 0.3 in stage 2.0 (TID 9): org.apache.spark.api.python."
+    lacks = r"the Python of Spark's workers has no module jobs\.landing"
+    with pytest.raises(ConfigurationError, match=lacks) as caught, spark_errors("n.t"):
+        raise SparkException(f"{lost}PythonException: Traceback (most recent call last):\n{stack}")
+    assert "the same version of Batchmerge" in caught.value.remedy
+
+
 @pytest.mark.parametrize("errors_of", [spark_errors, catalog_errors, bigquery_errors])
 def test_our_own_errors_pass_through(errors_of: Callable[[str], AbstractContextManager[None]]) -> None:
     own = CommitFailed("x")
