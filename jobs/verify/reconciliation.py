@@ -59,7 +59,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         limit: rows to compare; 0: all.
 
     Raises:
-        CommitFailed: a merge changed the table during each of three tries.
+        CommitFailed: a merge changed the table during each of three tries, or is not done everywhere.
     """
     for _ in range(_TRIES):
         try:
@@ -69,12 +69,27 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         state = destination.committed()
         if state is None:
             return Verdict(0)
+        _require_done(destination, state)
         found = _Comparison(pipeline, destination, state).run(limit)
         after = destination.committed()
         if after is not None and after.commit_id == state.commit_id:
+            _require_done(destination, state)  # a run elsewhere may have begun the next batch
             return found
     what, remedy = "a run elsewhere has moved the table on while it was compared", "try again while it does not work"
     raise CommitFailed(what, where=destination.name, remedy=remedy)
+
+
+def _require_done(destination: Destination, state: CommittedState) -> None:
+    """Requires that no part of the table has rows of later batches than its state, which is that of the slowest part.
+
+    Raises:
+        CommitFailed: a part has some: it is further than another one, or in the middle of a batch.
+    """
+    apart = len(destination.parts()) > 1 and destination.lacks(state.commit_id)
+    if apart or any(lease.left_behind for lease in destination.leases()):
+        what = "there are rows of a batch that is not in all of the table yet: a run has not finished it"
+        remedy = "run the pipeline first: it goes on, or says what keeps an endpoint from it"
+        raise CommitFailed(what, where=destination.name, remedy=remedy)
 
 
 class _Views(NamedTuple):

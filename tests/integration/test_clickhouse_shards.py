@@ -24,8 +24,9 @@ from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
+from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
-from resources.errors import ConfigurationError, Unavailable
+from resources.errors import CommitFailed, ConfigurationError, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
@@ -284,6 +285,28 @@ def test_endpoint_that_is_ahead_of_a_revision_holds_back_no_other(
     _merged(pipeline, name)
     assert {shard.number: state.batch_number for shard in table.shards if (state := shard.committed())} == {1: 3, 2: 3}
     assert rows(connections, name) == model.expected(records, mode)
+
+
+def test_table_is_not_compared_while_one_endpoint_is_ahead(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """Its rows are right, and the committed state, that of the other one, does not explain them."""
+    connections = sharded(0, 1)
+    flow, records = clickhouse_flow(topic(partitions=2), ["append"]), random_changes(16, 80, 30, 2)
+    pipeline, name = flow.pipeline(connections, spark), flow.table("append")
+    for part in (records[:40], records[40:]):
+        produce(bootstrap(connections), flow.topic, part)
+        list(protocol.land(pipeline, 0))
+        if part == records[:40]:
+            _merged(pipeline, name)
+    table = destination(pipeline, name)
+    table.prepare()
+    work, first = pipeline.merge_context(table), table.shards[0]
+    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:])
+    with pytest.raises(CommitFailed, match="not in all of the table yet"):
+        reconcile(pipeline, table, 0)
+    _merged(pipeline, name)
+    assert reconcile(pipeline, table, 0).wrong == []
 
 
 def _merged(pipeline: Pipeline, table: str) -> MergedBatches:

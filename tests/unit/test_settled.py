@@ -10,6 +10,7 @@ import pytest
 from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import Verdict, reconcile
 from resources.errors import CommitFailed
+from tests.kit.batches import committed
 
 
 @pytest.mark.parametrize("work", [lambda p, d: replay_batches(p, d, 1, 1), lambda p, d: reconcile(p, d, 0)])
@@ -31,3 +32,19 @@ def test_verification_begins_again_where_another_run_moves_the_state() -> None:
     destination.settle.side_effect = CommitFailed("another run has moved it")
     with pytest.raises(CommitFailed, match="has moved the table on while it was compared"):
         reconcile(pipeline, destination, 0)
+
+
+@pytest.mark.parametrize(
+    ("left_behind", "lacks"),
+    [pytest.param(True, False, id="a batch is half done"), pytest.param(False, True, id="one endpoint is behind")],
+)
+def test_a_table_with_rows_of_later_batches_is_not_compared(left_behind: bool, lacks: bool) -> None:
+    """Nothing would explain these rows: the table's state is that of its slowest part."""
+    pipeline, destination = Mock(), Mock()
+    destination.committed.return_value = committed(5)
+    destination.parts.return_value = [Mock(), Mock()]
+    destination.leases.return_value = [Mock(left_behind=False), Mock(left_behind=left_behind)]
+    destination.lacks.side_effect = lambda commit_id: lacks and commit_id == committed(5).commit_id
+    with pytest.raises(CommitFailed, match="rows of a batch that is not in all of the table yet"):
+        reconcile(pipeline, destination, 0)
+    assert not pipeline.mock_calls
