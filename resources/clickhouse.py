@@ -10,8 +10,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 import clickhouse_connect
@@ -19,6 +19,7 @@ import pyarrow as pa
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from clickhouse_connect.driver.external import ExternalData
+from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
 from clickhouse_connect.driver.summary import QuerySummary
 
 from resources.connections import ClickHouseConnection, secret_text
@@ -73,24 +74,49 @@ class ClickHouseServer:
         where: how errors name it: connection and address.
     """
 
-    def __init__(self, name: str, connection: ClickHouseConnection, endpoint: str) -> None:
+    def __init__(
+        self, name: str, connection: ClickHouseConnection, endpoint: str, authority: str | None = None
+    ) -> None:
         self.name = name
         self.connection = connection
         self.endpoint = endpoint
         self.where = f"clickhouse {name} ({endpoint})"
+        # On a worker of Spark, which does not have `ca_file`.
+        self._carried = authority
+
+    def __reduce__(self) -> tuple[type[ClickHouseServer], tuple[str, ClickHouseConnection, str, str]]:
+        return ClickHouseServer, (self.name, self.connection, self.endpoint, self._authority)
 
     def with_time(self, seconds: int) -> ClickHouseServer:
         """This server, with a time limit for one statement of at least this many seconds."""
-        waits = copy(self)
-        waits.connection = self.connection.model_copy(
-            update={"statement_timeout_seconds": max(seconds, self.connection.statement_timeout_seconds)}
-        )
-        return waits
+        limit = max(seconds, self.connection.statement_timeout_seconds)
+        waits = self.connection.model_copy(update={"statement_timeout_seconds": limit})
+        return ClickHouseServer(self.name, waits, self.endpoint, self._carried)
+
+    @property
+    def _authority(self) -> str:
+        """The certificate authority as text; empty: one of those that the machine trusts.
+
+        Raises:
+            ConfigurationError: its file cannot be read.
+        """
+        file = self.connection.ca_file if self.connection.secure else None
+        if self._carried is not None or file is None:
+            return self._carried or ""
+        try:
+            return Path(file).read_text("ascii", errors="ignore")  # a comment may have other letters
+        except OSError as problem:
+            raise ConfigurationError(
+                f"cannot be read: {problem.strerror}",
+                where=file,
+                remedy="correct `ca_file` in the connections file, or the file's permissions",
+            ) from None
 
     @property
     def _client(self) -> Client:
+        password = secret_text(self.connection.password)
         with clickhouse_errors(self.where):
-            return _open(self.connection.model_dump_json(), secret_text(self.connection.password), self.endpoint)
+            return _open(self.connection.model_dump_json(), password, self.endpoint, self._authority)
 
     def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """The rows of a SELECT, by column name; times are in UTC."""
@@ -160,17 +186,20 @@ class _Data(bytes):
 
 
 @cache
-def _open(connection_json: str, password: str, endpoint: str) -> Client:
+def _open(connection_json: str, password: str, endpoint: str, authority: str) -> Client:
     """One client for each process and endpoint: to open one costs several round trips, and threads can share it."""
     connection = ClickHouseConnection.model_validate_json(connection_json)
     host, port = _split(endpoint, connection.secure)
+    trusts = None
+    if authority:
+        trusts = get_pool_manager(ca_cert_data=authority, https_proxy=check_env_proxy("https", host, port))
     return clickhouse_connect.get_client(
         host=host,
         port=port,
         username=connection.username,
         password=password,
         secure=connection.secure,
-        ca_cert=connection.ca_file,
+        pool_mgr=trusts,
         connect_timeout=max(1, int(connection.timeout_seconds)),
         send_receive_timeout=connection.statement_timeout_seconds,
         settings=dict(connection.settings),

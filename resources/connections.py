@@ -241,7 +241,7 @@ class ClickHouseConnection(Connection):
     username: str = Field("default", description="the user who connects")
     password: SecretStr | None = Field(None, description="password of this user")
     secure: bool = Field(False, description="true: HTTPS")
-    ca_file: str | None = Field(None, description="PEM file with the certificate authority")
+    ca_file: str | None = Field(None, description="PEM file with the certificate authority; Spark's workers need none")
     cluster: str | None = Field(None, description="name for ON CLUSTER")
     keeper_path: str = Field("/batchmerge", description="KeeperMap path below the server's keeper_map_path_prefix")
     state_table: str = Field("batchmerge_state", description="KeeperMap table of the leases, in `database`")

@@ -5,6 +5,7 @@ Kafka: `test_security.py`. Systems of which there is no real one that asks: `tes
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,9 @@ from resources.errors import TerminalError
 from resources.iceberg import IcebergCatalog
 from resources.local import stack as local_stack
 from resources.local.lake import create_lake, lake_connection
+from tests.kit.certificates import Authority
 from tests.kit.postgres import HOST, binaries, running_postgres
+from tests.kit.tls_proxy import tls_proxy
 
 SECRET = "s3cret-77"
 
@@ -42,6 +45,22 @@ class TestClickHouse:
     def test_credentials(self, given: dict[str, str], connections: Connections) -> None:
         server = self.server(connections, **given)
         refused(lambda: server.rows("SELECT 1"), "clickhouse clickhouse (127", "ClickHouse", "`username`", "`password`")
+
+    def test_authority(self, connections: Connections, tmp_path: Path) -> None:
+        """The right one travels: a worker of Spark does not have its file."""
+        endpoint = connections.get("clickhouse", ClickHouseConnection).endpoints[0]
+        for name in ("right", "wrong"):
+            (tmp_path / name).mkdir()
+        right, wrong = Authority(tmp_path / "right"), Authority(tmp_path / "wrong")
+        with tls_proxy(endpoint, right.issue("server")) as secured:
+            given = {"endpoints": [secured], "secure": True}
+            stranger = self.server(connections, **given, ca_file=str(wrong.file))
+            refused(lambda: stranger.rows("SELECT 1"), "is not trusted", "`ca_file`")
+            sent = pickle.dumps(self.server(connections, **given, ca_file=str(right.file)))
+            right.file.unlink()
+            server = pickle.loads(sent)
+            assert server.rows("SELECT 1 AS one") == [{"one": 1}]
+            assert server.with_time(600).arrow("SELECT 1 AS one").to_pylist() == [{"one": 1}]
 
 
 @pytest.mark.skipif(binaries() is None, reason="PostgreSQL is not installed")

@@ -1,0 +1,82 @@
+"""ClickHouse over TLS: the authority's certificate, here and on Spark's workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import clickhouse_connect
+import pytest
+from clickhouse_connect.driver.exceptions import OperationalError
+from urllib3.exceptions import HTTPError
+
+from resources.clickhouse import ClickHouseServer
+from resources.connections import ClickHouseConnection
+from resources.errors import ConfigurationError
+from tests.kit.certificates import Authority
+from tests.kit.tls_proxy import tls_proxy
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+
+@pytest.fixture
+def plain() -> Iterator[str]:
+    """A server that answers over HTTP."""
+    with HTTPServer(("127.0.0.1", 0), _Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that sends the statement `path` to no ClickHouse."""
+
+    def get_client(host: str, port: int, pool_mgr: Any, **_: object) -> Any:
+        def ask(path: str, **_: object) -> Any:
+            try:
+                answer = pool_mgr.request("GET", f"https://{host}:{port}{path}", retries=False)
+            except HTTPError as problem:
+                raise OperationalError(str(problem)) from problem
+            return SimpleNamespace(named_results=lambda: [{"status": answer.status}])
+
+        return SimpleNamespace(query=ask)
+
+    monkeypatch.setattr(clickhouse_connect, "get_client", get_client)
+
+
+def reached(endpoint: str, file: Path) -> ClickHouseServer:
+    known = ClickHouseConnection(kind="clickhouse", endpoints=[endpoint], secure=True, ca_file=str(file))
+    return ClickHouseServer("ch", known, endpoint)
+
+
+def test_workers_need_no_file_of_the_authority(plain: str, tmp_path: Path) -> None:
+    for folder in ("ours", "theirs"):
+        (tmp_path / folder).mkdir()
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    with tls_proxy(plain, ours.issue("server")) as endpoint:
+        here, stranger = reached(endpoint, ours.file), reached(endpoint, theirs.file)
+        assert here.rows("/") == [{"status": 200}]
+        sent = pickle.dumps([here, here.with_time(900), stranger])
+        ours.file.unlink()
+        theirs.file.unlink()
+        there, patient, strange = pickle.loads(sent)
+        for one in (there, patient, pickle.loads(pickle.dumps(there))):
+            assert one.rows("/") == [{"status": 200}]
+        assert patient.connection.statement_timeout_seconds == 900
+        with pytest.raises(ConfigurationError, match=r"is not trusted. Fix: name its authority in `ca_file`"):
+            strange.rows("/")
+
+
+def test_authority_that_cannot_be_read_is_reported_as_that(plain: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"ca\.pem: cannot be read: No such file .*Fix: correct `ca_file`"):
+        reached(plain, tmp_path / "ca.pem").rows("/")
