@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
     ServerError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -151,6 +151,10 @@ class IcebergCatalog:
         if ends_at(table.io):
             table.io = RenewedFileIO(table.io, partial(_newest_io, self.name, self._connection, identifier))
         return table
+
+    def files_at(self, path: str) -> FileIO:
+        """A client of files outside of all tables, with what the connection says of the store and nothing vended."""
+        return load_file_io(dict(self._catalog.properties), path)
 
     def require(self, identifier: str) -> Table:
         """The table as it is now.

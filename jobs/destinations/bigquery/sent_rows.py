@@ -13,7 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
@@ -186,9 +186,9 @@ class SentRows:
         return f"{location}/staging" if can_read([location], known.reads) else None
 
     def _storage(self, path: str) -> FileIO:
-        """The client of a folder; beside the landed files it is theirs, which has the credentials."""
-        io = self._landed.io
-        return io if path.startswith(self._landed.location()) else load_file_io(dict(io.properties), path)
+        """The client of a folder; beside the landed files it is theirs, whose credentials may be for these alone."""
+        beside = path.startswith(f"{self._landed.location().rstrip('/')}/")
+        return self._landed.io if beside else self.context.intermediate.catalog.files_at(path)
 
     @cached_property
     def _landed(self) -> Table:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from google.cloud.bigquery import SchemaField
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
 
 from jobs.batch import CommittedState, LandedBatches
 from jobs.destinations.bigquery.columns import destination_columns
@@ -23,8 +26,10 @@ from jobs.destinations.bigquery.work import TableWork
 from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
 from resources.errors import CommitFailed
+from resources.iceberg_io import RenewedFileIO
 from tests.kit import specs
 from tests.kit.batches import landed
+from tests.kit.lake import lake
 
 COLUMNS = {"id": "long", "name": "string", "items": "array<string>", "at": "long", "op": "string"}
 TEXT = SchemaField("name", "STRING")
@@ -191,3 +196,21 @@ def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: boo
     assert named == ([] if merged else [f"name {other}"]), (
         "of a merge that has taken effect the row says its staging table"
     )
+
+
+def test_files_elsewhere_are_not_written_with_what_is_vended_for_the_landed_ones(tmp_path: Path) -> None:
+    """A token for one bucket is refused by another one."""
+    catalog = lake(tmp_path)
+    landed_table = catalog.create("n.orders", Schema())
+    ends = {"gcs.oauth2.token": "vended", "gcs.oauth2.token-expires-at": str(2**45)}
+    vended = PyArrowFileIO({**landed_table.io.properties, **ends})
+    landed_table.io = RenewedFileIO(vended, lambda: vended)
+    rows = loader(Service(), "").rows
+    context = SimpleNamespace(intermediate=SimpleNamespace(catalog=catalog, identifier="n.orders"))
+    rows = replace(rows, context=cast(Any, context))
+    rows.__dict__["_landed"] = landed_table
+    location = landed_table.location()
+    assert rows._storage(f"{location}/staging") is landed_table.io
+    for folder in ("gs://bq-eu-staging/batchmerge/orders", f"{location}2/staging"):
+        assert not ends.keys() & rows._storage(folder).properties.keys()
+        assert rows._storage(folder).properties["warehouse"] == landed_table.io.properties["warehouse"]
