@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,6 +35,7 @@ from jobs.maintenance.report import Done, do
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
+from resources.errors import Unavailable
 from sql import render
 
 
@@ -69,7 +71,7 @@ class ClickHouseDestination(Destination):
         return list(found)
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
-        present = present_table.describe(self.shards[0].server, self.layout.path)
+        present = self._described()
         return taken(present.types if present else {}, set(names).difference(self.table.column_types))
 
     def merge(
@@ -142,6 +144,13 @@ class ClickHouseDestination(Destination):
             return False
         least = oldest(replace(self, endpoint=None).states())
         return least is None or least.batch_number < number
+
+    def _described(self) -> present_table.Present | None:
+        """The table as it is on the first endpoint that answers."""
+        for shard in self.shards[:-1]:
+            with suppress(Unavailable):
+                return present_table.describe(shard.server, self.layout.path)
+        return present_table.describe(self.shards[-1].server, self.layout.path)
 
     def _clean_up(self) -> Mapping[str, int]:
         options = self.spec.maintenance

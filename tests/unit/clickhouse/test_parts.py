@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.batch import CommittedState, MergeCounts
@@ -11,6 +13,7 @@ from jobs.destinations.clickhouse import destination as module
 from jobs.destinations.clickhouse.destination import ClickHouseDestination
 from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.shard import Shard
+from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import Unavailable
 from tests.kit import specs
@@ -18,6 +21,12 @@ from tests.kit.batches import committed, landed
 
 CONTEXT: Any = None
 DOWN = -1
+
+
+def whole(mode: str) -> ClickHouseDestination:
+    spec = specs.spec(specs.table("clickhouse", mode, "d.t"), key="id", columns=specs.ID)
+    connection = ClickHouseConnection(kind="clickhouse", endpoints=["h:1", "h:2", "h:3"])
+    return ClickHouseDestination("p", spec, spec.tables[0], connection)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -45,10 +54,26 @@ def test_endpoint_takes_a_revision_once_all_have_the_batches_before_it(
 
     monkeypatch.setattr(Shard, "committed", state)
     monkeypatch.setattr(module, "merge", lambda *_: InsertCounts(rows=5))
-    spec = specs.spec(specs.table("clickhouse", mode, "d.t"), key="id", columns=specs.ID)
-    connection = ClickHouseConnection(kind="clickhouse", endpoints=["h:1", "h:2", "h:3"])
-    whole = ClickHouseDestination("p", spec, spec.tables[0], connection)  # type: ignore[arg-type]
-    batches = [landed(9, revises=revises)]
-    merged = whole.parts()[0].merge(CONTEXT, committed(8), batches)
+    table, batches = whole(mode), [landed(9, revises=revises)]
+    merged = table.parts()[0].merge(CONTEXT, committed(8), batches)
     assert (merged and merged.counts) == (MergeCounts(changes=18, inserted=5) if taken else None)
-    assert whole.merge(CONTEXT, committed(8), batches)
+    assert table.merge(CONTEXT, committed(8), batches)
+
+
+@pytest.mark.parametrize("down", [[], ["h:1"], ["h:2", "h:3"], ["h:1", "h:2"], ["h:1", "h:2", "h:3"]], ids=",".join)
+def test_one_endpoint_that_answers_says_which_types_the_table_takes(
+    down: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else records would decide the type of a column that the table has, for good."""
+
+    def describe(server: ClickHouseServer, _: object) -> Any:
+        if server.endpoint in down:
+            raise Unavailable("down", where=server.where)
+        return SimpleNamespace(types={"code": "Nullable(String)"})
+
+    monkeypatch.setattr("jobs.destinations.clickhouse.present_table.describe", describe)
+    if len(down) == 3:
+        with pytest.raises(Unavailable):
+            whole("append").takes(["code"])
+    else:
+        assert whole("append").takes(["code"])["code"].type == pa.string()
