@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.iceberg_io import RenewedFileIO, ends_at
 
 ENDS = "s3.session-token-expires-at-ms"
@@ -52,6 +54,43 @@ def test_workers_ask_for_their_own(tmp_path: Path) -> None:
     io = pickle.loads(pickle.dumps(RenewedFileIO(good_for(-5), partial(good_for, 3600))))
     assert written_and_read(io, tmp_path / "a") == b"there"
     assert (ends_at(io) or 0) > time.time() + 3000
+
+
+def refuse() -> FileIO:
+    raise Unavailable("the catalog does not answer")
+
+
+def test_they_are_used_on_while_the_catalog_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers ask all at once, and a catalog may refuse some of them."""
+    asked = list[float]()
+    answers: list[Callable[[], FileIO]] = [refuse, refuse, partial(good_for, 3600)]
+
+    def renew() -> FileIO:
+        asked.append(time.time())
+        return answers.pop(0)()
+
+    io, now = RenewedFileIO(good_for(1000), renew), time.time
+    for later in (600, 710, 711, 720, 730):
+        monkeypatch.setattr(time, "time", lambda later=later: now() + later)
+        assert written_and_read(io, tmp_path / "a") == b"there"
+    assert len(asked) == 3, "after a pause"
+
+
+@pytest.mark.parametrize(
+    ("left", "raised"),
+    [(10, Unavailable), (200, ConfigurationError)],
+    ids=["shortly before their end", "it will not give others"],
+)
+def test_nothing_is_begun_without_others(
+    left: float, raised: type[BatchmergeError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renew() -> FileIO:
+        raise raised("refused")
+
+    io, now = RenewedFileIO(good_for(1000), renew), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 1000 - left)
+    with pytest.raises(raised):
+        io.new_input("a")
 
 
 @pytest.mark.parametrize(
