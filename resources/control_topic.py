@@ -49,13 +49,26 @@ class GroupProgress:
 
 
 class ControlWriter:
-    """Writes to one control topic under one `transactional.id`; to be opened again after a failure.
+    """Writes to one control topic, or another topic, under one `transactional.id`; to be opened again after a failure.
 
     Not for several threads at once.
     """
 
-    def __init__(self, cluster: KafkaCluster, topic: str, transactional_id: str, timeout: float) -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        topic: str,
+        transactional_id: str,
+        timeout: float,
+        what: str = "control topic",
+        if_missing: str = "create it, or set `control.create: true`, or `control.enabled: false`",
+    ) -> None:
+        """
+        Args:
+            what: the topic is, for people. if_missing: what they are to do where it is missing and not to be made.
+        """
         self._cluster, self._topic, self._id, self._timeout = cluster, topic, transactional_id, timeout
+        self._what, self._if_missing = f"{what} {topic}", if_missing
         self._producer: Producer | None = None
         self._groups = dict[str, object]()
 
@@ -83,7 +96,7 @@ class ControlWriter:
             # No limit but that of the topic: a dead letter may be as large as its record.
             "message.max.bytes": 1_000_000_000,
         }
-        with kafka_errors(f"control topic {self._topic}"):
+        with kafka_errors(self._what):
             self._ensure(create)
             producer = Producer(settings, logger=_LOG)
             # librdkafka asks for a transaction's coordinator at once, then every half second: be connected by then. The
@@ -107,7 +120,7 @@ class ControlWriter:
         """
         assert self._producer, "open it first"
         producer, deadline = self._producer, time.monotonic() + self._timeout
-        with kafka_errors(f"control topic {self._topic}"):
+        with kafka_errors(self._what):
             producer.begin_transaction()
             try:
                 self._write(producer, messages, progress, deadline)
@@ -165,9 +178,9 @@ class ControlWriter:
         except TopicMissing:
             if not create:
                 raise TopicMissing(
-                    f"the control topic {self._topic} does not exist, or this user may not see it",
+                    f"the {self._what} does not exist, or this user may not see it",
                     where=f"connection {self._cluster.name}",
-                    remedy="create it, or set `control.create: true`, or `control.enabled: false`",
+                    remedy=self._if_missing,
                     topic=self._topic,
                 ) from None
             self._cluster.create_topic(self._topic)

@@ -38,7 +38,10 @@ class Delivery:
 
     def writer(self) -> ControlWriter:
         """A new writer, not opened yet."""
-        return ControlWriter(self.cluster, self.topic, self.progress.group, self.seconds)
+        if_missing = "create it, or set `dead_letters.create_topic: true`, or leave `dead_letters.topic` out"
+        return ControlWriter(
+            self.cluster, self.topic, self.progress.group, self.seconds, "dead-letter topic", if_missing
+        )
 
     def send(self, writer: ControlWriter, messages: Iterable[Message] = ()) -> None:
         """Sends the messages and moves the position.
