@@ -60,6 +60,14 @@ def test_a_project_of_ours(installed: Environment, project: Path, monkeypatch: p
     assert "the folder exists and is not empty" in again
 
 
+def test_a_checkout_does_not_stand_before_it(installed: Environment, tmp_path: Path) -> None:
+    """As in an image with both; Dagster puts the working folder first. Spark's workers have the package alone."""
+    load = "import batchmerge.jobs.landing.task as found; print(found.LandingTask.__module__)"
+    assert installed.call("python", "-c", load, folder=tmp_path).strip() == "batchmerge.jobs.landing.task"
+    output = installed.call("python", "-c", load, folder=ROOT, code=1)
+    assert f"and {ROOT} is a checkout of it" in output
+
+
 @pytest.mark.slow
 def test_a_project_that_has_modules_of_the_same_names(installed: Environment, tmp_path: Path) -> None:
     shop = tmp_path / "src" / "shop"

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from resources.connections import Connections, SparkConnection
 from resources.local import stack as local_stack
 from tests.kit import model
+from tests.kit.certificates import Authority
 from tests.kit.flow import Flow, rows
 from tests.kit.kinds import KINDS, runnable, unavailable
 from tests.kit.processes import asleep, end_of
@@ -22,6 +24,7 @@ from tests.kit.records import bootstrap, produce, random_changes
 from tests.kit.spark_cluster import SparkCluster, spark_cluster
 from tests.kit.story import COORDINATES, Target, targets
 from tests.kit.throttle import throttled
+from tests.kit.tls_proxy import tls_proxy
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.production
@@ -82,6 +85,30 @@ def test_a_pipeline_runs_on_two_workers(
     assert code == 0, output
     assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
     assert {task.executor for task in cluster.tasks()} == {"0", "1"}
+
+
+@pytest.mark.skipif(not runnable(KINDS["clickhouse"]), reason=str(unavailable(KINDS["clickhouse"])))
+def test_workers_need_no_certificate_of_clickhouse(
+    cluster: SparkCluster, connections: Connections, topic: Callable[..., str], stack: Path, tmp_path: Path
+) -> None:
+    """The run's file is where they find nothing."""
+    flow = _flow(topic(partitions=4), [target for target in TARGETS if target.kind.name == "clickhouse"][:1])
+    records = random_changes(seed=10, count=20_000, keys=5_000, partitions=4)
+    produce(bootstrap(connections), flow.topic, records)
+    (stack / "tls").mkdir()
+    authority = Authority(stack / "tls")
+    file = tmp_path / "connections.yaml"
+    document = yaml.safe_load(file.read_text())
+    known = document["connections"]["clickhouse"]
+    with tls_proxy(known["endpoints"][0], authority.issue("server")) as endpoint:
+        known |= {"endpoints": [endpoint], "secure": True, "ca_file": str(authority.file)}
+        file.write_text(yaml.safe_dump(document))
+        code, output = flow.run(stack)
+    assert code == 0, output
+    assert cluster.tasks()
+    found = KINDS["clickhouse"].rows(connections, f"tests.{flow.name}_clickhouse")
+    rows_now = model.sorted_rows((row["id"], row["name"], row["amount"]) for row in found)
+    assert rows_now == model.expected(records, "upsert_delete")
 
 
 PHASES = ["landing", *(target.kind.name for target in TARGETS)]
