@@ -26,7 +26,7 @@ from orchestration.metrics.assets import pipeline_assets
 from orchestration.metrics.events import EventTotals
 from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key, table_key
-from orchestration.open_lineage_sender import TimeSpent
+from orchestration.open_lineage.sender import TimeSpent
 from orchestration.sensors.lag import look_at
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog
@@ -204,8 +204,8 @@ def test_a_silent_receiver_of_lineage_delays_many_topics_once(
             asked.append(self.path)
             time.sleep(60)
 
-    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
-    monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 600.0)  # longer than the run
+    monkeypatch.setattr("orchestration.open_lineage.sender._SPENT", TimeSpent())
+    monkeypatch.setattr("orchestration.open_lineage.sender._MINUTE", 600.0)  # longer than the run
     for table in ("a", "b", "c"):
         shop.make(table)
         shop.write(table, {"id": 1, "name": table})

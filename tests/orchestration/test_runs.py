@@ -19,8 +19,8 @@ import yaml
 from jobs.maintenance.run import maintain_landing
 from orchestration.cli.job_runs import run_job
 from orchestration.current_hour import hour_of
-from orchestration.open_lineage_dataset import Dataset
-from orchestration.open_lineage_sender import Sender, TimeSpent
+from orchestration.open_lineage.dataset import Dataset
+from orchestration.open_lineage.sender import Sender, TimeSpent
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
@@ -154,8 +154,8 @@ def slow_receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             time.sleep(0.2)
             self.answer(201)
 
-    monkeypatch.setattr("orchestration.open_lineage_sender._SPENT", TimeSpent())
-    monkeypatch.setattr("orchestration.open_lineage_sender._SHARE", 0.1)
+    monkeypatch.setattr("orchestration.open_lineage.sender._SPENT", TimeSpent())
+    monkeypatch.setattr("orchestration.open_lineage.sender._SHARE", 0.1)
     with serving(Receiver) as address:
         monkeypatch.setenv("OPENLINEAGE_URL", address)
         yield got
@@ -171,7 +171,7 @@ def test_receiver_of_lineage_that_is_slow_delays_steps_for_a_part_of_each_minute
         assert [record.getMessage() for record in caplog.records if record.name == "batchmerge"] == [
             "OpenLineage's receiver is too slow: its next events are left out, for up to a minute"
         ]
-        monkeypatch.setattr("orchestration.open_lineage_sender._MINUTE", 0.0)
+        monkeypatch.setattr("orchestration.open_lineage.sender._MINUTE", 0.0)
         _sender().began()
     assert len(got) == 2
 

@@ -23,7 +23,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.transport.http import HttpConfig, HttpTransport
 
 from jobs.schema.types import type_name
-from orchestration.open_lineage_dataset import Dataset
+from orchestration.open_lineage.dataset import Dataset
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")

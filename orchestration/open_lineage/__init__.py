@@ -15,7 +15,7 @@ from jobs.destinations.base import Destination
 from jobs.iceberg import FORMAT
 from jobs.pipeline import Pipeline
 from jobs.spec.columns import RowColumn
-from orchestration.open_lineage_dataset import Dataset
+from orchestration.open_lineage.dataset import Dataset
 from resources.connections import KafkaConnection
 
 _RECEIVERS = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
@@ -43,7 +43,7 @@ def _reported(pipeline: Pipeline, job: str, inputs: Sequence[Dataset], output: D
     if not any(os.environ.get(name) for name in _RECEIVERS):
         yield work
         return
-    from orchestration.open_lineage_sender import Sender  # its client is loaded only where it is wanted
+    from orchestration.open_lineage.sender import Sender  # its client is loaded only where it is wanted
 
     sender = Sender(pipeline.name, pipeline.run_id, job, inputs, output)
     sender.began()
