@@ -21,7 +21,7 @@ from typing import TextIO
 
 from jobs.time_limit import with_timeout
 from orchestration.cli import GARBAGE_THRESHOLD
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
+from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from resources.errors import TimeLimitReached, Unavailable
 
 # Seconds for an answer, with the child's start, and for each pipeline or table that it is about.
@@ -107,7 +107,7 @@ def main() -> None:
 
 def _answer_all(questions: SimpleQueue[str], answers: TextIO) -> None:
     try:
-        from orchestration.cli.dagster_state import DagsterHere, used_instance
+        from orchestration.status.dagster_state import DagsterHere, used_instance
 
         with used_instance() as instance:
             here = DagsterHere(instance)

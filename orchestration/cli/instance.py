@@ -14,9 +14,9 @@ import dagster as dg
 import yaml
 from sqlalchemy.exc import OperationalError
 
-from orchestration.cli.dagster_answers import home_folder
 from orchestration.compute_logs import leave_in_terminal
 from orchestration.databases import keep_databases_open
+from orchestration.status.dagster_answers import home_folder
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local.locks import exclusive
 from resources.local.stack_state import replace_file

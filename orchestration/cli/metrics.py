@@ -68,11 +68,11 @@ def _plain(sample: Sample) -> dict[str, object]:
 
 
 def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
-    from orchestration.cli.dagster_state import DagsterHere
-    from orchestration.cli.pipelines import pipeline_status
     from orchestration.metrics.assets import pipeline_assets
     from orchestration.metrics.events import EventTotals
     from orchestration.metrics.tables import table_samples
+    from orchestration.status.dagster_state import DagsterHere
+    from orchestration.status.pipelines import pipeline_status
 
     totals, dagster = EventTotals(instance), DagsterHere(instance)
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestration.cli import TERMINAL, TRANSIENT, output
-from orchestration.cli.dagster_answers import AsksDagster
 from orchestration.cli.dagster_child import DagsterChild
 from orchestration.cli.streams import is_read
+from orchestration.status.dagster_answers import AsksDagster
 from resources.connections import data_folder
 from resources.local import stack
 
 if TYPE_CHECKING:
-    from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
+    from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
 
 # Seconds between two looks of --watch.
 _AGAIN = 2.0
@@ -77,7 +77,7 @@ def _look(pipelines: tuple[str, ...], dagster: AsksDagster) -> tuple[list[stack.
     with ThreadPoolExecutor(1) as pool:
         services = pool.submit(stack.status, data_folder()) if not pipelines else None
         # Imported late: it takes a second that the other commands here need not wait for.
-        from orchestration.cli.pipelines import pipeline_status
+        from orchestration.status.pipelines import pipeline_status
 
         found = pipeline_status(dagster, pipelines)
         return services.result() if services else [], found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 from orchestration.metrics import measures
 from orchestration.metrics.measures import Sample
+from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
 
 
 def table_samples(status: Status) -> Iterator[Sample]:

@@ -16,9 +16,7 @@ from jobs.connections_file import load_connections
 from jobs.spec.members import member_name
 from jobs.spec.pipeline import PipelineSpec
 from orchestration import pauses
-from orchestration.cli.dagster_state import DagsterHere, used_instance
 from orchestration.cli.job_runs import RunResult, run_job
-from orchestration.cli.pipelines import Status, pipeline_status
 from orchestration.components import KafkaPipeline
 from orchestration.definitions import with_shared
 from orchestration.metrics import measures
@@ -28,6 +26,8 @@ from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key, table_key
 from orchestration.open_lineage.sender import TimeSpent
 from orchestration.sensors.lag import look_at
+from orchestration.status.dagster_state import DagsterHere, used_instance
+from orchestration.status.pipelines import Status, pipeline_status
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

@@ -16,7 +16,6 @@ from dagster._core.test_utils import create_run_for_test
 from jobs.batch import LandedBatch
 from jobs.members.known_topics import remember
 from jobs.members.side_by_side import Outcome
-from orchestration.cli.pipelines import PipelineStatus, Status, TableStatus
 from orchestration.components import metadata
 from orchestration.components.member_steps import landed_metadata, merged_metadata
 from orchestration.metrics import measures
@@ -25,6 +24,7 @@ from orchestration.metrics.events import EventTotals
 from orchestration.metrics.measures import MEASURES, Sample
 from orchestration.metrics.tables import table_samples
 from orchestration.names import PIPELINE_TAG, landing_key, table_key
+from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
 from resources.errors import TerminalError
 from tests.kit import specs
 from tests.kit.batches import landed

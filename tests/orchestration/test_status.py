@@ -29,12 +29,19 @@ from jobs.members.known_topics import remember
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli import dagster_child, pipelines
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState, used_home
+from orchestration.cli import dagster_child
 from orchestration.cli.dagster_child import DagsterChild
-from orchestration.cli.dagster_state import DagsterHere, used_instance
 from orchestration.cli.instance import dagster_home
-from orchestration.cli.pipelines import (
+from orchestration.cli.status import _pipelines, exit_code
+from orchestration.components import metadata
+from orchestration.metrics import measures
+from orchestration.metrics.tables import table_samples
+from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG
+from orchestration.pauses import pause
+from orchestration.status import pipelines
+from orchestration.status.dagster_answers import AsksDagster, DagsterState, used_home
+from orchestration.status.dagster_state import DagsterHere, used_instance
+from orchestration.status.pipelines import (
     PipelineStatus,
     Status,
     TableStatus,
@@ -47,12 +54,6 @@ from orchestration.cli.pipelines import (
     _with_pauses,
     pipeline_status,
 )
-from orchestration.cli.status import _pipelines, exit_code
-from orchestration.components import metadata
-from orchestration.metrics import measures
-from orchestration.metrics.tables import table_samples
-from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG
-from orchestration.pauses import pause
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit import specs
 from tests.kit.flow import ROOT, Flow

@@ -46,8 +46,8 @@ assert done.exit_code == 0, done.output
         (CHECK, {*CLIENTS, "dagster", "confluent_kafka", "sqlglot"}),
         (f"import orchestration.cli.check_systems, orchestration.cli.plan; {READ}", {"dagster"}),
         (f"import orchestration.cli.plan\n{OPEN}", {"dagster", "pyspark", "grpc", "pyiceberg.catalog.rest"}),
-        (f"import orchestration.cli.pipelines\n{OPEN}", {"dagster", "pyspark", "grpc", "jobs.protocol"}),
-        ("import orchestration.cli.dagster_state", {*CLIENTS - {"sqlalchemy"}, "jobs.spec", "pyarrow"}),
+        (f"import orchestration.status.pipelines\n{OPEN}", {"dagster", "pyspark", "grpc", "jobs.protocol"}),
+        ("import orchestration.status.dagster_state", {*CLIENTS - {"sqlalchemy"}, "jobs.spec", "pyarrow"}),
         ("import jobs.decode.decoders", {*CLIENTS, "dagster", "pydantic", "yaml"}),
     ],
 )

@@ -21,7 +21,6 @@ from jobs.members.topics import Seen
 from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey
 from orchestration.files import (
     open_members,
     open_pipeline,
@@ -34,6 +33,7 @@ from orchestration.files import (
 )
 from orchestration.known_tables import known_tables
 from orchestration.names import continuous_job
+from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey
 from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
 

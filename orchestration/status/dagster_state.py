@@ -10,11 +10,11 @@ import dagster as dg
 from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
 from dagster._core.scheduler.instigation import InstigatorStatus
 
-from orchestration.cli.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from orchestration.databases import keep_databases_open
 from orchestration.names import PIPELINE_TAG, STALE_KEYS, landing_key
 from orchestration.pauses import pauses_of
 from orchestration.runs_about import is_about, to_process, under_way
+from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from orchestration.step_failures import failure_text
 
 # Seconds without a heartbeat after which the daemon counts as down; its parts send one every 30 s.
