@@ -28,10 +28,10 @@ from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionRes
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
 
-from orchestration.dead_runs import death_of
 from orchestration.names import LAUNCHER_TAG
-from orchestration.run_process import end_leftovers, interrupt, process_state, process_tags
-from orchestration.run_queue import count_again
+from orchestration.runs.dead_runs import death_of
+from orchestration.runs.run_process import end_leftovers, interrupt, process_state, process_tags
+from orchestration.runs.run_queue import count_again
 from orchestration.warm.client import WarmProcesses
 
 # Seconds to wait after each try in which a code server did not answer: one that is only busy answers one of three.

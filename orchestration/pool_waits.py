@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 import dagster as dg
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
-from orchestration.dead_runs import end_dead_runs, name_of
-from orchestration.run_process import where
+from orchestration.runs.dead_runs import end_dead_runs, name_of
+from orchestration.runs.run_process import where
 from resources.errors import Unavailable
 
 Report = Callable[[str], None]

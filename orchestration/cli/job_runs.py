@@ -17,7 +17,6 @@ from dagster._core.utils import make_new_run_id
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.run_execution import executing_side_by_side
 from orchestration.current_hour import hour_of
-from orchestration.dead_runs import end_dead_runs
 from orchestration.names import (
     MAX_RUNTIME_TAG,
     PIPELINE_TAG,
@@ -28,8 +27,9 @@ from orchestration.names import (
     op_name,
 )
 from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
-from orchestration.run_process import process_tags
-from orchestration.signs_of_life import signs_of_life
+from orchestration.runs.dead_runs import end_dead_runs
+from orchestration.runs.run_process import process_tags
+from orchestration.runs.signs_of_life import signs_of_life
 from orchestration.step_failures import failure_text, failures, is_transient
 
 _LOG = logging.getLogger("batchmerge")

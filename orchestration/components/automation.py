@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from orchestration import current_run
 from orchestration.components.launch import Launch
 from orchestration.current_hour import hour_of
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.names import FILE_TAG, PIPELINE_TAG, WORK_BEGUN, WORK_TAG, file_hash
+from orchestration.runs import current_run
 from orchestration.sensors.busy import free_to_advance
 from orchestration.sensors.idle import idle_reason
 

@@ -13,7 +13,7 @@ from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from orchestration import current_run, names
+from orchestration import names
 from orchestration.components.config import TopicsConfig
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch

@@ -9,8 +9,8 @@ from jobs.spec.tables import Table, table_named
 from orchestration import pauses
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
-from orchestration.runs_about import runs_to_end
-from orchestration.stopping import stop_runs
+from orchestration.runs.runs_about import runs_to_end
+from orchestration.runs.stopping import stop_runs
 from resources.errors import ConfigurationError
 
 

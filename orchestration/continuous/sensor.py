@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration import current_run
 from orchestration.continuous.decision import (
     ContinuousCursor,
     Newest,
@@ -17,7 +16,6 @@ from orchestration.continuous.decision import (
     remember,
     steps_that_wait,
 )
-from orchestration.dead_runs import end_dead_runs
 from orchestration.names import (
     ASKED_AT_TAG,
     CONTINUOUS_TAG,
@@ -30,7 +28,9 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import read_pauses
-from orchestration.runs_about import NOT_BEGUN
+from orchestration.runs import current_run
+from orchestration.runs.dead_runs import end_dead_runs
+from orchestration.runs.runs_about import NOT_BEGUN
 from orchestration.sensors.busy import paused_reason
 from orchestration.step_failures import failure_text
 

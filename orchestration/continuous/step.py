@@ -15,7 +15,7 @@ import dagster as dg
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
-from orchestration import current_run, names
+from orchestration import names
 from orchestration.components.failures import as_failures, raise_for_checks
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
@@ -23,6 +23,7 @@ from orchestration.continuous.decision import LONGEST_PAUSE
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
 from orchestration.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.runs import current_run
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import look_at, topic_points
 from orchestration.sensors.waiting import Waiting

@@ -17,7 +17,7 @@ from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, Labels
 from orchestration.metrics.measures import Measure, Sample
 from orchestration.names import LANDING
-from orchestration.runs_about import to_process
+from orchestration.runs.runs_about import to_process
 
 _OUTCOMES = ("read", "landed", "quarantined", "skipped", "filtered", "inserted", "updated", "deleted")
 _ENDED = {

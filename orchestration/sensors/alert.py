@@ -12,7 +12,7 @@ import requests
 from dagster import DagsterEvent
 
 from orchestration.names import PIPELINE_TAG
-from orchestration.runs_about import pipeline_tag
+from orchestration.runs.runs_about import pipeline_tag
 from orchestration.step_failures import failure_facts, failure_text
 from resources.errors import Unavailable
 

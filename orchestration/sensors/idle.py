@@ -7,8 +7,8 @@ import time
 import dagster as dg
 
 from jobs.spec.pipeline import Freshness, PipelineSpec
-from orchestration.dead_runs import name_of
 from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG, file_hash
+from orchestration.runs.dead_runs import name_of
 from orchestration.sensors.lag import look_at
 from resources.errors import BatchmergeError
 

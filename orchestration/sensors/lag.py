@@ -17,10 +17,10 @@ from jobs.pipeline import Pipeline
 from jobs.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
-from orchestration import current_run
 from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, landing_key, topic_keys
 from orchestration.pauses import read_pauses
+from orchestration.runs import current_run
 from orchestration.sensors.busy import Free, free_to_advance, paused_reason
 from orchestration.sensors.waiting import (
     LagCursor,

@@ -22,10 +22,10 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.time_limit import with_timeout
-from orchestration import current_run
 from orchestration.current_hour import hour_of
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.pauses import read_pauses
+from orchestration.runs import current_run
 from orchestration.sensors.busy import paused_reason, still_to_do
 from orchestration.sensors.leases import LeaseCursor, after_asking, is_due, left_behind
 from resources.errors import BatchmergeError

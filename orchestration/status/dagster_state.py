@@ -13,7 +13,7 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 from orchestration.databases import keep_databases_open
 from orchestration.names import PIPELINE_TAG, STALE_KEYS, landing_key
 from orchestration.pauses import pauses_of
-from orchestration.runs_about import is_about, to_process, under_way
+from orchestration.runs.runs_about import is_about, to_process, under_way
 from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey, used_home
 from orchestration.step_failures import failure_text
 

@@ -31,7 +31,7 @@ from dagster._utils.interrupts import capture_interrupts, setup_interrupt_handle
 from jobs.destinations.registry import kinds
 from orchestration.databases import close_databases, keep_databases_open
 from orchestration.executor import PRELOAD
-from orchestration.run_process import RUN_VARIABLE
+from orchestration.runs.run_process import RUN_VARIABLE
 from orchestration.socket_wait import is_readable
 from orchestration.warm.steps import die_with, serve_steps
 

@@ -13,7 +13,7 @@ import yaml
 
 from orchestration import pauses
 from orchestration.names import continuous_op, landing_key, table_key, topic_keys
-from orchestration.run_process import pid_of
+from orchestration.runs.run_process import pid_of
 from resources.connections import Connections
 from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.engine import catalog

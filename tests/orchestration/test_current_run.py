@@ -9,10 +9,11 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from orchestration import current_run, pauses
+from orchestration import pauses
 from orchestration.components import KafkaPipeline
 from orchestration.continuous.sensor import tick
 from orchestration.names import CONTINUOUS_TAG, FILE_TAG, file_hash
+from orchestration.runs import current_run
 from orchestration.sensors import lag, lease_state
 from resources.errors import Unavailable
 from tests.kit.flow import Flow

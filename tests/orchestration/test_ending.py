@@ -16,7 +16,7 @@ import yaml
 
 from orchestration.cli.instance import dagster_instance
 from orchestration.pool_waits import holders
-from orchestration.run_process import process_tags
+from orchestration.runs.run_process import process_tags
 from resources.local.ports import free_port
 from tests.kit import specs
 from tests.kit.command import BATCHMERGE, in_background

@@ -20,11 +20,11 @@ import yaml
 from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import SETTINGS, dagster_instance
-from orchestration.dead_runs import end_dead_runs
 from orchestration.names import LAUNCHER_TAG, PIPELINE_TAG, PROCESS_TAG
 from orchestration.pool_waits import holders
-from orchestration.run_process import process_tags
-from orchestration.stopping import stop_runs
+from orchestration.runs.dead_runs import end_dead_runs
+from orchestration.runs.run_process import process_tags
+from orchestration.runs.stopping import stop_runs
 from resources.connections import Connections
 from tests.kit import specs
 from tests.kit.empty_instance import make_empty_instance
@@ -186,7 +186,7 @@ def test_many_who_look_at_once_report_a_dead_run_once(home: Path, monkeypatch: p
     """Each report would be an alert."""
     del home
     together = threading.Barrier(4)
-    monkeypatch.setattr("orchestration.dead_runs.end_leftovers", lambda *_: together.wait(PATIENCE) and 0)
+    monkeypatch.setattr("orchestration.runs.dead_runs.end_leftovers", lambda *_: together.wait(PATIENCE) and 0)
     with dagster_instance() as instance, ThreadPoolExecutor(4) as pool:
         dead = _dead_run(instance, "p")
         lines = [line for found in pool.map(end_dead_runs, [instance] * 4) for line in found]
@@ -206,7 +206,7 @@ def test_a_run_that_ends_in_order_while_somebody_looks_stays_a_success(
             instance.report_dagster_event(event, run.run_id)
             return 0
 
-        monkeypatch.setattr("orchestration.dead_runs.end_leftovers", meanwhile)
+        monkeypatch.setattr("orchestration.runs.dead_runs.end_leftovers", meanwhile)
         assert end_dead_runs(instance) == []
         assert instance.get_run_by_id(run.run_id).status == STATUS.SUCCESS  # type: ignore[union-attr]
 
@@ -346,7 +346,7 @@ def test_a_person_ends_a_run_even_one_that_hangs(
             (step,) = [psutil.Process(int(path.name)) for path in pids.iterdir() if path.name.isdigit()]
             if hangs:
                 started.send_signal(signal.SIGSTOP)
-                monkeypatch.setattr("orchestration.stopping._PATIENCE", 0.0)
+                monkeypatch.setattr("orchestration.runs.stopping._PATIENCE", 0.0)
             (line,) = stop_runs(instance, instance.get_runs())
             assert ("was killed" in line) == hangs
             until(lambda: started.poll() is not None, log)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from orchestration.names import PROCESS_TAG
-from orchestration.run_process import end_leftovers, process_tags
+from orchestration.runs.run_process import end_leftovers, process_tags
 from tests.kit.processes import lives
 
 # A session's leader with a child in the session, as a forked run has its steps; it prints the child's id.

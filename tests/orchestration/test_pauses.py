@@ -32,7 +32,7 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import Pause, Paused, Pauses, holds_step, launched_by_hand, read_pauses
-from orchestration.run_process import process_tags
+from orchestration.runs.run_process import process_tags
 from orchestration.sensors.busy import free_to_advance
 from orchestration.step_failures import failure_text
 from resources.errors import ConfigurationError
@@ -213,8 +213,8 @@ def test_the_buttons_do_the_same(instance: dg.DagsterInstance, monkeypatch: pyte
         instance.add_run_tags(run.run_id, {PROCESS_TAG: process_tags(run.run_id)[PROCESS_TAG].replace("@", "1@")})
     instance.event_log_storage.set_concurrency_slots("landing/p", 1)
     assert instance.event_log_storage.claim_concurrency_slot("landing/p", hung[4].run_id, "step").is_claimed
-    monkeypatch.setattr("orchestration.stopping.end_dead_runs", lambda _: None)  # which would end all of them
-    monkeypatch.setattr("orchestration.stopping._PATIENCE", 0.0)
+    monkeypatch.setattr("orchestration.runs.stopping.end_dead_runs", lambda _: None)  # which would end all of them
+    monkeypatch.setattr("orchestration.runs.stopping._PATIENCE", 0.0)
     press(restart)
     ended = [run.is_finished for one in hung if (run := instance.get_run_by_id(one.run_id))]
     assert ended == [True] * 5 + [False]

@@ -12,12 +12,12 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin, RemoteJobO
 from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
-from orchestration import run_queue
 from orchestration.cli.instance import SETTINGS
 from orchestration.components import KafkaPipeline
 from orchestration.launcher import WatchedRunLauncher
 from orchestration.names import CONTINUOUS_TAG, WORK_ASIDE, WORK_BEGUN, WORK_TAG
-from orchestration.run_queue import counting_while_young
+from orchestration.runs import run_queue
+from orchestration.runs.run_queue import counting_while_young
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow
 from tests.kit.waiting import until

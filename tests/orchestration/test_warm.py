@@ -16,7 +16,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 
 from orchestration.cli.instance import SETTINGS
 from orchestration.names import LAUNCHER_TAG
-from orchestration.run_process import pid_of, process_state
+from orchestration.runs.run_process import pid_of, process_state
 from resources.local.ports import free_port
 from tests.kit.dagster_dev import ask, started
 from tests.kit.processes import command_of, lives, started_by

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import dagster as dg
 from dagster_shared.error import DagsterError
 
-from orchestration.dead_runs import end_dead_runs, name_of
-from orchestration.run_process import end_leftovers, interrupt, kill, process_state
+from orchestration.runs.dead_runs import end_dead_runs, name_of
+from orchestration.runs.run_process import end_leftovers, interrupt, kill, process_state
 from resources.errors import Unavailable
 
 # Seconds that a cancelled run has to end by itself; then its process is killed.

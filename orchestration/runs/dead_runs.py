@@ -13,10 +13,10 @@ from pathlib import Path
 import dagster as dg
 
 from orchestration.names import PIPELINE_TAG
-from orchestration.run_process import end_leftovers, process_state, where, will_not_begin
-from orchestration.run_queue import count_again
-from orchestration.runs_about import IN_PROGRESS, NOT_BEGUN
-from orchestration.signs_of_life import is_silent
+from orchestration.runs.run_process import end_leftovers, process_state, where, will_not_begin
+from orchestration.runs.run_queue import count_again
+from orchestration.runs.runs_about import IN_PROGRESS, NOT_BEGUN
+from orchestration.runs.signs_of_life import is_silent
 from resources.local.locks import alone_in
 
 # Seconds that a step of a finished run may take to end.

@@ -1,0 +1,1 @@
+"""Dagster runs: their processes, which are about a pipeline, which are dead, and how they are stopped."""
