@@ -18,7 +18,7 @@ from dagster._core.executor.multiprocess import MultiprocessExecutor
 
 from jobs import __name__ as _JOBS
 from orchestration.names import WORK_BEGUN, WORK_TAG
-from orchestration.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.pool_waits import PoolWaits, waiting_for_pools
 from orchestration.runs.run_process import RUN_VARIABLE, process_tags
 from orchestration.runs.run_queue import counting_while_young
 from resources import __name__ as _RESOURCES

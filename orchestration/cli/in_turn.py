@@ -20,8 +20,8 @@ from orchestration.cli.progress import engine_log
 from orchestration.components.failures import as_failures
 from orchestration.files import each_pipeline, most_terminal, pipeline_spec, split_name
 from orchestration.names import COMMAND_TAG, COMMAND_WAITS, COMMAND_WORKS, PIPELINE_TAG, all_pools
+from orchestration.pools.turns import turn
 from orchestration.step_failures import failure_text, failures
-from orchestration.turns import turn
 from resources.errors import BatchmergeError, TerminalError
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from orchestration.names import (
     landing_key,
     op_name,
 )
-from orchestration.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
+from orchestration.pools.pool_waits import PoolWaits, holders, in_the_way, waiting_for_pools
 from orchestration.runs.dead_runs import end_dead_runs
 from orchestration.runs.run_process import process_tags
 from orchestration.runs.signs_of_life import signs_of_life

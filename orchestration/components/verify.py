@@ -21,8 +21,8 @@ from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.files import most_terminal
-from orchestration.pool_waits import PoolWaits, waiting_for_pools
-from orchestration.turns import turn
+from orchestration.pools.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.turns import turn
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")

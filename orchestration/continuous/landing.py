@@ -16,7 +16,7 @@ from orchestration.components import checks, metadata
 from orchestration.components.landing import shown
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import continuous_tables, table_key
-from orchestration.turns import Over
+from orchestration.pools.turns import Over
 from resources.errors import CommitFailed
 
 # Refused commits in a row after which the step fails. A run by hand may have landed first, but not so often.

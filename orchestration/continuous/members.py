@@ -47,7 +47,7 @@ from orchestration.components.merging import TableResult, report, settled
 from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.continuous.step import ContinuousStep
 from orchestration.continuous.topics import Topics
-from orchestration.turns import Over
+from orchestration.pools.turns import Over
 from resources.errors import BatchmergeError
 
 

@@ -22,7 +22,8 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.continuous.decision import LONGEST_PAUSE
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
-from orchestration.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.turns import Over, turn
 from orchestration.runs import current_run
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import look_at, topic_points

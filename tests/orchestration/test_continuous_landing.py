@@ -17,7 +17,7 @@ from orchestration.continuous import job, landing
 from orchestration.continuous.landing import land_continuously
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import landing_key, pool
-from orchestration.turns import Over
+from orchestration.pools.turns import Over
 from tests.kit.batches import P0, P1, TOPIC_IDS, landed
 from tests.kit.flow import Flow
 

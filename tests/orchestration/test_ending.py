@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from orchestration.cli.instance import dagster_instance
-from orchestration.pool_waits import holders
+from orchestration.pools.pool_waits import holders
 from orchestration.runs.run_process import process_tags
 from resources.local.ports import free_port
 from tests.kit import specs

@@ -21,7 +21,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import SETTINGS, dagster_instance
 from orchestration.names import LAUNCHER_TAG, PIPELINE_TAG, PROCESS_TAG
-from orchestration.pool_waits import holders
+from orchestration.pools.pool_waits import holders
 from orchestration.runs.dead_runs import end_dead_runs
 from orchestration.runs.run_process import process_tags
 from orchestration.runs.stopping import stop_runs

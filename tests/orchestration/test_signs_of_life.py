@@ -13,7 +13,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import dagster_instance
 from orchestration.names import PROCESS_TAG, SIGNS_TAG
-from orchestration.pool_waits import holders
+from orchestration.pools.pool_waits import holders
 from orchestration.runs.dead_runs import end_dead_runs
 from orchestration.runs.signs_of_life import signs_of_life
 from tests.kit.waiting import until

@@ -32,8 +32,8 @@ from orchestration.cli.verify import exit_code
 from orchestration.components import KafkaPipeline, verify
 from orchestration.components.launch import Launch
 from orchestration.names import pool, table_key
-from orchestration.pool_waits import holders
-from orchestration.turns import turn as real_turn
+from orchestration.pools.pool_waits import holders
+from orchestration.pools.turns import turn as real_turn
 from resources.connections import Connections
 from resources.errors import BatchmergeError, CommitFailed, TerminalError, Unavailable
 from sql import render
