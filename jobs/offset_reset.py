@@ -17,11 +17,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, new_commit_id
-from jobs.highest_batch import highest_in
 from jobs.lineage import next_batches
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends, total
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.highest_batch import highest_in
+from jobs.planning.plan import TopicState
 from jobs.watermark import Watermark
 from resources.errors import BatchmergeError, ConfigurationError, LineageBroken
 

@@ -16,15 +16,16 @@ from jobs.destinations.registry import kind_of
 from jobs.destinations.takes import Takes
 from jobs.events.role import Role
 from jobs.events.shared_events import SharedEvents
-from jobs.first_offsets import first_offsets
-from jobs.highest_batch import highest_of
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries
 from jobs.lineage import check_meaning
 from jobs.members.known_topics import remember_if_possible
 from jobs.offsets import Offsets, TopicPartition
-from jobs.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.planning.first_offsets import first_offsets
+from jobs.planning.highest_batch import highest_of
+from jobs.planning.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.planning.topic_state import topic_state
 from jobs.sessions import OwnSessions, Sessions
 from jobs.spark_tasks import OneTask
 from jobs.spec.added_columns import adds_columns
@@ -34,7 +35,6 @@ from jobs.spec.open_key import key_is_open
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table, table_named
 from jobs.time_limit import raise_if_to_end, with_timeout
-from jobs.topic_state import topic_state
 from resources.connections import (
     Connections,
     IcebergConnection,

@@ -37,10 +37,10 @@ from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches, MergedTable, Pending
 from jobs.offsets import reached
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
+from jobs.planning.sampled_pipeline import adopt_sampled_key
 from jobs.progress import log_progress
 from jobs.replay.coordinates import check_rereading
-from jobs.sampled_pipeline import adopt_sampled_key
 from jobs.spec.open_key import key_is_open
 from jobs.time_limit import raise_if_to_end
 from resources.carried_errors import cause_of

@@ -21,7 +21,7 @@ from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.offset_reset import ResetState
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.members import member_name
 from resources.errors import ConfigurationError
 

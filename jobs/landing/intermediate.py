@@ -27,7 +27,7 @@ from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import record_required, with_required
 from jobs.lineage import joined, recreated_topics
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.new_tables import Named, allowed
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution

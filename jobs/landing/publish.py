@@ -15,7 +15,7 @@ from jobs.iceberg.history import state_properties
 from jobs.landing.new_tables import new_table_properties
 from jobs.landing.registry_schemas import schema_id_properties
 from jobs.landing.unknown_fields import unknown_field_properties
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.watermark import Watermark
 
 if TYPE_CHECKING:

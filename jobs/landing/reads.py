@@ -19,7 +19,7 @@ from jobs.landing.read_task import ReadTask, packed
 from jobs.landing.splits import plan_shares
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
-from jobs.plan import refuse_other_topics
+from jobs.planning.plan import refuse_other_topics
 from jobs.spark_tasks import Batches, in_arrow, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
 from resources.kafka_records import WantedHeaders, combined, records_schema

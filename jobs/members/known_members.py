@@ -18,7 +18,7 @@ from jobs.members.known_topics import (
 from jobs.members.topics import Seen, missing, states_of
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.sessions import OwnSessions, Sessions
 from jobs.spark_tasks import OneTask
 from jobs.spec.members import Expansion, Member, expand, is_read

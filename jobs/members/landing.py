@@ -12,7 +12,7 @@ from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.members.topics import Seen
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 
 
 def land(

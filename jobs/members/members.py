@@ -29,7 +29,7 @@ from jobs.members.side_by_side import Outcome, outcome_of, side_by_side
 from jobs.members.topics import Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.sessions import OneSession, SessionOfMany
 from jobs.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
+from jobs.planning.topic_state import topic_state_of_each
 from jobs.spec.members import Member
-from jobs.topic_state import topic_state_of_each
 from resources.errors import BatchmergeError, TopicMissing
 from resources.kafka import KafkaCluster
 

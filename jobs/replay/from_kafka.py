@@ -34,7 +34,7 @@ from jobs.landing.task import Selection
 from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.replay.coordinates import check_rereading
 from jobs.replay.revising_batch import most_attempts, revising_batch
 from jobs.spec.pipeline import PipelineSpec

@@ -7,7 +7,7 @@ import sys
 import click
 
 from jobs.connections_file import load_connections
-from jobs.run_plan import MembersPlan, RunPlan, members_plan_text, plan_members, plan_run, plan_text
+from jobs.planning.run_plan import MembersPlan, RunPlan, members_plan_text, plan_members, plan_run, plan_text
 from orchestration.cli import failure_code, output
 from orchestration.files import open_members, open_pipeline
 from resources.errors import TransientError

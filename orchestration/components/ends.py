@@ -11,7 +11,7 @@ from jobs.behind import lag_behind
 from jobs.members.members import Members
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.members import Member
 from resources.errors import TransientError
 

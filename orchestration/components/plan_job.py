@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from jobs.run_plan import members_plan_text, plan_members, plan_run, plan_text
+from jobs.planning.run_plan import members_plan_text, plan_members, plan_run, plan_text
 from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run

@@ -10,7 +10,7 @@ from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.offsets import reached
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from orchestration import open_lineage
 from orchestration.components import checks, metadata
 from orchestration.components.landing import shown

@@ -14,7 +14,7 @@ from jobs import offsets
 from jobs.connections_file import load_connections
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from jobs.time_limit import with_timeout
 from orchestration.current_hour import hour_of

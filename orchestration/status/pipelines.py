@@ -19,7 +19,7 @@ from jobs.destinations.base import Destination
 from jobs.members.members import Members
 from jobs.members.topics import Seen
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.files import (
     open_members,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from jobs.dead_letters.retry import retry
+from jobs.planning.run_plan import plan_run
 from jobs.replay.landed import replay_batches
 from jobs.replay.revise import merge_tables
-from jobs.run_plan import plan_run
 from jobs.verify.reconciliation import reconcile
 from tests.destinations.conftest import MakeStory
 from tests.kit import model

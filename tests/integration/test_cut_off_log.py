@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from jobs.connections_file import load_connections
 from jobs.offsets import TopicPartition
-from jobs.plan import partitions_with_new_leader, refuse_cut_off
-from jobs.topic_state import topic_state
+from jobs.planning.plan import partitions_with_new_leader, refuse_cut_off
+from jobs.planning.topic_state import topic_state
 from resources.connections import Connections, KafkaConnection
 from resources.errors import OffsetsGone, Unavailable
 from resources.kafka import KafkaCluster

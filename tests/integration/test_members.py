@@ -24,7 +24,7 @@ from jobs.members.topics import states_of
 from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import checks

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from jobs.batch import LandedBatch
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from orchestration.components.launch import Launch
 from orchestration.continuous import job, landing
 from orchestration.continuous.landing import land_continuously

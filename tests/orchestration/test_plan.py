@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from jobs.run_plan import plan_run, plan_text
+from jobs.planning.run_plan import plan_run, plan_text
 from resources.connections import Connections
 from tests.kit.flow import Flow
 from tests.kit.records import bootstrap, produce, random_changes

@@ -372,7 +372,7 @@ def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
         }
     )
     # A first landing asks every table for the highest batch number that it knows.
-    monkeypatch.setattr("jobs.highest_batch._PATIENCE", 1)
+    monkeypatch.setattr("jobs.planning.highest_batch._PATIENCE", 1)
     produce(bootstrap(connections), flow.topic, upserts(0, 10))
 
     result = advance(instance, flow)

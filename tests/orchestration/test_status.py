@@ -27,7 +27,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.known_topics import remember
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import dagster_child
 from orchestration.cli.dagster_child import DagsterChild

@@ -30,7 +30,7 @@ from jobs.lineage import next_batches, next_stretch
 from jobs.maintenance.retention import first_kept
 from jobs.offset_reset import ResetState
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
-from jobs.plan import TopicState, plan_batch
+from jobs.planning.plan import TopicState, plan_batch
 from jobs.replay.from_kafka import wanted_ranges
 from jobs.verify.invariants import not_next, offset_jumps, offset_mismatch
 from jobs.watermark import Watermark

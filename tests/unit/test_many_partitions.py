@@ -17,7 +17,7 @@ from jobs.landing.read_task import ReadTask, packed, unpacked
 from jobs.landing.splits import plan_shares
 from jobs.lineage import next_batches
 from jobs.offsets import Offsets, TopicPartition, total
-from jobs.plan import TopicState, plan_batch
+from jobs.planning.plan import TopicState, plan_batch
 from jobs.watermark import Watermark
 from resources.connections import KafkaConnection
 from resources.kafka import KafkaCluster

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.batch import Batch, CommittedState
-from jobs.first_offsets import first_offsets
 from jobs.members.topics import states_of
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
-from jobs.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.planning.first_offsets import first_offsets
+from jobs.planning.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
+from jobs.planning.topic_state import topic_state
 from jobs.spec.source import FromTimestamp
-from jobs.topic_state import topic_state
 from resources.connections import KafkaConnection
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicMissing, TopicRecreated
 from resources.kafka import KafkaCluster

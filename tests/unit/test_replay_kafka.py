@@ -12,7 +12,7 @@ import pytest
 from jobs.batch import LandedBatch
 from jobs.landing.places import BATCH, POSITION, landed_from, places
 from jobs.offsets import Later, OffsetRange, Ranges, TopicPartition
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.replay import ahead
 from jobs.replay.from_kafka import check_start, wanted_ranges
 from jobs.watermark import Watermark

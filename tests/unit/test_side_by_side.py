@@ -16,7 +16,7 @@ from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome, side_by_side
 from jobs.members.topics import Seen
 from jobs.offsets import TopicPartition
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.sessions import OneSession
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout

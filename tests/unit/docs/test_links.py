@@ -67,7 +67,12 @@ def resolves(name: str) -> bool:
 
 @pytest.mark.parametrize(
     ("name", "there"),
-    [("jobs.plan", True), ("jobs.plan.plan_batch", True), ("jobs.plan.x", False), ("jobs.plans", False)],
+    [
+        ("jobs.planning.plan", True),
+        ("jobs.planning.plan.plan_batch", True),
+        ("jobs.planning.plan.x", False),
+        ("jobs.plans", False),
+    ],
 )
 def test_a_dotted_name_is_a_module_or_in_one(name: str, there: bool) -> None:
     assert resolves(name) is there

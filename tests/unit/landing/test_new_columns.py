@@ -32,7 +32,7 @@ from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.spark_tasks import reports_in
 from jobs.spec.landed_columns import with_landed_columns

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.members.known_topics import known_members, known_topics, remember
 from jobs.members.members import Members
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.members import Expansion, expand, member_name, member_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file

@@ -13,8 +13,8 @@ from jobs.landing.sample import keyless
 from jobs.members.members import Members
 from jobs.offsets import total
 from jobs.pipeline import Pipeline
-from jobs.plan import TopicState
-from jobs.sampled_pipeline import with_sampled_columns, with_sampled_names
+from jobs.planning.plan import TopicState
+from jobs.planning.sampled_pipeline import with_sampled_columns, with_sampled_names
 from jobs.spec.added_columns import OTHER_COLUMN, Additions, adds_columns
 from jobs.spec.open_key import key_is_open
 from resources.errors import BatchmergeError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from jobs.offsets import TopicPartition
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from resources.errors import BatchmergeError
 from resources.kafka import KafkaCluster
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from jobs.offsets import Offsets, TopicPartition
-from jobs.plan import TopicState
+from jobs.planning.plan import TopicState
 from jobs.spec.source import FromOffsets, FromTimestamp, Start
 from resources.errors import ConfigurationError
 
