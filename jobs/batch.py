@@ -49,9 +49,9 @@ class Batch:
         topic_ids: Kafka's id of each topic (a recreated topic has another).
         planned_at: milliseconds since the epoch.
         meaning_hash: hash of the parts of the pipeline file that change the meaning of rows.
-        continues: only in a batch that resets offsets (`jobs.offset_reset`), which reads no records: the commit ids
-            that it may follow, each with the offsets that were committed there; "" for a table without a batch. Its
-            empty ranges are where the next batch begins.
+        continues: only in a batch that resets offsets (`jobs.resets.offset_reset`), which reads no records: the commit
+            ids that it may follow, each with the offsets that were committed there; "" for a table without a batch.
+            Its empty ranges are where the next batch begins.
         leader_epochs: Kafka's leader epoch of each topic-partition when the batch was planned; in a batch that reads no
             records, of an offset that stays, when it was committed.
         revises: only in a batch of records that were read again (`jobs.replay.revise`): no batch before this one is

@@ -38,7 +38,8 @@ TOGETHER = ("together.written", "together.published")
 DEAD_LETTERS = ("dead-letters.written", "dead-letters.sent")
 # Landing records that were read again, then its merges (jobs/replay/revise.py).
 REVISION = ("land.written", "land.published", "merge.written", "merge.published")
-# Taking over another pipeline's tables (jobs/take_over.py); the second one only in kinds that do it in two steps.
+# Taking over another pipeline's tables (jobs/resets/take_over.py); the second one only in kinds that do it in two
+# steps.
 TAKE_OVER = ("take-over.landed", "take-over.given", "take-over.table")
 # Maintenance of an Iceberg table (jobs/maintenance): batches removed but not yet their rows, a compaction, and the end
 # of each task; for other tables only `clean_up`.

@@ -209,7 +209,7 @@ class Destination(ABC):
     def hand_over(self, to: str, at: CommittedState | None) -> bool:
         """Hands the table with its rows over to another pipeline, as a table without a batch; False: it has no state.
 
-        Afterwards this pipeline's commits are refused, also those of a run that wakes up (`jobs.take_over`).
+        Afterwards this pipeline's commits are refused, also those of a run that wakes up (`jobs.resets.take_over`).
 
         Args:
             at: the state from which the other pipeline continues; None: it begins at its start.

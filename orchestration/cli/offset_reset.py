@@ -8,13 +8,13 @@ from typing import cast
 
 import click
 
-from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.connections_file import load_connections
-from jobs.offset_reset import ResetState
 from jobs.offsets import Offsets, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.planning.first_offsets import first_offsets
+from jobs.resets import offset_reset
+from jobs.resets.offset_reset import ResetState
 from jobs.spec.source import FromTimestamp, Start
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance

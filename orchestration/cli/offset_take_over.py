@@ -8,8 +8,8 @@ import click
 
 from jobs.connections_file import load_connections
 from jobs.members.members import Members
+from jobs.resets.take_over import TakeOver, carry_out_each, plan_each, plan_take_over
 from jobs.spec.members import member_name
-from jobs.take_over import TakeOver, carry_out_each, plan_each, plan_take_over
 from orchestration.cli import output
 from orchestration.cli.offset_reset import require_idle
 from orchestration.files import open_members, open_pipeline, raise_most_terminal, split_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import offset_reset
 from jobs.offsets import TopicPartition
+from jobs.resets import offset_reset
 from resources.errors import ConfigurationError, TopicRecreated
 from tests.destinations.conftest import MakeStory
 from tests.kit import model

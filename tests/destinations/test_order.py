@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from jobs import offset_reset
 from jobs.dead_letters.retry import retry
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.resets import offset_reset
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.records import COLUMNS, Record

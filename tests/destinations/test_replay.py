@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from jobs import offset_reset
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_window
+from jobs.resets import offset_reset
 from resources.errors import ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model

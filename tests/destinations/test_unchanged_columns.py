@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs import offset_reset, protocol
+from jobs import protocol
 from jobs.dead_letters.landing_again import land_again
 from jobs.dead_letters.landing_moved_rows import land_moved_rows
 from jobs.dead_letters.listing import list_dead_letters
@@ -20,7 +20,8 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
-from jobs.take_over import plan_take_over
+from jobs.resets import offset_reset
+from jobs.resets.take_over import plan_take_over
 from resources.connections import Connections
 from tests.destinations.conftest import MakeStory
 from tests.kit import model

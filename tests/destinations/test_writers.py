@@ -8,7 +8,7 @@ import pytest
 
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
-from jobs.take_over import plan_take_over
+from jobs.resets.take_over import plan_take_over
 from resources.errors import CommitFailed, ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import offset_reset, protocol
+from jobs import protocol
 from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
+from jobs.resets import offset_reset
 from jobs.verify.drift import schema_drift
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from jobs import offset_reset
 from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
+from jobs.resets import offset_reset
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import TerminalError

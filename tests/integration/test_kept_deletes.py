@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import offset_reset
 from jobs.destinations.iceberg.cached_changes import CachedChanges
+from jobs.resets import offset_reset
 from resources.connections import Connections
 from resources.errors import BatchmergeError, ConfigurationError
 from tests.kit.engine import catalog

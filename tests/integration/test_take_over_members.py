@@ -19,8 +19,8 @@ from jobs.members.known_topics import known_topics
 from jobs.members.landing import land
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
+from jobs.resets.take_over import carry_out_each, plan_each
 from jobs.spec.pipeline import PipelineSpec
-from jobs.take_over import carry_out_each, plan_each
 from resources.connections import Connections
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from jobs import offset_reset, protocol
+from jobs import protocol
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
+from jobs.resets import offset_reset
 from resources.errors import TopicRecreated
 from tests.kit import model
 from tests.kit.dead_letters import LARGE

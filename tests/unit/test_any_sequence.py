@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobs import offset_reset
 from jobs.batch import (
     Batch,
     CommittedState,
@@ -28,10 +27,11 @@ from jobs.batch import (
 from jobs.landing.places import places
 from jobs.lineage import next_batches, next_stretch
 from jobs.maintenance.retention import first_kept
-from jobs.offset_reset import ResetState
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.planning.plan import TopicState, plan_batch
 from jobs.replay.from_kafka import wanted_ranges
+from jobs.resets import offset_reset
+from jobs.resets.offset_reset import ResetState
 from jobs.verify.invariants import not_next, offset_jumps, offset_mismatch
 from jobs.watermark import Watermark
 from resources.errors import LineageBroken, OffsetsGone, TopicRecreated

@@ -13,10 +13,10 @@ from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, landed
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.leases import LeaseState
 from jobs.lineage import next_batches
-from jobs.offset_reset import Impact, ResetState, impact, plan_reset, state_after
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.planning.plan import TopicState
-from jobs.take_over import plan_take_over
+from jobs.resets.offset_reset import Impact, ResetState, impact, plan_reset, state_after
+from jobs.resets.take_over import plan_take_over
 from jobs.verify.invariants import not_next, offset_jumps
 from jobs.watermark import Watermark
 from resources.errors import ConfigurationError, LineageBroken

@@ -1,7 +1,7 @@
 """A pipeline takes over the tables of another one, which is gone or was renamed, and continues where that ended.
 
-It begins with a batch that reads no records and moves the offsets there, like any reset (`jobs.offset_reset`); then
-each table is handed over (`Destination.hand_over`). Repeating the command completes one that died in between. With
+It begins with a batch that reads no records and moves the offsets there, like any reset (`jobs.resets.offset_reset`);
+then each table is handed over (`Destination.hand_over`). Repeating the command completes one that died in between. With
 `source.for_each` each topic's tables are taken over in this way, from the other pipeline's member for the topic.
 """
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
 
-from jobs import offset_reset
 from jobs.batch import Batch, CommittedState
 from jobs.destinations.base import Destination
 from jobs.destinations.requirements import require_nothing_begun
 from jobs.failpoints import failpoint
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
-from jobs.offset_reset import ResetState
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
+from jobs.resets import offset_reset
+from jobs.resets.offset_reset import ResetState
 from jobs.spec.members import member_name
 from resources.errors import ConfigurationError
 
