@@ -26,8 +26,8 @@ from jobs.planning.first_offsets import first_offsets
 from jobs.planning.highest_batch import highest_of
 from jobs.planning.plan import TopicState, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.planning.topic_state import topic_state
-from jobs.sessions import OwnSessions, Sessions
-from jobs.spark_tasks import OneTask
+from jobs.spark.sessions import OwnSessions, Sessions
+from jobs.spark.spark_tasks import OneTask
 from jobs.spec.added_columns import adds_columns
 from jobs.spec.landed_columns import with_landed_columns
 from jobs.spec.new_tables import Named, all_tables, named_table, with_own_columns

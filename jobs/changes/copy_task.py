@@ -19,7 +19,7 @@ from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFile, NewFiles, writes_parquet
-from jobs.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
+from jobs.spark.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
 from resources.iceberg_errors import catalog_errors
 
 if TYPE_CHECKING:

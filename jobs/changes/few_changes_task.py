@@ -17,7 +17,7 @@ from jobs.changes.last_changes import LastChanges
 from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.key_search import KeySearch
 from jobs.iceberg.row_delta_task import RowDeltaTask
-from jobs.spark_tasks import Batches, numbers
+from jobs.spark.spark_tasks import Batches, numbers
 from resources.iceberg_errors import catalog_errors
 
 # The largest number of the table's rows that one task scans; above it Spark SQL finds the rows.

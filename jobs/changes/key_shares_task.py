@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from jobs.changes.few_changes_task import FewChangesTask
 from jobs.iceberg.row_delta_task import Gone, RowDeltaReport, RowDeltaTask
-from jobs.spark_tasks import Batches, in_arrow, numbered, numbers, report_row, task_numbers, task_reports
+from jobs.spark.spark_tasks import Batches, in_arrow, numbered, numbers, report_row, task_numbers, task_reports
 from resources.errors import InvariantBroken
 from resources.iceberg_errors import catalog_errors
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from jobs.events.pending import PublishedThrough, published_through
-from jobs.spark_tasks import Batches, report_row
+from jobs.spark.spark_tasks import Batches, report_row
 from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import Interrupted
 from resources.kafka import KafkaCluster

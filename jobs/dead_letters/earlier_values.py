@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from jobs.changes.unchanged_columns import unchanged_parameters
 from jobs.decode.envelope import MOVED
 from jobs.iceberg.spark_writes import with_nested_fields
-from jobs.own_views import cached, own_views
+from jobs.spark.own_views import cached, own_views
 from sql import render
 
 EARLIER = "earlier"

@@ -25,9 +25,9 @@ from jobs.iceberg.schema import arrow_schema
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.ranges import LandedRanges
 from jobs.landing.task import Selection
-from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.replay.revising_batch import most_attempts, revising_batch
+from jobs.spark.own_views import cached, own_views
 from jobs.spec.columns import key_fields
 from resources.spark import spark_errors
 

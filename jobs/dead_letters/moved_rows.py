@@ -34,9 +34,9 @@ from jobs.decode.envelope import MOVED, OLD_KEY
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.landing.records import RecordReader
-from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
 from jobs.schema.renaming import Renaming
+from jobs.spark.own_views import cached, own_views
 from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_leave_unchanged, unchanged_columns

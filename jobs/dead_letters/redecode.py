@@ -36,9 +36,9 @@ from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition
-from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import in_arrow
+from jobs.spark.own_views import cached, own_views
+from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import reads_headers
 from resources.kafka_records import INSTANT

@@ -32,7 +32,7 @@ from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.pipeline import Pipeline
-from jobs.spark_tasks import Batches, numbered, task_reports, telling
+from jobs.spark.spark_tasks import Batches, numbered, task_reports, telling
 from resources.control_topic import ControlWriter, GroupProgress, Message
 from resources.errors import BatchmergeError
 from resources.kafka_groups import group_metadata

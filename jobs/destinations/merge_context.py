@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from jobs.batch import MergeCounts
     from jobs.changes.landed_rows import LandedRows
-    from jobs.spark_tasks import OneTask
+    from jobs.spark.spark_tasks import OneTask
     from jobs.spec.pipeline import PipelineSpec
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.row_values import RowValues
-from jobs.spark_tasks import Batches, in_arrow, numbered, numbers
+from jobs.spark.spark_tasks import Batches, in_arrow, numbered, numbers
 from resources.spark import parallelism
 
 # Called in a task. It is pickled, so it must not contain a client or a session.

@@ -23,7 +23,7 @@ from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
-from jobs.spark_tasks import Batches, numbers, report_row
+from jobs.spark.spark_tasks import Batches, numbers, report_row
 from resources import iceberg_arrow  # noqa: F401  # null lists stay null
 from resources.iceberg_errors import catalog_errors
 

@@ -19,7 +19,7 @@ from jobs.iceberg.key_scan import Keys, KeyScan, found_by
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.statistics import bounds_of
 from jobs.schema.types import as_integers
-from jobs.spark_tasks import Batches
+from jobs.spark.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
 Bounds = tuple[Any, Any] | None

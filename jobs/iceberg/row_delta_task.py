@@ -14,7 +14,7 @@ from jobs.added import Added
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
-from jobs.spark_tasks import Batches, report_row
+from jobs.spark.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
 

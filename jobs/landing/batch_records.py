@@ -28,7 +28,7 @@ from jobs.landing.task import LandingTask, Selection
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition, total
-from jobs.spark_tasks import in_arrow, task_reports
+from jobs.spark.spark_tasks import in_arrow, task_reports
 from jobs.spec.metadata import reads_headers
 from jobs.spec.pipeline import PipelineSpec
 from resources.kafka import KafkaCluster

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from jobs.offsets import Ranges, TopicPartition
-from jobs.spark_tasks import Batches, numbers
+from jobs.spark.spark_tasks import Batches, numbers
 from resources.kafka import KafkaCluster
 from resources.kafka_records import WantedHeaders
 from resources.range_reading import read_ranges

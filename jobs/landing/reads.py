@@ -20,7 +20,7 @@ from jobs.landing.splits import plan_shares
 from jobs.landing.task_report import TaskReport
 from jobs.offsets import Ranges
 from jobs.planning.plan import refuse_other_topics
-from jobs.spark_tasks import Batches, in_arrow, numbered, report_row, task_reports
+from jobs.spark.spark_tasks import Batches, in_arrow, numbered, report_row, task_reports
 from resources.kafka import KafkaCluster
 from resources.kafka_records import WantedHeaders, combined, records_schema
 

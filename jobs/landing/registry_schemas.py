@@ -19,7 +19,7 @@ from jobs.iceberg.table_commit import TableCommit
 from jobs.iceberg.table_property import SCHEMA_IDS
 from jobs.landing.task_report import TaskReport, joined
 from jobs.schema.protobuf import compiled
-from jobs.spark_tasks import in_arrow
+from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.encoding import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError

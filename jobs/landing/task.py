@@ -13,7 +13,7 @@ from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcome, TaskReport
-from jobs.spark_tasks import report_row
+from jobs.spark.spark_tasks import report_row
 from resources.iceberg_errors import catalog_errors
 
 

@@ -24,7 +24,7 @@ from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.records import Operations, RecordReader
 from jobs.schema.types import parse_columns
-from jobs.spark_tasks import in_arrow
+from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.source import Source
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved
 from resources.kafka_records import HEADERS, records_schema

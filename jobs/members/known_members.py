@@ -19,8 +19,8 @@ from jobs.members.topics import Seen, missing, states_of
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
-from jobs.sessions import OwnSessions, Sessions
-from jobs.spark_tasks import OneTask
+from jobs.spark.sessions import OwnSessions, Sessions
+from jobs.spark.spark_tasks import OneTask
 from jobs.spec.members import Expansion, Member, expand, is_read
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, KafkaConnection

@@ -30,8 +30,8 @@ from jobs.members.topics import Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
-from jobs.sessions import OneSession, SessionOfMany
-from jobs.spark_tasks import OneTask, Task, reports_for_each
+from jobs.spark.sessions import OneSession, SessionOfMany
+from jobs.spark.spark_tasks import OneTask, Task, reports_for_each
 from jobs.spec.members import Member
 from resources.connections import SparkConnection
 from resources.errors import BatchmergeError

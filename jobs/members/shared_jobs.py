@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Condition, Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jobs.sessions import OneSession, Sessions
+from jobs.spark.sessions import OneSession, Sessions
 from resources.errors import BatchmergeError, Interrupted, Unavailable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from threading import Event
 from typing import Generic, TypeVar
 
-from jobs.sessions import OneSession
+from jobs.spark.sessions import OneSession
 from jobs.spec.members import Member
 from jobs.time_limit import LOOK, ending_with, raise_if_to_end
 from resources.errors import BatchmergeError

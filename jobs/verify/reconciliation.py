@@ -11,8 +11,8 @@ from jobs.changes.unchanged_columns import may_leave_unchanged
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.lineage import bound_topics, of_one_meaning
-from jobs.own_views import cached, own_views
 from jobs.pipeline import Pipeline
+from jobs.spark.own_views import cached, own_views
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table

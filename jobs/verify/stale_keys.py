@@ -15,7 +15,6 @@ from jobs.destinations.base import Destination
 from jobs.iceberg import table_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.lineage import of_one_meaning
-from jobs.own_views import own_views
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
 from resources.spark import spark_errors

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.destinations.clickhouse.chunk_size import Landed
 from jobs.offsets import TopicPartition
-from jobs.sessions import OneSession
+from jobs.spark.sessions import OneSession
 from resources.connections import Connections
 from tests.benchmarks._landed import land_directly
 from tests.benchmarks._workload import pipeline as new_pipeline

@@ -25,7 +25,7 @@ from jobs.merged import MergedBatches
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
-from jobs.spark_tasks import reports_for_each
+from jobs.spark.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import checks
 from orchestration.components.ends import EndsByMember

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.own_views import own_views
+from jobs.spark.own_views import own_views
 from sql import render
 
 View = Callable[[str], list[str]]

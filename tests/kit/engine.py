@@ -15,7 +15,7 @@ from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
 from jobs.replay.landed import replay_batches
-from jobs.sessions import OneSession
+from jobs.spark.sessions import OneSession
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.iceberg import IcebergCatalog

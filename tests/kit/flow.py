@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from jobs.failpoints import VARIABLE
 from jobs.pipeline import Pipeline
-from jobs.sessions import OneSession, OwnSessions
+from jobs.spark.sessions import OneSession, OwnSessions
 from jobs.spec.pipeline import PipelineSpec
 from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.members.shared_jobs import Slot
-from jobs.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
+from jobs.spark.sessions import OneSession, OwnSessions, SessionOfMany, Sessions
 
 
 class Session:

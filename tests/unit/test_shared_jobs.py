@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.members.shared_jobs import Participant, SharedJobs, Slot
-from jobs.sessions import OneSession
+from jobs.spark.sessions import OneSession
 from resources.errors import BatchmergeError, Interrupted, TerminalError, Unavailable
 
 

@@ -17,7 +17,7 @@ from jobs.members.side_by_side import Outcome, side_by_side
 from jobs.members.topics import Seen
 from jobs.offsets import TopicPartition
 from jobs.planning.plan import TopicState
-from jobs.sessions import OneSession
+from jobs.spark.sessions import OneSession
 from jobs.spec.members import Member
 from jobs.time_limit import ending_with, with_timeout
 from orchestration.sensors.lag import _look_at_members

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from jobs.spark_tasks import Batches, report_row, reports_in, task_numbers, telling, without_errors
+from jobs.spark.spark_tasks import Batches, report_row, reports_in, task_numbers, telling, without_errors
 from resources.errors import BadRecords
 
 

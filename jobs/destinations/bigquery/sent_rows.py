@@ -35,7 +35,7 @@ from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint
-from jobs.spark_tasks import Batches, numbered, numbers, report_row, task_reports, telling
+from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_reports, telling
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors

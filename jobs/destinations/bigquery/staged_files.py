@@ -23,7 +23,7 @@ from jobs.destinations.bigquery.flush import RefusedCounts
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
 from jobs.groups import filled, groups
-from jobs.spark_tasks import Batches, report_row
+from jobs.spark.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
 # Rows of a row group, and their bytes: they wait in memory until it is full.

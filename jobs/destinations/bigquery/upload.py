@@ -12,7 +12,7 @@ from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.staged_files import RowsFile
-from jobs.spark_tasks import Batches, report_row
+from jobs.spark.spark_tasks import Batches, report_row
 from resources.bigquery import BigQuery
 
 

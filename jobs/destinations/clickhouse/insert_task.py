@@ -25,7 +25,7 @@ from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED, Refusal, judged
-from jobs.spark_tasks import Task, report_row, task_reports, telling
+from jobs.spark.spark_tasks import Task, report_row, task_reports, telling
 from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
 from resources.errors import BadRecords, TerminalError
 from resources.spark import spark_errors

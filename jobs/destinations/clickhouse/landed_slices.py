@@ -27,7 +27,7 @@ from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import BATCH, LANDED_AT, SENT_DELETED
 from jobs.offsets import OffsetRange
 from jobs.schema.types import as_integers
-from jobs.spark_tasks import numbered, numbers
+from jobs.spark.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
 from resources.spark import parallelism
 

@@ -23,7 +23,7 @@ from jobs.iceberg.key_search import SHARE, KeySearch, SearchTask
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.schema.types import type_name
-from jobs.spark_tasks import in_arrow, task_numbers, task_reports, to_each
+from jobs.spark.spark_tasks import in_arrow, task_numbers, task_reports, to_each
 from resources.errors import InvariantBroken
 from resources.spark import parallelism
 from sql import quote, render

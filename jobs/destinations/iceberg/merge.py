@@ -29,8 +29,8 @@ from jobs.iceberg.nested_fields import type_at
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import Effect, RowDeltaReport
 from jobs.lineage import bound_topics
-from jobs.own_views import cached, own_views
-from jobs.spark_tasks import OneTask, numbered, task_reports
+from jobs.spark.own_views import cached, own_views
+from jobs.spark.spark_tasks import OneTask, numbered, task_reports
 from sql import render
 
 

@@ -16,7 +16,7 @@ from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
-from jobs.spark_tasks import Batches, reports_in
+from jobs.spark.spark_tasks import Batches, reports_in
 from tests.kit import specs
 from tests.kit.arrow import copied
 

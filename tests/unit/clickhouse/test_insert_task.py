@@ -21,7 +21,7 @@ from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, Refusal
 from jobs.offsets import TopicPartition
-from jobs.spark_tasks import reports_in
+from jobs.spark.spark_tasks import reports_in
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection

@@ -29,7 +29,7 @@ from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema
-from jobs.spark_tasks import reports_in
+from jobs.spark.spark_tasks import reports_in
 from resources.iceberg import IcebergCatalog
 from tests.kit import batches, specs
 from tests.kit.arrow import copied

@@ -33,7 +33,7 @@ from jobs.iceberg.staging import live_files
 from jobs.iceberg.statistics import ColumnStatistics
 from jobs.maintenance.compaction import drop_dangling_deletes
 from jobs.maintenance.maintained_table import MaintainedTable
-from jobs.spark_tasks import reports_in
+from jobs.spark.spark_tasks import reports_in
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import committed

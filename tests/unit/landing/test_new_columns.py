@@ -34,7 +34,7 @@ from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
 from jobs.schema.found_fields import FoundField, FoundFields
-from jobs.spark_tasks import reports_in
+from jobs.spark.spark_tasks import reports_in
 from jobs.spec.landed_columns import with_landed_columns
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.iceberg import IcebergCatalog

@@ -11,7 +11,7 @@ from jobs.landing.task_report import RecordsRead, TaskReport, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.found_fields import MOST_IN_STRUCT, MOST_NAMED, FoundField, FoundFields, common_type, known_type
 from jobs.schema.types import parse_type, type_name
-from jobs.spark_tasks import report_row, reports_in
+from jobs.spark.spark_tasks import report_row, reports_in
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""How the engine uses Spark: sessions and their views, and tasks that return reports."""
