@@ -16,6 +16,7 @@ from jobs.iceberg import table_property
 from jobs.landing.intermediate import IntermediateTable
 from jobs.lineage import of_one_meaning
 from jobs.pipeline import Pipeline
+from jobs.spark.own_views import own_views
 from jobs.spec.tables import Table
 from resources.spark import spark_errors
 from sql import render

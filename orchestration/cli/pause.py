@@ -16,9 +16,9 @@ from orchestration.cli.instance import dagster_instance
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import advance
 from orchestration.files import pipeline_spec, split_name
-from orchestration.runs_about import runs_to_end
+from orchestration.runs.runs_about import runs_to_end
+from orchestration.runs.stopping import stop_runs
 from orchestration.sensors.busy import runs_of
-from orchestration.stopping import stop_runs
 from resources.errors import ConfigurationError
 
 

@@ -17,7 +17,7 @@ from orchestration.components.config import Mode
 from orchestration.components.window import Window, replays
 from orchestration.names import ASKED_AT_TAG, landing_key, table_key
 from orchestration.pauses import holds_step, read_pauses
-from orchestration.runs_about import is_backfill
+from orchestration.runs.runs_about import is_backfill
 
 
 @dataclass(frozen=True)

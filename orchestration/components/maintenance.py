@@ -20,9 +20,10 @@ from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.executor import step_processes
 from orchestration.pauses import read_pauses
-from orchestration.pool_waits import PoolWaits
+from orchestration.pools.pool_waits import PoolWaits
+from orchestration.pools.turns import turn
+from orchestration.runs import current_run
 from orchestration.sensors.busy import maintenance_reason, paused_reason
-from orchestration.turns import turn
 
 # Two tables at a time: maintenance leaves room for the pipelines beside it.
 AT_ONCE = 2

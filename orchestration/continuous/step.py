@@ -28,7 +28,6 @@ from orchestration.runs import current_run
 from orchestration.sensors.idle import again_after
 from orchestration.sensors.lag import look_at, topic_points
 from orchestration.sensors.waiting import Waiting
-from orchestration.turns import Over, turn
 from resources.errors import BatchmergeError
 
 # Seconds until a step's first materialization.

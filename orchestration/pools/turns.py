@@ -15,7 +15,7 @@ from dagster._core.execution.plan.instance_concurrency_context import InstanceCo
 
 from jobs.time_limit import raise_if_to_end
 from orchestration.names import LANDING
-from orchestration.pool_waits import PoolWaits
+from orchestration.pools.pool_waits import PoolWaits
 
 # Seconds between two looks whether the step that waits is over.
 _LOOK = 5.0

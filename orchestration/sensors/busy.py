@@ -28,7 +28,7 @@ from orchestration.names import (
     table_key,
 )
 from orchestration.pauses import Pauses, read_pauses
-from orchestration.runs_about import UNDER_WAY, is_backfill, keys_of, to_process, under_way
+from orchestration.runs.runs_about import UNDER_WAY, is_backfill, keys_of, to_process, under_way
 
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED}
 

@@ -22,9 +22,9 @@ from orchestration.components import KafkaPipeline, maintenance
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintained_pools
 from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, landing_key, pool, table_key
-from orchestration.pool_waits import PoolWaits, holders
+from orchestration.pools.pool_waits import PoolWaits, holders
+from orchestration.pools.turns import turn as real_turn
 from orchestration.sensors.busy import busy_reason
-from orchestration.turns import turn as real_turn
 from resources.connections import Connections
 from resources.errors import Unavailable
 from tests.kit import many_topics, specs
