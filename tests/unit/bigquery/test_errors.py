@@ -62,7 +62,7 @@ def _of_metadata(cause: Exception) -> auth.RefreshError:
         (auth.RefreshError("x"), ConfigurationError),
         (auth.RefreshError("x", retryable=True), Unavailable),  # 503 of the token endpoint
         (_of_metadata(auth.TransportError("no answer")), Unavailable),
-        (_of_metadata(auth.TransportError("the machine has no account", object())), ConfigurationError),
+        (_of_metadata(auth.TransportError("the machine has no account", "404")), ConfigurationError),
         (reason(google.BadRequest, "invalidQuery"), TerminalError),
         (reason(google.BadRequest, "invalid"), TerminalError),
         (reason(google.BadRequest, "resourcesExceeded"), TerminalError),
