@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -98,19 +99,28 @@ class ClickHouseServer:
         """The certificate authority as text; empty: one of those that the machine trusts.
 
         Raises:
-            ConfigurationError: its file cannot be read.
+            ConfigurationError: its file cannot be read, or holds no certificate.
         """
         file = self.connection.ca_file if self.connection.secure else None
         if self._carried is not None or file is None:
             return self._carried or ""
         try:
-            return Path(file).read_text("ascii", errors="ignore")  # a comment may have other letters
+            text = Path(file).read_text("ascii", errors="ignore")  # a comment may have other letters
         except OSError as problem:
             raise ConfigurationError(
                 f"cannot be read: {problem.strerror}",
                 where=file,
                 remedy="correct `ca_file` in the connections file, or the file's permissions",
             ) from None
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+        except (ssl.SSLError, ValueError):
+            raise ConfigurationError(
+                "holds no certificate in PEM format",
+                where=file,
+                remedy="name a PEM file with the authority's certificate in `ca_file` of the connections file",
+            ) from None
+        return text
 
     @property
     def _client(self) -> Client:
@@ -267,11 +277,6 @@ _MISTAKES = [
         re.compile("CERTIFICATE_VERIFY_FAILED"),
         "the server's certificate is not trusted",
         "name its authority in `ca_file`, and the server as its certificate does in `endpoints`",
-    ),
-    (
-        re.compile(r"SSLError\((FileNotFound|Permission|IsADirectory)Error|NO_CERTIFICATE_OR_CRL_FOUND"),
-        "the file of the certificate authority cannot be read",
-        "correct `ca_file` of the connection: a PEM file, on Spark's workers too",
     ),
     (
         re.compile("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE"),

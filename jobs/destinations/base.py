@@ -2,8 +2,8 @@
 
 A merge reads landed changes in one of two ways:
 
-- `Destination.reductions` has Spark SQL (`landed`, `of`, bound to `parameters`) of the changes for the table: filtered
-  by its mode and routes, the last one of each key. `MergeContext.spark` runs it.
+- `Destination.reductions` gives Spark SQL of the changes for the table (a `Reduction`: `landed`, `of`, bound to
+  `parameters`): filtered by its mode and routes, the last one of each key. `MergeContext.spark` runs it.
 - `jobs.changes.files.LandedFiles` reads landed rows as Arrow, directly from their files, without Spark.
 
 Three rules make a table's content independent of how the log was cut into batches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,6 +24,13 @@ from resources.spark import spark_errors
 from sql import render
 
 _TRIES = 3
+# Seconds that a run elsewhere has to finish a batch, after each try.
+_PAUSE = 5.0
+_MOVED = "a run elsewhere has moved the table on while it was compared", "try again while it does not work"
+_UNFINISHED = (
+    "there are rows of a batch that is not in all of the table yet",
+    "try again once no run is at work; if none is, run the pipeline: it goes on, or says what holds an endpoint up",
+)
 _COORDINATES = ("topic", "partition", "offset")
 
 
@@ -61,6 +69,7 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
     Raises:
         CommitFailed: a merge changed the table during each of three tries, or is not done everywhere.
     """
+    what, remedy = _MOVED
     for _ in range(_TRIES):
         try:
             destination.settle()
@@ -69,27 +78,24 @@ def reconcile(pipeline: Pipeline, destination: Destination, limit: int) -> Verdi
         state = destination.committed()
         if state is None:
             return Verdict(0)
-        _require_done(destination, state)
+        if not _is_everywhere(destination, state):
+            what, remedy = _UNFINISHED
+            time.sleep(_PAUSE)
+            continue
         found = _Comparison(pipeline, destination, state).run(limit)
         after = destination.committed()
-        if after is not None and after.commit_id == state.commit_id:
-            _require_done(destination, state)  # a run elsewhere may have begun the next batch
+        # A run elsewhere may have begun the next batch.
+        if after is not None and after.commit_id == state.commit_id and _is_everywhere(destination, state):
             return found
-    what, remedy = "a run elsewhere has moved the table on while it was compared", "try again while it does not work"
+        what, remedy = _MOVED
     raise CommitFailed(what, where=destination.name, remedy=remedy)
 
 
-def _require_done(destination: Destination, state: CommittedState) -> None:
-    """Requires that no part of the table has rows of later batches than its state, which is that of the slowest part.
-
-    Raises:
-        CommitFailed: a part has some: it is further than another one, or in the middle of a batch.
-    """
+def _is_everywhere(destination: Destination, state: CommittedState) -> bool:
+    """Whether no part of the table has rows of later batches than its state, which is that of the slowest part: none is
+    further than another one, or in the middle of a batch."""
     apart = len(destination.parts()) > 1 and destination.lacks(state.commit_id)
-    if apart or any(lease.left_behind for lease in destination.leases()):
-        what = "there are rows of a batch that is not in all of the table yet: a run has not finished it"
-        remedy = "run the pipeline first: it goes on, or says what keeps an endpoint from it"
-        raise CommitFailed(what, where=destination.name, remedy=remedy)
+    return not apart and not any(lease.left_behind for lease in destination.leases())
 
 
 class _Views(NamedTuple):

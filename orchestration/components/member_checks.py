@@ -85,9 +85,9 @@ def table_results_of_members(
     before = set[str]().union(*wrong.values())
     if not (freshness or before - found.keys()):
         return checks.combined_results(key, specs, found)
-    at_rest = {member: one for member, one in seen.items() if one.label not in before | found.keys()}
+    unmerged = {member: one for member, one in seen.items() if one.label not in before | found.keys()}
     looked: dict[str, Results] = (
-        {one.label: [_caught_up(key, one.committed, freshness, ends.of(member))] for member, one in at_rest.items()}
+        {one.label: [_caught_up(key, one.committed, freshness, ends.of(member))] for member, one in unmerged.items()}
         if freshness
         else {}
     )
@@ -114,7 +114,7 @@ def table_results_of_members(
         committed = breaker.call(table.connection, destination.name, destination.committed)
         return label, [_caught_up(key, committed, freshness, now)]
 
-    others = [member for member in every.known() if member.key not in at_rest]
+    others = [member for member in every.known() if member.key not in unmerged]
     looked |= (outcome.done for outcome in every.each(f"checks-{number}", others, look) if outcome.done)
     return checks.combined_results(key, specs, {**looked, **found})
 
@@ -140,7 +140,7 @@ def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[s
 
 
 def _not_asked(key: dg.AssetKey, check: str) -> dg.AssetCheckResult:
-    why, severity = "it has not answered, or rests since it hung", dg.AssetCheckSeverity.WARN
+    why, severity = "it has not answered, or is suspended since it hung", dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(passed=False, asset_key=key, check_name=check, severity=severity, description=why)
 
 

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from jobs.replay.landed import replay_batches
+from jobs.verify import reconciliation
 from jobs.verify.reconciliation import Verdict, reconcile
 from resources.errors import CommitFailed
 from tests.kit.batches import committed
@@ -38,8 +39,11 @@ def test_verification_begins_again_where_another_run_moves_the_state() -> None:
     ("left_behind", "lacks"),
     [pytest.param(True, False, id="a batch is half done"), pytest.param(False, True, id="one endpoint is behind")],
 )
-def test_a_table_with_rows_of_later_batches_is_not_compared(left_behind: bool, lacks: bool) -> None:
+def test_a_table_with_rows_of_later_batches_is_not_compared(
+    left_behind: bool, lacks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing would explain these rows: the table's state is that of its slowest part."""
+    monkeypatch.setattr(reconciliation, "_PAUSE", 0.0)
     pipeline, destination = Mock(), Mock()
     destination.committed.return_value = committed(5)
     destination.parts.return_value = [Mock(), Mock()]
@@ -48,3 +52,13 @@ def test_a_table_with_rows_of_later_batches_is_not_compared(left_behind: bool, l
     with pytest.raises(CommitFailed, match="rows of a batch that is not in all of the table yet"):
         reconcile(pipeline, destination, 0)
     assert not pipeline.mock_calls
+
+
+def test_a_batch_that_a_run_elsewhere_is_merging_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "_PAUSE", 0.0)
+    monkeypatch.setattr(reconciliation, "_Comparison", lambda *_: Mock(run=lambda _: Verdict(5)))
+    destination = Mock()
+    destination.committed.return_value = committed(5)
+    destination.parts.return_value = [Mock()]
+    destination.leases.side_effect = [[Mock(left_behind=True)], [Mock(left_behind=False)], [Mock(left_behind=False)]]
+    assert reconcile(Mock(), destination, 0) == Verdict(5)

@@ -56,8 +56,6 @@ def test_codes(code: int | None, message: str, kind: type[BatchmergeError]) -> N
     ("message", "settings"),
     [
         ("SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] self-signed')", ("ca_file", "endpoints")),
-        ("SSLError(FileNotFoundError(2, 'No such file or directory'))", ("ca_file",)),
-        ("SSLError(136, '[X509: NO_CERTIFICATE_OR_CRL_FOUND] no certificate')", ("ca_file",)),
         ("SSLError(1, '[SSL: WRONG_VERSION_NUMBER] wrong version number')", ("secure", "endpoints")),
         ("SSLError(1, '[SSL: RECORD_LAYER_FAILURE] record layer failure')", ("secure", "endpoints")),
         ("HTTP driver received HTTP status 401, server response: secret", ("username", "password")),

@@ -80,3 +80,11 @@ def test_workers_need_no_file_of_the_authority(plain: str, tmp_path: Path) -> No
 def test_authority_that_cannot_be_read_is_reported_as_that(plain: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"ca\.pem: cannot be read: No such file .*Fix: correct `ca_file`"):
         reached(plain, tmp_path / "ca.pem").rows("/")
+
+
+@pytest.mark.parametrize("text", ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"])
+def test_authority_without_a_certificate_is_reported_as_that(text: str, plain: str, tmp_path: Path) -> None:
+    """Of an empty one the machine's authorities would be trusted without a word."""
+    (tmp_path / "ca.pem").write_text(text)
+    with pytest.raises(ConfigurationError, match=r"ca\.pem: holds no certificate in PEM format. Fix: .*`ca_file`"):
+        reached(plain, tmp_path / "ca.pem").rows("/")
