@@ -155,9 +155,9 @@ def topic_points(
     Args:
         last: what waited at the last point: topics of which nothing has changed since get none. None: all get one.
     """
-    found, together = [], spec.source.pattern is not None or spec.source.for_each is not None
+    found, of_all = [], spec.source.pattern is not None or spec.source.for_each is not None
     for key in topic_keys(name, spec.source):
-        topics = {tp.topic for tp in (*seen.ends, *(last.ends if last else ()))} if together else {key.path[-1]}
+        topics = {tp.topic for tp in (*seen.ends, *(last.ends if last else ()))} if of_all else {key.path[-1]}
         own = seen.of(topics)
         if last is not None and own == last.of(topics):
             continue
