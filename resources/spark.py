@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -111,14 +112,20 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     return spark
 
 
+@cache
+def _digest(text: str) -> str:
+    """Slow to make, since who sees it in Spark's UI could guess at the secrets in the text (RFC 7914)."""
+    return hashlib.scrypt(text.encode(), salt=b"batchmerge", n=1 << 12, r=8, p=1, dklen=16).hex()
+
+
 def _digests(settings: Mapping[str, str]) -> dict[str, str]:
-    """A digest of the settings of each catalog, as a setting that Spark's UI hides, since they may be secrets."""
+    """A digest of the settings of each catalog, as settings. Spark gives no value back whose name could be a secret's:
+    so the name has a digest of the catalog's."""
     parts: dict[str, list[str]] = {}
     for name, value in sorted(settings.items()):
         if name.startswith(_CATALOGS):
             parts.setdefault(name.removeprefix(_CATALOGS).partition(".")[0], []).append(f"{name}={value}")
-    found = {catalog: hashlib.sha256("\n".join(lines).encode()).hexdigest() for catalog, lines in parts.items()}
-    return {f"spark.batchmerge.{catalog}.credential": digest for catalog, digest in found.items()}
+    return {f"spark.batchmerge.{_digest(catalog)}": _digest("\n".join(lines)) for catalog, lines in parts.items()}
 
 
 def parallelism(spark: SparkSession) -> int:

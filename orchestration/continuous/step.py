@@ -75,6 +75,7 @@ class ContinuousStep:
     _reported_at: float = field(default_factory=time.monotonic)
     _reports: int = 0
     _observed: Waiting | None = None
+    _observed_rates: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Not by the clock of the day, which may be set back.
@@ -152,9 +153,11 @@ class ContinuousStep:
         with suppress(BatchmergeError):
             seen = look_at(self.launch.name, self.launch.spec)
             rates = self._rates(batches, rows)
-            for point in topic_points(self.launch.name, self.launch.spec, seen, self._observed, rates):
+            # Other rates are for all topics: one that is quiet now would show an old rate for good.
+            last = self._observed if rates == self._observed_rates else None
+            for point in topic_points(self.launch.name, self.launch.spec, seen, last, lambda _: rates):
                 self.context.log_event(point)
-            self._observed = seen
+            self._observed, self._observed_rates = seen, rates
 
     def _rates(self, batches: int, rows: int) -> dict[str, float]:
         minutes = max((time.monotonic() - self._reported_at) / 60, 1 / 60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -132,10 +132,15 @@ def _events(
     name: str, spec: PipelineSpec, seen: Waiting, last: Waiting | None, cursor: LagCursor, now: float, hour: str | None
 ) -> list[dg.AssetMaterialization | dg.AssetObservation]:
     """A materialization per topic (its data version is its end), and an observation with the lag on the landing."""
-    age = {"lag seconds": round(now - cursor.waiting_since if cursor.waiting_since else 0.0, 1)}
-    topics = topic_points(name, spec, seen, last, age)
+    seconds = round(now - cursor.waiting_since if cursor.waiting_since else 0.0, 1)
+    topics = topic_points(name, spec, seen, last, lambda own: _age(own, seconds))
     # Dagster plots a partitioned asset by its partitions, without events that name none.
-    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata={**lags(seen), **age})]
+    shown = {**lags(seen), **_age(seen, seconds)}
+    return [*topics, dg.AssetObservation(landing_key(name), partition=hour, metadata=shown)]
+
+
+def _age(seen: Waiting, seconds: float) -> dict[str, float]:
+    return {"lag seconds": seconds if seen.landing or seen.tables else 0.0}
 
 
 def lags(seen: Waiting) -> dict[str, int]:
@@ -148,11 +153,16 @@ def lags(seen: Waiting) -> dict[str, int]:
 
 
 def topic_points(
-    name: str, spec: PipelineSpec, seen: Waiting, last: Waiting | None, numbers: Mapping[str, int | float]
+    name: str,
+    spec: PipelineSpec,
+    seen: Waiting,
+    last: Waiting | None,
+    numbers: Callable[[Waiting], Mapping[str, float]],
 ) -> list[dg.AssetMaterialization]:
-    """A point in the plots of each topic: what Kafka has of it, what waits of it, and these numbers of the pipeline.
+    """A point in the plots of each topic: what Kafka has of it, what waits of it, and these numbers.
 
     Args:
+        numbers: gives further numbers of a topic, from what waits of it.
         last: what waited at the last point: topics of which nothing has changed since get none. None: all get one.
     """
     found, of_all = [], spec.source.pattern is not None or spec.source.for_each is not None
@@ -164,7 +174,7 @@ def topic_points(
         ends = {str(tp): offset for tp, offset in own.ends.items()}
         end: dict[str, Any] = {"end offset": sum(ends.values()), "ends": dg.MetadataValue.json(ends)}
         # Several pipelines may read the topic: their lags are separate plots.
-        waits = {f"{name}: {what}": value for what, value in {**lags(own), **numbers}.items()}
+        waits = {f"{name}: {what}": value for what, value in {**lags(own), **numbers(own)}.items()}
         version = hashlib.sha256(offsets.encode(own.ends).encode()).hexdigest()[:16]
         found.append(dg.AssetMaterialization(key, metadata={**end, **waits}, tags={"dagster/data_version": version}))
     return found

@@ -46,7 +46,8 @@ def test_clickhouse_rows_of_old_versions_and_deletes_go(
     store.swap(begun, idle)
     assert [dict(d.counts) for d in maintained(one)] == [{}, {"partitions rewritten": 1}]
     assert (lease := store.lease())
-    assert (lease.owner, lease.epoch) == ("", idle.epoch + 1)
+    assert lease.owner == ""
+    assert lease.epoch > idle.epoch
     wanted = model.expected(records, "upsert_delete")
     assert server.rows(f"SELECT count() AS n FROM {flow.table('upsert_delete')}")[0]["n"] == len(wanted)
     one.replay("upsert_delete", 1, 1)

@@ -17,7 +17,7 @@ from jobs import protocol
 from jobs.batch import CommittedState
 from jobs.circuit_breaker import CircuitBreaker
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.members import members
+from jobs.members import known_members, members
 from jobs.members.landing import land
 from jobs.members.members import Members
 from jobs.members.topics import states_of
@@ -298,7 +298,9 @@ def _check_published(shop: Shop, control: str) -> None:
         assert settled_offsets(kafka, f"batchmerge-{shop.name}{group}", ends) == ends
 
 
-def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unmerged_table_is_looked_at_once_and_kafka_is_asked_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also for the check of its age (`freshness`)."""
     shop.make("a", "b")
     shop.write([1], "first")
@@ -315,7 +317,7 @@ def test_a_table_at_rest_is_looked_at_once_and_kafka_is_asked_once(shop: Shop, m
 
     read, ask = IcebergDestination.committed, states_of
     monkeypatch.setattr(IcebergDestination, "committed", committed)
-    monkeypatch.setattr(members, "states_of", topics)
+    monkeypatch.setattr(known_members, "states_of", topics)
     key = table_key(every.spec.tables[0])
 
     def step() -> tuple[list[str], dg.AssetCheckResult]:

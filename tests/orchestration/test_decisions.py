@@ -185,7 +185,7 @@ def test_each_topic_shows_what_it_has_itself_and_only_where_that_has_changed() -
 
     def points(seen: Waiting, last: Waiting | None) -> dict[str, tuple[object, object, str]]:
         found = dict[str, tuple[object, object, str]]()
-        for one in topic_points("p", spec, seen, last, {"lag seconds": 1.0}):
+        for one in topic_points("p", spec, seen, last, lambda own: {"lag seconds": 9.0 if own.landing else 0.0}):
             shown, version = one.metadata, (one.tags or {})["dagster/data_version"]
             found[one.asset_key.path[-1]] = shown["end offset"].value, shown["p: lag"].value, version
         return found

@@ -136,6 +136,7 @@ def test_merges_get_their_turn_between_two_tasks(instance: dg.DagsterInstance, m
         intermediate=place,
         table=lambda n: spec.tables[n],
         destination_of=lambda _: SimpleNamespace(name="iceberg n.t"),
+        in_time=lambda _, __, work, ___: work(),
     )
     monkeypatch.setattr(Launch, "open", lambda *_: opened)
     monkeypatch.setattr(maintenance, "maintain_landing", lambda _: iter(()))
@@ -175,6 +176,7 @@ def test_tables_of_many_topics_are_maintained_a_few_at_a_time(
             intermediate=SimpleNamespace(identifier=member.key),
             table=lambda n: spec.tables[n],
             destination_of=lambda table: SimpleNamespace(name=table.title),
+            in_time=lambda _, __, work, ___: work(),
         )
 
     turns = list[list[str]]()
