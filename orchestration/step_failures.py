@@ -25,6 +25,12 @@ def failure_facts(event: dg.DagsterEvent) -> dict[str, Any]:
     return {name: value.value for name, value in given.metadata.items()} if given else {}
 
 
+def traceback_of(event: dg.DagsterEvent) -> str | None:
+    """Of a bug in a step, whose text the failure leaves out; None: the step has failed by one of our errors."""
+    error = event.step_failure_data.error
+    return error.cause.to_string() if error and error.cause and not failure_facts(event) else None
+
+
 def is_transient(event: dg.DagsterEvent) -> bool:
     """Whether the same step may succeed later."""
     return str(failure_facts(event).get("class", "")).startswith("transient")

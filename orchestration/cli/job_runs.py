@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import click
 import dagster as dg
 from dagster._core.utils import make_new_run_id
 
@@ -30,7 +31,7 @@ from orchestration.pools.pool_waits import PoolWaits, holders, in_the_way, waiti
 from orchestration.runs.dead_runs import end_dead_runs
 from orchestration.runs.run_process import process_tags
 from orchestration.runs.signs_of_life import signs_of_life
-from orchestration.step_failures import failure_text, failures, is_transient
+from orchestration.step_failures import failure_text, failures, is_transient, traceback_of
 
 _LOG = logging.getLogger("batchmerge")
 # At most this many steps of a run at once, if the caller names no other number.
@@ -163,6 +164,8 @@ def execute(
         raise KeyboardInterrupt
     if waits.refusal:
         raise waits.refusal
+    for bug in filter(None, map(traceback_of, failures(result))):
+        click.echo(bug, err=True)
     return result
 
 
