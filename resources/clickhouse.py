@@ -11,7 +11,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,9 +94,9 @@ class ClickHouseServer:
         waits = self.connection.model_copy(update={"statement_timeout_seconds": limit})
         return ClickHouseServer(self.name, waits, self.endpoint, self._carried)
 
-    @property
+    @cached_property
     def _authority(self) -> str:
-        """The certificate authority as text; empty: one of those that the machine trusts.
+        """The certificate authority as text; empty: one of those that the machine trusts. Each statement asks for it.
 
         Raises:
             ConfigurationError: its file cannot be read, or holds no certificate.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -165,11 +166,9 @@ def topic_points(
         numbers: gives further numbers of a topic, from what waits of it.
         last: what waited at the last point: topics of which nothing has changed since get none. None: all get one.
     """
-    found, of_all = [], spec.source.pattern is not None or spec.source.for_each is not None
-    for key in topic_keys(name, spec.source):
-        topics = {tp.topic for tp in (*seen.ends, *(last.ends if last else ()))} if of_all else {key.path[-1]}
-        own = seen.of(topics)
-        if last is not None and own == last.of(topics):
+    found, before = [], _by_key(name, spec, last) if last else {}
+    for key, own in _by_key(name, spec, seen).items():
+        if own == before.get(key):
             continue
         ends = {str(tp): offset for tp, offset in own.ends.items()}
         end: dict[str, Any] = {"end offset": sum(ends.values()), "ends": dg.MetadataValue.json(ends)}
@@ -178,3 +177,12 @@ def topic_points(
         version = hashlib.sha256(offsets.encode(own.ends).encode()).hexdigest()[:16]
         found.append(dg.AssetMaterialization(key, metadata={**end, **waits}, tags={"dagster/data_version": version}))
     return found
+
+
+def _by_key(name: str, spec: PipelineSpec, seen: Waiting) -> dict[dg.AssetKey, Waiting]:
+    """What waits of each asset of topics; a pattern, and `for_each`, have one for all."""
+    keys = topic_keys(name, spec.source)
+    if spec.source.pattern or spec.source.for_each:
+        return dict.fromkeys(keys, replace(seen, batches=0))
+    of_topics = seen.by_topic()
+    return {key: of_topics.get(key.path[-1], Waiting({}, 0, 0)) for key in keys}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import Field
 
 from jobs import offsets
-from jobs.offsets import Offsets
+from jobs.offsets import Offsets, TopicPartition
 from jobs.spec.automation import Trigger
 from orchestration.doubled import doubled
 from orchestration.sensors.cursor import SensorCursor
@@ -80,11 +81,13 @@ class Waiting:
         """Those whose records wait for landing."""
         return {topic for topic, (landing, _) in self.lags.items() if landing}
 
-    def of(self, topics: Container[str]) -> Waiting:
-        """What waits of these topics alone."""
-        ends = {tp: offset for tp, offset in self.ends.items() if tp.topic in topics}
-        lags = {topic: lag for topic, lag in self.lags.items() if topic in topics}
-        return Waiting(ends, *_sums(lags), lags=lags)
+    def by_topic(self) -> dict[str, Waiting]:
+        """What waits of each topic alone."""
+        ends = defaultdict[str, dict[TopicPartition, int]](dict)
+        for tp, offset in self.ends.items():
+            ends[tp.topic][tp] = offset
+        lags = {topic: {topic: self.lags[topic]} if topic in self.lags else {} for topic in ends}
+        return {topic: Waiting(own, *_sums(lags[topic]), lags=lags[topic]) for topic, own in ends.items()}
 
 
 def waiting(ends: Offsets, first: Offsets, landed: Offsets, merged: Offsets, batches: int = 0) -> Waiting:

@@ -48,7 +48,7 @@ from orchestration.names import (
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.control import is_of
 from orchestration.sensors.idle import settles
-from orchestration.sensors.lag import topic_points
+from orchestration.sensors.lag import _age, topic_points
 from orchestration.sensors.waiting import (
     LagCursor,
     Waiting,
@@ -202,6 +202,16 @@ def test_each_topic_shows_what_it_has_itself_and_only_where_that_has_changed() -
     assert points(first, cursor.seen) == {}
     assert points(more, cursor.seen).keys() == {"busy"}
     assert points(merged, observe(cursor, more, now=30).seen) == {"quiet": (7, 0, before["quiet"][2])}
+
+
+def test_a_topic_of_which_nothing_waits_shows_no_age() -> None:
+    """The pipeline's age, at the last point of the topic, would stay in its plot."""
+    spec = specs.spec(source={"topics": ["quiet", "busy"]})
+    quiet, busy = TopicPartition("quiet", 0), TopicPartition("busy", 0)
+    seen = waiting({quiet: 7, busy: 150}, {}, {quiet: 7, busy: 100}, {quiet: 7})
+    points = topic_points("p", spec, seen, None, lambda own: _age(own, 460.0))
+    shown = {one.asset_key.path[-1]: one.metadata["p: lag seconds"].value for one in points}
+    assert shown == {"quiet": 0.0, "busy": 460.0}
 
 
 def test_a_run_is_due_by_records_or_by_age() -> None:
