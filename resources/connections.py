@@ -37,6 +37,13 @@ T = TypeVar("T")
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"]
 
 
+def _pair_mistakes(certificate_file: str | None, key_file: str | None) -> Iterator[Mistake]:
+    if bool(certificate_file) != bool(key_file):
+        missing = "certificate_file" if key_file else "key_file"
+        remedy = "give `certificate_file` and `key_file`, which belong together"
+        yield Mistake((missing,), "it is missing", remedy, at_key=True)
+
+
 class KafkaConnection(Connection):
     """A Kafka cluster."""
 
@@ -99,10 +106,7 @@ class KafkaConnection(Connection):
             yield Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only", remedy)
 
     def _certificate_mistakes(self) -> Iterator[Mistake]:
-        if bool(self.certificate_file) != bool(self.key_file):
-            missing = "certificate_file" if self.key_file else "key_file"
-            remedy = "give `certificate_file` and `key_file`, which belong together"
-            yield Mistake((missing,), "it is missing", remedy, at_key=True)
+        yield from _pair_mistakes(self.certificate_file, self.key_file)
         files = self.ca_file or self.certificate_file or self.key_file
         if files and not self.security_protocol.endswith("SSL"):
             what = f"{self.security_protocol} does not use the certificates"
@@ -225,10 +229,7 @@ class IcebergConnection(Connection):
             refuse(
                 Mistake((name,), "it goes with type rest only", "leave it out") for name, file in files.items() if file
             )
-        if bool(self.certificate_file) != bool(self.key_file):
-            missing = "certificate_file" if self.key_file else "key_file"
-            remedy = "give `certificate_file` and `key_file`, which belong together"
-            raise Mistakes([Mistake((missing,), "it is missing", remedy, at_key=True)])
+        refuse(_pair_mistakes(self.certificate_file, self.key_file))
         return self
 
 

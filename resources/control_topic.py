@@ -65,7 +65,8 @@ class ControlWriter:
     ) -> None:
         """
         Args:
-            what: the topic is, for people. if_missing: what they are to do where it is missing and not to be made.
+            what: the kind of topic, for people.
+            if_missing: the remedy where the topic is missing, and is not to be made.
         """
         self._cluster, self._topic, self._id, self._timeout = cluster, topic, transactional_id, timeout
         self._what, self._if_missing = f"{what} {topic}", if_missing

@@ -131,18 +131,16 @@ def _cannot_be_sent(problem: ValueError) -> bool:
     return _is_of_requests(problem) or isinstance(problem, UnicodeEncodeError) or "Invalid header" in str(problem)
 
 
-def _is_of_requests(problem: Exception) -> bool:
+def _is_of_requests(problem: Exception, kind: str = "RequestException") -> bool:
     """Whether `requests` has raised it: then it is imported already. A catalog in a database never needs it."""
     requests = sys.modules.get("requests")
-    return requests is not None and isinstance(problem, requests.RequestException)
+    return requests is not None and isinstance(problem, getattr(requests.exceptions, kind))
 
 
 def _is_of_tls(problem: Exception) -> bool:
     """Whether a certificate is refused, or `requests` finds no file of one, which it says by a plain OSError."""
-    if "Could not find" in str(problem) and "TLS" in str(problem):
-        return True
-    requests = sys.modules.get("requests")
-    return requests is not None and isinstance(problem, requests.exceptions.SSLError)
+    missing = "Could not find" in str(problem) and "TLS" in str(problem)
+    return missing or _is_of_requests(problem, "SSLError")
 
 
 # Errors of object stores and networks that may pass, after the clients' own retries: those of AWS (in Arrow), of Google

@@ -53,6 +53,10 @@ class Configuration:
     def items(self, name: str, separator: str = ",") -> list[str]:
         return [part.strip() for part in self.text(name).split(separator) if part.strip()]
 
+    def pairs(self, name: str, separator: str) -> dict[str, str]:
+        """A list option whose items are pairs; those that are none are left out."""
+        return dict(part.split(separator, 1) for part in self.items(name) if separator in part)
+
     def below(self, prefix: str) -> dict[str, str]:
         """Options whose names begin with the prefix, by the rest of their names."""
         return {k.removeprefix(prefix): v for k, v in self.options.items() if k.startswith(prefix)}

@@ -67,7 +67,7 @@ def _reach_tables(pipeline: Pipeline) -> None:
         spark, table = pipeline.spark("check", catalog), quote("spark", catalog.spark_path(identifier))
         spark.sql("SELECT 1").collect()
         if spark.catalog.tableExists(table):
-            spark.sql(f"SELECT 1 FROM {table}.manifests LIMIT 1").collect()
+            spark.table(f"{table}.manifests").limit(1).collect()
 
 
 def _analyse(pipeline: Pipeline) -> None:

@@ -176,7 +176,7 @@ class BigQuerySink(Sink):
     @property
     def _places(self) -> dict[str, str]:
         """Tables by topic, as the options name them."""
-        return dict(part.split(":", 1) for part in self.configuration.items("topic2TableMap") if ":" in part)
+        return self.configuration.pairs("topic2TableMap", ":")
 
     def _table_of(self, topic: str) -> str:
         """As the sink's `TableNameUtils.getDataSetAndTableName`: a topic `dataset:table` names both; beside

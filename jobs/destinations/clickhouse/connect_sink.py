@@ -109,8 +109,7 @@ class ClickHouseSink(Sink):
         found["secure"] = self.configuration.flag("ssl")
         if cluster := self.configuration.text("clusterName") or self.configuration.text("keeperOnCluster"):
             found["cluster"] = cluster
-        settings = dict(part.split("=", 1) for part in self.configuration.items("clickhouseSettings") if "=" in part)
-        if settings:
+        if settings := self.configuration.pairs("clickhouseSettings", "="):
             found["settings"] = settings
         if timeout := self.configuration.number("timeoutSeconds"):
             found["timeout_seconds"] = float(timeout)
@@ -145,7 +144,7 @@ class ClickHouseSink(Sink):
     @property
     def _places(self) -> dict[str, str]:
         """Tables by topic, as the options name them."""
-        return dict(part.split("=", 1) for part in self.configuration.items("topic2TableMap") if "=" in part)
+        return self.configuration.pairs("topic2TableMap", "=")
 
     def _table_of(self, topic: str) -> str:
         database, name = self._split(topic)
