@@ -31,9 +31,9 @@ class ZooKeeper(Service):
         folder = site.folder(self.name)
         configuration = folder / "zoo.cfg"
         configuration.write_text(_CONFIGURATION.format(data=folder / "data", client=site.port(self.name, "client")))
-        # ZooKeeper keeps its last writes in memory for followers. There are none, and a write may be half a megabyte.
-        options = ["-XX:+UseSerialGC", "-Dzookeeper.commitLogCount=50"]
-        run = jvm(java, folder, "256m", classpath(pyspark_folder() / "jars"), options)
+        # ZooKeeper keeps its last 500 writes in memory for followers, of which there are none, and takes no smaller
+        # number. A write of a thousand topic-partitions has half a megabyte, and takes twice that of memory.
+        run = jvm(java, folder, "1g", classpath(pyspark_folder() / "jars"), ["-XX:+UseSerialGC"])
         return Command([*run, "org.apache.zookeeper.server.ZooKeeperServerMain", str(configuration)])
 
     def ready(self, site: Site) -> bool:

@@ -19,6 +19,7 @@ from jobs.watermark import Watermark
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import CommitFailed, Interrupted, Unavailable
+from sql import quote
 
 
 @pytest.fixture
@@ -122,3 +123,18 @@ def test_unreachable_server_is_transient() -> None:
     connection = ClickHouseConnection(kind="clickhouse", endpoints=["127.0.0.1:1"], timeout_seconds=1)
     with pytest.raises(Unavailable):
         ClickHouseServer("nowhere", connection, "127.0.0.1:1").rows("SELECT 1")
+
+
+@pytest.mark.slow
+def test_the_local_zookeeper_has_memory_for_many_large_writes(store: KeeperStore) -> None:
+    """It keeps the last 500; with thousands of topic-partitions a batch has ten of them (it died after 15 batches)."""
+    table = ".".join(quote("clickhouse", name) for name in (store.table[0], f"large_{uuid.uuid4().hex[:8]}"))
+    path = f"{store.server.connection.keeper_path.rstrip('/')}/{uuid.uuid4().hex}"
+    columns = "(`name` String, `text` String)"
+    store.server.execute(f"CREATE TABLE {table} {columns} ENGINE = KeeperMap('{path}') PRIMARY KEY `name`")
+    for _ in range(600):
+        store.server.execute(
+            f"INSERT INTO {table} SELECT 'one', repeat('x', 500000)",
+            settings={"keeper_map_strict_mode": 0, "insert_keeper_max_retries": 0, "async_insert": 0},
+        )
+    assert store.lease() is None

@@ -181,10 +181,12 @@ class KeeperStore:
             "phase": rows.phase.value,
         }
         if not rows.confirms:
+            topics = sorted({tp.topic for tp in page})
             parameters |= {
                 "firsts": [rows.spans[tp].first for tp in page],
                 "lasts": [rows.spans[tp].last for tp in page],
-                "topic_ids": [rows.batch.topic_ids.get(tp.topic, "") for tp in page],
+                "topics": topics,
+                "ids": [rows.batch.topic_ids.get(topic, "") for topic in topics],
                 "owner": held.owner,
                 "run_id": held.run_id,
                 "batch": rows.batch.number,
