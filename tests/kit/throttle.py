@@ -8,11 +8,12 @@ its own turn, so that their processes do not run at the same time.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -20,9 +21,9 @@ import psutil
 from tests.kit.processes import stop
 
 # Seconds of a period, of which a process runs for its share.
-_PERIOD = 0.1
+_PERIOD = 0.05
 # Periods between two looks for new children.
-_LOOK_EVERY = 10
+_LOOK_EVERY = 20
 
 
 @contextmanager
@@ -41,31 +42,40 @@ def throttled(pids: Sequence[int], share: int) -> Iterator[None]:
 
 def main(pid: int, share: int, of: int, turn: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    held, periods = list[psutil.Process](), 0
+    held, periods = dict[int, int](), 0
     try:
         while psutil.pid_exists(pid):
             if periods % _LOOK_EVERY == 0:
-                held = _family(pid)
+                _look(pid, held)
             periods += 1
             time.sleep((turn / of - time.monotonic() / _PERIOD) % 1 * _PERIOD)
             _send(held, signal.SIGCONT)
             time.sleep(share / 100 * _PERIOD)
             _send(held, signal.SIGSTOP)
     finally:
-        _send(_family(pid), signal.SIGCONT)
+        _look(pid, held)
+        _send(held, signal.SIGCONT)
 
 
-def _send(processes: Iterable[psutil.Process], what: signal.Signals) -> None:
-    for one in processes:
-        with suppress(psutil.NoSuchProcess):
-            one.send_signal(what)
+def _look(pid: int, held: dict[int, int]) -> None:
+    """Opens a handle of each process of this family that has none, and closes those of processes that have ended.
 
-
-def _family(pid: int) -> list[psutil.Process]:
+    Handles, because a signal by number costs a look at whose number it is now.
+    """
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
-        return [root, *root.children(recursive=True)]
-    return []
+        there = {one.pid for one in (root, *root.children(recursive=True))}
+        for gone in held.keys() - there:
+            os.close(held.pop(gone))
+        for new in there - held.keys():
+            with suppress(ProcessLookupError):
+                held[new] = os.pidfd_open(new)
+
+
+def _send(held: Mapping[int, int], what: signal.Signals) -> None:
+    for handle in held.values():
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, what)
 
 
 if __name__ == "__main__":
