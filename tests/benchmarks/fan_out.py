@@ -42,7 +42,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
     )
 
 
-SIZES: Sizes = {"rows": (1_000_000, 20_000), "turns": (2, 1)}
+SIZES: Sizes = {"rows": (5_000_000, 20_000), "turns": (2, 1)}
 
 if __name__ == "__main__":
     report(__doc__, measure, SIZES)

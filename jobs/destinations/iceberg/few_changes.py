@@ -18,12 +18,12 @@ _SHARE_CHANGES = 250_000
 # The most bytes of landed files of a share, and the most in memory: an array of texts has room for 2 GB.
 _SHARE_BYTES = 32 << 20
 _SHARE_MEMORY = 1 << 30
-# The most shares, or so many per core if that is more.
-_MOST_SHARES, _SHARES_PER_CORE = 8, 2
+# The most shares, or so many per core if that is more: as many as Spark SQL would have writers (`cached_changes`).
+_MOST_SHARES, _SHARES_PER_CORE = 64, 2
 
-# Up to this many files, and up to `_MOST_SHARES`, each share reads all files, which costs less than sending rows. Above
-# it, separate readers read each file once and send its rows to the shares.
-_OPENED_BY_EACH = 100
+# Up to so many shares and files, each share reads all files, which costs less than sending rows. Above that, separate
+# readers read each file once and send its rows to the shares.
+_READ_BY_EACH, _OPENED_BY_EACH = 8, 100
 
 
 def few_changes(
@@ -54,7 +54,7 @@ def few_changes(
     # has written nothing yet.
     if (leaves_unchanged and shares > 1) or are_too_many(shares, cores):
         return None
-    is_sent = len(files.files or ()) > _OPENED_BY_EACH or shares > _MOST_SHARES
+    is_sent = len(files.files or ()) > _OPENED_BY_EACH or shares > _READ_BY_EACH
     readers = files.most_shares if is_sent else 0
     deletes_are_rows = "delete" in wanted.row_operations
     options = leaves_unchanged, deletes_are_rows, shares, readers
