@@ -77,13 +77,12 @@ class Costs:
         one = median(self._measure(f"1,000,000{_THREE}").beside["one table"])
         none, new = (self._figure(f"{_RUN}{what}, CPU") for what in ("0 with new records", "all new"))
         landing, sent = (self._figure(f"1,000,000 records, {what}: {_TASKS}") for what in ("landing", _SENT))
-        upserts, inserts = 2 * self.merge(UPSERT, _MILLION), self.merge(CLICKHOUSE, _MILLION)
+        upserts, two = 2 * self.merge(UPSERT, _MILLION), self._two_upsert_tables("1,000,000")
+        inserts = self.merge(CLICKHOUSE, _MILLION)
         return (
             Compared("append of 5,000,000 records (`append`)", self.start + 5 * json, 5 * median(appended)),
             Compared("append of 1,000,000 records (`fan_out`)", self.start + json, one),
-            Compared(
-                "two upsert tables more, 1,000,000 records (`fan_out`)", upserts, self._two_upsert_tables("1,000,000")
-            ),
+            Compared("two upsert tables more, 1,000,000 records (`fan_out`)", upserts, two),
             Compared(f"run of {MANY} topics, few records in each (`many_topics`)", none + MANY * self.few, new),
             Compared("landing of 1,000,000 records, tasks (`scaling`)", json, landing),
             Compared("1,000,000 rows into ClickHouse, tasks (`scaling`)", inserts, sent),
