@@ -277,7 +277,7 @@ def test_a_larger_cluster_merges_more_changes_in_shares(lake: IcebergCatalog, co
 
 
 def test_a_large_merge_needs_no_large_cluster(lake: IcebergCatalog) -> None:
-    """Spark SQL would take four times as long for 5,000,000 changes."""
+    """Spark SQL would take several times as long."""
     landing, destination, schema = flow(lake)
     landing.land([(1, "a")], schema)
     many = [replace(one, counts=Counts(5_000_000, 5_000_000, 0, 0, 0)) for one in landing.known]
