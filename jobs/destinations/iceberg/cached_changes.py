@@ -36,7 +36,7 @@ _SENT_KEYS = 4_000_000
 # Up to this many changes Spark broadcasts them for the join.
 _BROADCAST_CHANGES = 1_000_000
 # New rows are spread over at most this many tasks, or so many per core if that is more.
-_LEAST_WRITERS, _WRITERS_PER_CORE = 64, 2
+LEAST_WRITERS, _WRITERS_PER_CORE = 64, 2
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class CachedChanges:
 
 def writers(cores: int) -> int:
     """Over how many tasks new rows are spread, on a cluster of so many cores."""
-    return max(_LEAST_WRITERS, _WRITERS_PER_CORE * cores)
+    return max(LEAST_WRITERS, _WRITERS_PER_CORE * cores)
 
 
 def writing_task(delta: RowDelta) -> RowDeltaTask:

@@ -12,15 +12,13 @@ from jobs.changes.landed_rows import LandedRows
 from jobs.changes.last_changes import LastChanges
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
+from jobs.destinations.iceberg.cached_changes import LEAST_WRITERS, writers
 
 # The most landed rows of a share.
 _SHARE_CHANGES = 250_000
 # The most bytes of landed files of a share, and the most in memory: an array of texts has room for 2 GB.
 _SHARE_BYTES = 32 << 20
 _SHARE_MEMORY = 1 << 30
-# The most shares, or so many per core if that is more: as many as Spark SQL would have writers (`cached_changes`).
-_MOST_SHARES, _SHARES_PER_CORE = 64, 2
-
 # Up to so many shares and files, each share reads all files, which costs less than sending rows. Above that, separate
 # readers read each file once and send its rows to the shares.
 _READ_BY_EACH, _OPENED_BY_EACH = 8, 100
@@ -36,7 +34,7 @@ def few_changes(
     """The changes of these batches for tasks to read; None if they are too many, or need other landed rows too.
 
     Args:
-        cores: how many tasks the cluster runs at a time; called only for more than `_MOST_SHARES`.
+        cores: how many tasks the cluster runs at a time; called only for more than `LEAST_WRITERS`.
     """
     plain = wanted.mode.startswith("upsert") and wanted.keys and not wanted.order_by
     again = wanted.revised or wanted.touched
@@ -62,5 +60,5 @@ def few_changes(
 
 
 def are_too_many(shares: int, cores: Callable[[], int]) -> bool:
-    """Whether these are more shares than the cluster should merge without Spark SQL."""
-    return shares > _MOST_SHARES and shares > _SHARES_PER_CORE * cores()
+    """Whether these are more shares than the cluster should merge without Spark SQL: more than that has writers."""
+    return shares > LEAST_WRITERS and shares > writers(cores())
