@@ -6,6 +6,7 @@ BATCHMERGE_TEST_HOME names the data folder of a stack that you started yourself;
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import uuid
@@ -16,6 +17,7 @@ from typing import cast
 import pytest
 from confluent_kafka.admin import AdminClient
 from hypothesis import settings
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from jobs.connections_file import load_connections
@@ -33,6 +35,10 @@ from tests.kit.waiting import PATIENCE
 # A busy machine is no failure: no example has a time limit.
 settings.register_profile("batchmerge", deadline=None)
 settings.load_profile("batchmerge")
+
+# After Spark refused a query, pytest adds its handler to PySpark's loggers too. They would make it write JSON, in all
+# later tests.
+PySparkLogger.addHandler = logging.Logger.addHandler  # type: ignore[method-assign, assignment]
 
 # A build may run as a background job, where SIGINT is ignored. Dagster makes SIGTERM the same, all that tests start
 # inherits it, and each takes the 30 s of being killed instead of ending when it is asked.
