@@ -22,8 +22,10 @@ from resources.iceberg_errors import catalog_errors
 
 # The largest number of the table's rows that one task scans; above it Spark SQL finds the rows.
 _MOST_ROWS = 50_000_000
-# So many scans of such a table cost no more than a join.
+# So many scans of such a table cost no more than a join ...
 _MOST_SCANS = 8
+# ... and so many openings of files: a join opens each once.
+_MOST_OPENED = 20_000
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,11 @@ class FewChangesTask:
                 yield from self.write(rows.to_batches())
 
     @property
-    def has_too_many_rows(self) -> bool:
-        """Whether the table is too large to be scanned by each of several tasks."""
-        rows = sum(file.rows for file, _ in self.search.files)
-        # Each share scans it: many of them would read more than a join, which reads it once.
-        return rows * max(1, self.changes.shares / _MOST_SCANS) > _MOST_ROWS
+    def scans_too_much(self) -> bool:
+        """Whether the table is too large, or has too many files, for each of several tasks to scan it."""
+        files, shares = self.search.files, self.changes.shares
+        rows = sum(file.rows for file, _ in files)
+        return rows * max(1, shares / _MOST_SCANS) > _MOST_ROWS or len(files) * shares > _MOST_OPENED
 
     def placed(self, changes: pa.Table) -> pa.Table | None:
         """The changes with file and position of the rows that they replace; None: Spark SQL has to find these."""

@@ -160,6 +160,10 @@ class LandedSlice:
     def filter(self, wanted: pa.Array) -> LandedSlice:
         return self._all(lambda array: array.filter(wanted))
 
+    def take(self, numbers: pa.Array) -> LandedSlice:
+        """The rows with these numbers, which are ascending."""
+        return self if len(numbers) == len(self) else self._all(lambda array: array.take(numbers))
+
     def in_order(self) -> LandedSlice:
         """By batch and position; rows that one task has landed are in this order already."""
         batches, places = (self.columns[name].to_numpy() for name in ("batchNumber", "i"))

@@ -86,9 +86,8 @@ class NewRowsTask:
             what = "only Spark SQL can find the rows of this merge, which was split by key; nothing was published"
             raise InvariantBroken(what, where=self.task.write.where)
         report, gone = self.task.write.write_rows(rows.to_batches())
-        yield _row(None, pickle.dumps(report))
-        for file, positions in gone.items():
-            yield _row(file, np.concatenate(positions).tobytes())
+        deleted = [np.concatenate(positions).tobytes() for positions in gone.values()]
+        yield pa.RecordBatch.from_pydict({"file": [None, *gone], "content": [pickle.dumps(report), *deleted]}, _SHARE)
 
     def _changes(self, batches: Batches) -> pa.Table | None:
         """The changes of this share; None: no reader has found any."""
@@ -126,7 +125,3 @@ def _sent(rows: pa.Table) -> bytes:
 
 def _received(rows: pa.BinaryScalar) -> pa.Table:
     return pa.ipc.open_stream(rows.as_buffer()).read_all()
-
-
-def _row(file: str | None, content: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"file": [file], "content": [content]}, _SHARE)

@@ -5,7 +5,7 @@ Only for changes that are ordered by batch and position (no `order_by`), as they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,7 @@ class LastChanges:
             pieces.append(piece)
             if sum(one.nbytes for one in pieces) > _MOST_BYTES:
                 return None
-        landed = LandedSlice.joined(pieces).in_order() if pieces else self.files.read(self.first, self.last)
+        landed = LandedSlice.joined(pieces) if pieces else self.files.read(self.first, self.last)
         if self.leaves_unchanged and "kept" in landed.columns and _some_keep(landed):
             return None
         return self._last(landed)
@@ -62,7 +62,7 @@ class LastChanges:
     def read_share(self, share: int) -> pa.Table:
         """A row for each key of one share. Raises as `read` does."""
         own = (piece.filter(pa.array(shares == share)) for piece, shares in self._pieces(0, 1))
-        return self._last(LandedSlice.joined(own).in_order())
+        return self._last(LandedSlice.joined(own))
 
     def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
         """The landed rows that reader number `reader` of `of` finds, with their share. Raises as `read` does."""
@@ -75,18 +75,28 @@ class LastChanges:
 
     def last_of(self, parts: Iterable[pa.Table]) -> pa.Table:
         """What all readers found for a share, as `read_share` returns it."""
-        return self._last(LandedSlice.joined(map(LandedSlice.of, parts)).in_order())
+        return self._last(LandedSlice.joined(map(LandedSlice.of, parts)))
 
     def _pieces(self, reader: int, of: int) -> Iterator[tuple[LandedSlice, npt.NDArray[np.int64]]]:
-        """Changes with the share of each, in pieces of bounded size, so that a task's memory is bounded."""
-        keys = [c.path for c in self.columns if c.is_key]
+        """Changes with the share of each, in pieces of bounded size, so that a task's memory is bounded.
+
+        Of each piece only the last change of a key, so that a share with a key that changes often is bounded too.
+        """
         for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
-            yield piece, share_of_each([piece.at(path) for path in keys], self.shares)
+            last = self._last_of_each_key(piece)
+            yield last, share_of_each(self._keys(last), self.shares)
 
     def _last(self, landed: LandedSlice) -> pa.Table:
-        columns = {c.name: landed.at(c.path) for c in self.columns}
-        rows = pa.table(columns | {"__op": landed.operations(self.deletes_are_rows)})
-        return rows.take(last_of_each([rows[c.name] for c in self.columns if c.is_key]))
+        last = self._last_of_each_key(landed)
+        columns = {c.name: last.at(c.path) for c in self.columns}
+        return pa.table(columns | {"__op": last.operations(self.deletes_are_rows)})
+
+    def _last_of_each_key(self, landed: LandedSlice) -> LandedSlice:
+        ordered = landed.in_order()
+        return ordered.take(last_of_each(self._keys(ordered)))
+
+    def _keys(self, landed: LandedSlice) -> list[pa.Array]:
+        return [landed.at(c.path) for c in self.columns if c.is_key]
 
 
 def _some_keep(landed: LandedSlice) -> bool:
@@ -94,11 +104,11 @@ def _some_keep(landed: LandedSlice) -> bool:
     return bool(names)
 
 
-def last_of_each(keys: list[pa.ChunkedArray]) -> pa.Array:
+def last_of_each(keys: Sequence[pa.Array]) -> pa.Array:
     """Row numbers, ascending, of each key's last row. Null counts as a key."""
     numbers, different = np.zeros(len(keys[0]), np.int64), 1
     for column in keys:
-        coded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+        coded = pc.dictionary_encode(column, null_encoding="encode")
         numbers = numbers * len(coded.dictionary) + coded.indices.to_numpy()
         different *= len(coded.dictionary)
         if column is not keys[0]:  # number again from 0, so that the product does not overflow

@@ -117,7 +117,7 @@ class WantedChanges:
         if changes.shares == 1:
             reports = self.one_task(self.session, task)
             return sum(reports, RowDeltaReport()) if reports else None
-        if task.has_too_many_rows:
+        if task.scans_too_much:
             return None
         self.one_task.is_not_enough()
         return write_in_shares(self.spark, task)

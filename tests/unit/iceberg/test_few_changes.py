@@ -47,7 +47,7 @@ def random_keys(rng: np.random.Generator, count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_the_last_change_of_each_key_stays_in_its_place(count: int) -> None:
     keys = random_keys(np.random.default_rng(count), count)
-    found = last_of_each(pa.Table.from_pylist(keys, KEY).columns).to_pylist()
+    found = last_of_each([c.combine_chunks() for c in pa.Table.from_pylist(keys, KEY).columns]).to_pylist()
     assert found == sorted({tuple(key.values()): n for n, key in enumerate(keys)}.values())
 
 
@@ -329,8 +329,30 @@ def test_keys_are_spread_over_all_shares(keys: pa.Array) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "shares", "too_many"), [(45, 1, False), (45, 8, False), (45, 40, True), (51, 1, True)]
+    ("files", "rows", "shares", "too_much"),
+    [
+        (1, 45_000_000, 2, False),
+        (1, 45_000_000, 8, False),
+        (1, 45_000_000, 40, True),
+        (1, 51_000_000, 2, True),
+        (5_000, 1_000, 2, False),
+        (5_000, 1_000, 64, True),
+    ],
 )
-def test_table_that_many_shares_would_scan_is_joined(rows: int, shares: int, too_many: bool) -> None:
-    search, changes = Mock(files=[(Mock(rows=rows * 1_000_000), [])]), Mock(shares=shares)
-    assert FewChangesTask(changes, ("id",), False, search, Mock()).has_too_many_rows is too_many
+def test_table_of_which_many_shares_would_scan_much_is_joined(
+    files: int, rows: int, shares: int, too_much: bool
+) -> None:
+    search, changes = Mock(files=[(Mock(rows=rows), [])] * files), Mock(shares=shares)
+    assert FewChangesTask(changes, ("id",), False, search, Mock()).scans_too_much is too_much
+
+
+def test_a_key_that_changes_often_does_not_fill_a_share(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many its changes are, they all fall to one share: readers send the last of each piece."""
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 5)
+    landing, destination, schema = flow(lake)
+    landing.land([(7, f"{n}") for n in range(12)], schema)
+    delta = RowDelta(lake, destination.table.table, "p", None)
+    changes = task_of(landing, destination, delta, 1, leaves_unchanged=False).changes
+    assert changes.shares == 3
+    found = [rows for _, rows in changes.parted(0, 1)]
+    assert [row["value"]["name"] for rows in found for row in rows.to_pylist()] == ["11"]
