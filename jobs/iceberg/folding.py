@@ -31,7 +31,7 @@ _FILES_PER_FOLD = 16
 # A file is small if it is below both limits. Writers end files above one of them (except the last of a fold), so the
 # result of a fold is not folded again.
 _SMALL_BYTES = SORTED_FILE_BYTES
-_SMALL_ROWS = 1 << 18
+_SMALL_ROWS = 200_000
 # The most that one batch folds: many small files of an existing table are folded over several batches.
 _MOST_FILES = 4 * _FILES_PER_FOLD
 _MOST_BYTES = 16 * _SMALL_BYTES

@@ -233,23 +233,25 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
 
 
 @pytest.mark.parametrize(
-    ("sizes", "folded"),
+    ("sizes", "rows", "folded"),
     [
-        ([1] * 15, []),
-        ([1] * 16, [16]),
-        ([1] * 100, [64]),
-        ([*[1] * 15, 5 << 20], []),
-        ([(4 << 20) - 1] * 20, [16]),
+        ([1] * 15, 9, []),
+        ([1] * 16, 9, [16]),
+        ([1] * 100, 9, [64]),
+        ([*[1] * 15, 5 << 20], 9, []),
+        ([(4 << 20) - 1] * 20, 9, [16]),
+        # What sixteen tasks of one merge write (`few_changes`).
+        ([1 << 20] * 16, 250_000 * 15 // 16, []),
     ],
 )
-def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], folded: Sequence[int]) -> None:
+def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], rows: int, folded: Sequence[int]) -> None:
     def file(size: int) -> DataFile:
         found = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path="f",
             file_format=FileFormat.PARQUET,
             partition=Record(),
-            record_count=9,
+            record_count=rows,
             file_size_in_bytes=size,
         )
         found.spec_id = 0
