@@ -33,7 +33,8 @@ def store(clickhouse: Path, connections: Connections) -> KeeperStore:
 
 def _batch(number: int, tps: list[TopicPartition]) -> Batch:
     ranges = {tp: OffsetRange(0, 10) for tp in tps}
-    return Batch("p", number, f"c{number}", None, ranges, {"t": "id"}, 0, "hash")
+    ids = {tp.topic: f"id-{tp.topic}" for tp in tps}
+    return Batch("p", number, f"c{number}", None, ranges, ids, 0, "hash")
 
 
 def test_lease_is_read_as_written(store: KeeperStore) -> None:
@@ -132,9 +133,12 @@ def test_the_local_zookeeper_has_memory_for_many_large_writes(store: KeeperStore
     path = f"{store.server.connection.keeper_path.rstrip('/')}/{uuid.uuid4().hex}"
     columns = "(`name` String, `text` String)"
     store.server.execute(f"CREATE TABLE {table} {columns} ENGINE = KeeperMap('{path}') PRIMARY KEY `name`")
-    for _ in range(600):
-        store.server.execute(
-            f"INSERT INTO {table} SELECT 'one', repeat('x', 500000)",
-            settings={"keeper_map_strict_mode": 0, "insert_keeper_max_retries": 0, "async_insert": 0},
-        )
+    try:
+        for _ in range(600):
+            store.server.execute(
+                f"INSERT INTO {table} SELECT 'one', repeat('x', 500000)",
+                settings={"keeper_map_strict_mode": 0, "insert_keeper_max_retries": 0, "async_insert": 0},
+            )
+    finally:
+        store.server.execute(f"DROP TABLE {table}")
     assert store.lease() is None

@@ -1,4 +1,4 @@
-"""Holds processes back: they and their children run for a share of each tenth of a second, and sleep otherwise.
+"""Holds processes back: they and their children run for a share of each twentieth of a second, and sleep otherwise.
 
 So that workers of a cluster have less of a machine than they would take, and more workers are more.
 
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -72,10 +72,12 @@ def _look(pid: int, held: dict[int, int]) -> None:
                 held[new] = os.pidfd_open(new)
 
 
-def _send(held: Mapping[int, int], what: signal.Signals) -> None:
-    for handle in held.values():
-        with suppress(ProcessLookupError):
+def _send(held: dict[int, int], what: signal.Signals) -> None:
+    for pid, handle in list(held.items()):
+        try:
             signal.pidfd_send_signal(handle, what)
+        except ProcessLookupError:  # Another process may get its number.
+            os.close(held.pop(pid))
 
 
 if __name__ == "__main__":
