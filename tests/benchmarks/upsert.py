@@ -199,10 +199,10 @@ def against(fresh: Mapping[str, float], found: Mapping[str, float], what: str) -
 
 
 SIZES: Sizes = {
-    "table_rows": ([100_000, 1_000_000, 10_000_000], [100_000]),
+    "table_rows": ([100_000, 1_000_000, 10_000_000, 50_000_000], [100_000]),
     "keys": (KEYS, ["random"]),
-    "copied_up_to": (1_000_000, 0),
-    "turns": (5, 1),
+    "copied_up_to": (100_000, 0),
+    "turns": (100, 1),
 }
 
 if __name__ == "__main__":
