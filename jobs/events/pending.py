@@ -1,4 +1,4 @@
-"""The batches for which a role has not published events yet. Pure decisions.
+"""The batches for which a role has not published events yet. Decisions without effects.
 
 The newest published batch is kept in the metadata of the role's consumer group's offsets, committed in the transaction
 of the events themselves. Only events depend on it, never batches, plans or tables.
@@ -7,6 +7,7 @@ of the events themselves. Only events depend on it, never batches, plans or tabl
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ class Due:
     Attributes:
         point: the name of its failpoints.
         state: the newest state to publish.
-        find: returns the unpublished states up to `state`, from what is published and `state`.
+        landed, merged: as for `pending`.
         payloads: returns the events of a state.
         alone: no other role publishes this group's events.
     """
@@ -43,9 +44,14 @@ class Due:
     point: str
     group: str
     state: CommittedState
-    find: Callable[[PublishedThrough | None, CommittedState], list[CommittedState]]
+    landed: Sequence[LandedBatch]
     payloads: Callable[[CommittedState], list[Payload]]
+    merged: Sequence[LandedBatch] = ()
     alone: bool = True
+
+    def states(self, published: PublishedThrough | None) -> list[CommittedState]:
+        """The unpublished states up to `state`, from what is published."""
+        return pending(published, self.landed, self.state, int(time.time() * 1000), self.merged)
 
 
 def published_through(metadata: Iterable[str]) -> PublishedThrough | None:

@@ -10,16 +10,29 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import replace
 
 from jobs import offsets
 from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.destinations.base import Destination
+from jobs.events.messages import Payload
+from jobs.events.pending import Due
 from jobs.events.quietly import quietly
 from jobs.events.role import Role
-from jobs.events.roles import LANDING, LandingRole, TableRole, role_of, table_role
+from jobs.events.roles import (
+    LANDING,
+    commit_complete,
+    commit_ready,
+    commit_request,
+    commit_response,
+    commit_table,
+    role_of,
+    table_role,
+)
+from jobs.events.shared_events import SharedRole
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
@@ -34,11 +47,12 @@ _AGAIN = 300.0
 
 
 class LandingEvents:
-    """The events that one run of landing publishes."""
+    """The events that one run of landing publishes; after a problem none, since the next run publishes them."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._role: LandingRole | None = None
+        self._role: Role | SharedRole | None = None
+        self._requested, self._landed = set[str](), list[LandedBatch]()
 
     def catch_up(self) -> None:
         """Publishes the events of batches that a dead run has landed."""
@@ -46,18 +60,34 @@ class LandingEvents:
             self._publish(lambda: _taken_over(self._pipeline, LANDING, self._catch_up))
 
     def _catch_up(self) -> None:
-        self._role = LandingRole(self._pipeline)
-        self._role.catch_up()
+        self._role = role_of(self._pipeline, LANDING)
+        self._landed = self._pipeline.intermediate.landed().batches
+        self._publish_landed(self._role)
 
     def requested(self, batch: Batch) -> None:
         """Publishes the events before a batch is landed."""
         if role := self._role:
-            self._publish(lambda: role.requested(batch))
+            self._publish(lambda: role.publish("request", [commit_request(batch)]))
+            self._requested.add(batch.commit_id)
 
     def landed(self, batch: LandedBatch) -> None:
         """Publishes the events after a batch was landed."""
         if role := self._role:
-            self._publish(lambda: role.landed(batch))
+            self._landed.append(batch)
+            self._publish(lambda: self._publish_landed(role))
+
+    def _publish_landed(self, role: Role | SharedRole) -> None:
+        known = {b.batch.commit_id: b for b in self._landed}
+        if not known:
+            return
+
+        def payloads(state: CommittedState) -> list[Payload]:
+            batch = known[state.commit_id]
+            # A run that died may have sent the request already; readers recognize repetitions by the event id.
+            first: list[Payload] = [] if state.commit_id in self._requested else [commit_request(batch.batch)]
+            return [*first, commit_response(self._pipeline.intermediate, batch), commit_ready(batch.batch)]
+
+        role.publish_due([Due("ready", role.group, CommittedState.after(self._landed[-1]), self._landed, payloads)])
 
     def _publish(self, work: Callable[[], None]) -> None:
         if not _quietly(self._pipeline, LANDING, LANDING, work):
@@ -80,15 +110,30 @@ def publish_table_events(
         landed: the landed batches that are still known, ascending.
         merged: the batches that this step has merged, in the commit `reference`.
     """
-    role, name = TableRole(pipeline, destination, landed, merged, reference), table_role(pipeline, destination.table)
+    name = table_role(pipeline, destination.table)
+
+    def table_events(state: CommittedState) -> list[Payload]:
+        here = any(b.number == state.batch_number for b in merged)
+        found = reference if here else destination.commit_reference(state.batch_number)
+        return [commit_table(destination.table, state, found)]
+
+    def due(group: str) -> Iterator[Due]:
+        """Other tables are read after the table's own events, so that slow ones do not delay these."""
+        if committed := destination.committed():
+            yield Due("table", group, committed, landed, table_events, merged)
+        if states := _states(pipeline, {destination.name: committed}):
+            lowest = min(states, key=lambda state: state.batch_number)
+            lowest = replace(lowest, offsets=offsets.minimum(state.offsets for state in states))
+            alone = len(states) == 1 and not pipeline.part_of
+            yield Due("complete", pipeline.group, lowest, landed, lambda state: [commit_complete(state)], merged, alone)
 
     def publish() -> None:
-        if pipeline.spec.control.enabled:
-            _taken_over(pipeline, name, lambda: role.publish(lambda known: _states(pipeline, known)))
-        else:
-            _move_group(pipeline)
+        role = role_of(pipeline, name)
+        role.publish_due(due(role.group))
 
-    _quietly(pipeline, name, destination.name, publish)
+    enabled = pipeline.spec.control.enabled
+    work = (lambda: _taken_over(pipeline, name, publish)) if enabled else (lambda: _move_group(pipeline))
+    _quietly(pipeline, name, destination.name, work)
 
 
 def open_in_background(pipeline: Pipeline, destination: Destination) -> None:

@@ -53,7 +53,7 @@ class Role:
             # Also if nothing is pending: a dead run's open transaction blocks all readers until it times out, and older
             # runs of this role may move the metadata until they are fenced.
             self.open()
-            states = due.find(self.published_through(due), due.state)
+            states = due.states(self.published_through(due))
             for first in range(0, len(states), _AT_ONCE):
                 some = states[first : first + _AT_ONCE]
                 newest = PublishedThrough(some[-1].batch_number, some[-1].commit_id)

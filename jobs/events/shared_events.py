@@ -45,7 +45,7 @@ class _MemberEvents:
         """The payloads, and the newest state that they publish."""
         if self.due is None:
             return list(self.payloads), None
-        states = self.due.find(published, self.due.state)
+        states = self.due.states(published)
         return [payload for state in states for payload in self.due.payloads(state)], states[-1] if states else None
 
 

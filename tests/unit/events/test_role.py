@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from unittest.mock import Mock
 
 import pytest
@@ -28,14 +29,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return groups
 
 
-def due(number: int, seen: list[PublishedThrough | None], alone: bool) -> Iterable[Due]:
-    def find(published: PublishedThrough | None, state: CommittedState) -> list[CommittedState]:
-        seen.append(published)
-        return [state]
+@dataclass(frozen=True)
+class Noted(Due):
+    """Due events that note from what they are decided."""
 
+    seen: list[PublishedThrough | None] = field(default_factory=list)
+
+    def states(self, published: PublishedThrough | None) -> list[CommittedState]:
+        self.seen.append(published)
+        return [self.state]
+
+
+def due(number: int, seen: list[PublishedThrough | None], alone: bool) -> Iterable[Due]:
     state = committed(number)
     payload = CommitComplete(state.commit_id, number)
-    yield Due("complete", "batchmerge-p", state, find, lambda _: [payload], alone)
+    yield Noted("complete", "batchmerge-p", state, [], lambda _: [payload], alone=alone, seen=seen)
 
 
 @pytest.mark.parametrize("alone", [True, False])
