@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -209,13 +209,9 @@ class KafkaCluster:
             Unavailable: a partition has not answered in time.
         """
         settings = {**self.client_settings(), **_LOOKING}
-        with self._errors("leader epochs"):
-            consumer = Consumer(settings, logger=_LOG)
-            try:
-                consumer.assign([_TopicPartition(*p, offset, leader_epoch=e) for p, (offset, e) in positions.items()])
-                return self._cuts(consumer, set(positions))
-            finally:
-                consumer.close()
+        with self._errors("leader epochs"), closing(Consumer(settings, logger=_LOG)) as consumer:
+            consumer.assign([_TopicPartition(*p, offset, leader_epoch=e) for p, (offset, e) in positions.items()])
+            return self._cuts(consumer, set(positions))
 
     def _cuts(self, consumer: Consumer, waiting: set[TopicPartition]) -> dict[TopicPartition, int | None]:
         cuts: dict[TopicPartition, int | None] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -63,9 +63,8 @@ def commit_group(cluster: KafkaCluster, group: str, offsets: Mapping[TopicPartit
         _require_each(done or [])
 
 
-@contextmanager
-def group_member(cluster: KafkaCluster, group: str, timeout: float) -> Iterator[Consumer]:
-    """A consumer that never joins its group."""
+def group_member(cluster: KafkaCluster, group: str, timeout: float) -> closing[Consumer]:
+    """A consumer that never joins its group, for a `with` block."""
     settings = {
         **cluster.client_settings(),
         "group.id": group,
@@ -74,11 +73,7 @@ def group_member(cluster: KafkaCluster, group: str, timeout: float) -> Iterator[
         # How long a commit waits for the group's coordinator.
         "session.timeout.ms": int(timeout * 1000),
     }
-    consumer = Consumer(settings, logger=_LOG)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+    return closing(Consumer(settings, logger=_LOG))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -99,13 +100,9 @@ def read_ranges(
         "statistics.interval.ms": int(min(_STATISTICS_SECONDS, seconds / 3) * 1000),
         "stats_cb": unread.note,
     }
-    with kafka_errors(where):
-        consumer = Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)
-        try:
-            consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
-            yield from _in_batches(_RangeReader(where, seconds, unread, heard).until_end(consumer), unread, headers)
-        finally:
-            consumer.close()
+    with kafka_errors(where), closing(Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)) as consumer:
+        consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
+        yield from _in_batches(_RangeReader(where, seconds, unread, heard).until_end(consumer), unread, headers)
 
 
 # Milliseconds of the years 1 to 9999, as every time zone has them: Python shows times in the machine's. A producer may

@@ -33,11 +33,10 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
     Raises:
         TopicMissing, TransientError, ConfigurationError: also for an invalid cursor.
     """
-    ids, partitions = cluster.describe(cluster.topics([topic], None))
-    after, until = _parse_cursor(cursor, ids[topic]), time.monotonic() + seconds
-    first, ends = cluster.first_offsets(partitions), cluster.stable_offsets(partitions)
+    topic_id, first, ends = _state(cluster, topic)
+    after, until = _parse_cursor(cursor, topic_id), time.monotonic() + seconds
     messages: list[bytes] = []
-    for tp in partitions:
+    for tp in first:
         known = after.get(tp.partition, 0)
         # A cursor beyond the end: a new leader has cut the log off, and other messages come in its place.
         at = first[tp] if known > ends[tp] else max(first[tp], known)
@@ -48,15 +47,14 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
             taken = records.slice(0, limit - len(messages))
             messages += [value or b"" for value in taken["value"].to_pylist()]
             at = after[tp.partition] = taken["offset"][-1].as_py() + 1 if len(taken) < len(records) else stop
-    text = json.dumps({"topic_id": ids[topic], "offsets": {str(p): o for p, o in sorted(after.items())}})
+    text = json.dumps({"topic_id": topic_id, "offsets": {str(p): o for p, o in sorted(after.items())}})
     return MessagePage(messages, text)
 
 
 def read_to_end(cluster: KafkaCluster, topic: str) -> pa.Table:
     """All committed records of a topic up to its last stable offsets. Raises TopicMissing, TransientError."""
-    _, partitions = cluster.describe(cluster.topics([topic], None))
-    first, ends = cluster.first_offsets(partitions), cluster.stable_offsets(partitions)
-    return _read(cluster, {tp: (first[tp], ends[tp]) for tp in partitions})
+    _, first, ends = _state(cluster, topic)
+    return _read(cluster, {tp: (first[tp], ends[tp]) for tp in first})
 
 
 def newest_records(cluster: KafkaCluster, topic: str, count: int) -> pa.Table:
@@ -65,10 +63,16 @@ def newest_records(cluster: KafkaCluster, topic: str, count: int) -> pa.Table:
     Raises:
         TopicMissing, TransientError, ConfigurationError.
     """
-    _, partitions = cluster.describe(cluster.topics([topic], None))
+    _, first, ends = _state(cluster, topic)
+    share = max(1, count // max(1, sum(ends[tp] > first[tp] for tp in first)))
+    return _read(cluster, {tp: (max(first[tp], ends[tp] - share), ends[tp]) for tp in first}).slice(0, count)
+
+
+def _state(cluster: KafkaCluster, topic: str) -> tuple[str, dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The topic's id, and by partition, in their order, the first and the last stable offset."""
+    ids, partitions = cluster.describe(cluster.topics([topic], None))
     first, ends = cluster.first_offsets(partitions), cluster.stable_offsets(partitions)
-    share = max(1, count // max(1, sum(ends[tp] > first[tp] for tp in partitions)))
-    return _read(cluster, {tp: (max(first[tp], ends[tp] - share), ends[tp]) for tp in partitions}).slice(0, count)
+    return ids[topic], {tp: first[tp] for tp in sorted(partitions)}, ends
 
 
 def _read(cluster: KafkaCluster, ranges: dict[TopicPartition, tuple[int, int]]) -> pa.Table:
