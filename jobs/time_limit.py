@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sized
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from jobs.batch_error_context import batches_under_way
 from resources.errors import TimeLimitReached
@@ -18,20 +19,18 @@ _END: ContextVar[tuple[threading.Event, ...]] = ContextVar("batchmerge_end", def
 LOOK = 0.2
 
 
-class _Work(threading.Thread, Generic[T]):
-    """A daemon thread that keeps the result."""
+def _begin(work: Callable[[], T]) -> Future[T]:
+    """The result of the work, which a daemon thread does: nothing waits for it when the process ends."""
+    result, context = Future[T](), copy_context()
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        super().__init__(daemon=True, name="batchmerge-step")
-        self._work, self._context = work, copy_context()
-        self.answer: T | None = None
-        self.problem: BaseException | None = None
-
-    def run(self) -> None:
+    def run() -> None:
         try:
-            self.answer = self._context.run(self._work)
+            result.set_result(context.run(work))
         except BaseException as problem:
-            self.problem = problem
+            result.set_exception(problem)
+
+    threading.Thread(target=run, daemon=True, name="batchmerge-step").start()
+    return result
 
 
 @contextmanager
@@ -72,14 +71,13 @@ def with_timeout(
     """
     raise_if_to_end()
     with batches_under_way() as under_way:
-        thread = _Work(work)
-    thread.start()
+        result = _begin(work)
     try:
-        _join(thread, seconds, done)
+        _wait(result, seconds, done)
     except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
         _quietly(on_timeout)
         raise
-    if thread.is_alive():
+    if not result.done():
         facts = dict(under_way)
         _quietly(on_timeout)
         raise TimeLimitReached(
@@ -88,17 +86,15 @@ def with_timeout(
             remedy="look at that system; or raise `time_limit_seconds` if the work is that large",
             **{"seconds": seconds, **facts},
         )
-    if thread.problem is not None:
-        raise thread.problem
-    return thread.answer  # type: ignore[return-value]  # None only where T allows it
+    return result.result()
 
 
-def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
-    """Waits for the thread's end, at most `seconds` after the start and after each new item of `done`."""
+def _wait(result: Future[T], seconds: float, done: Sized) -> None:
+    """Waits for the result, at most `seconds` after the start and after each new item of `done`."""
     seen, latest = len(done), time.monotonic() + seconds
-    while thread.is_alive() and (left := latest - time.monotonic()) > 0:
-        thread.join(min(left, LOOK))
-        if thread.is_alive():
+    while not result.done() and (left := latest - time.monotonic()) > 0:
+        wait([result], min(left, LOOK))
+        if not result.done():
             raise_if_to_end()
         if len(done) != seen:
             seen, latest = len(done), time.monotonic() + seconds
@@ -106,8 +102,5 @@ def _join(thread: threading.Thread, seconds: float, done: Sized) -> None:
 
 def _quietly(on_timeout: Callable[[], None] | None) -> None:
     """Calls `on_timeout` with a short limit, since its system may be the one that hangs; ignores its errors."""
-    if on_timeout is None:
-        return
-    thread = _Work(on_timeout)
-    thread.start()
-    thread.join(5)
+    if on_timeout:
+        wait([_begin(on_timeout)], 5)
