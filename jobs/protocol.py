@@ -25,6 +25,7 @@ from functools import reduce
 
 from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
+from jobs.behind import log_progress
 from jobs.commit_loop import retry_on_conflict
 from jobs.dead_letters.landing_moved_rows import land_moved_rows, search_moved_rows
 from jobs.dead_letters.topic import DeadLetterTopic
@@ -39,7 +40,6 @@ from jobs.offsets import reached
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
 from jobs.planning.sampled_pipeline import adopt_sampled_key
-from jobs.progress import log_progress
 from jobs.replay.coordinates import check_rereading
 from jobs.spec.open_key import key_is_open
 from jobs.time_limit import raise_if_to_end

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from jobs import protocol
 from jobs.batch import Batch
+from jobs.behind import lag_behind
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of, warnings_of
 from jobs.landing.sample import keyless
 from jobs.members.members import Members
-from jobs.offsets import total
+from jobs.offsets import starts, total
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
 from jobs.planning.sampled_pipeline import with_sampled_columns, with_sampled_names
@@ -99,7 +100,7 @@ def plan_run(pipeline: Pipeline, topics: TopicState | None = None) -> RunPlan:
         pipeline.intermediate.identifier,
         committed=planned.committed.batch_number if planned.committed else None,
         batch=planned.batch,
-        waiting=_waiting(planned),
+        waiting=lag_behind(planned.topics.stable, None, starts(planned.batch.ranges)) if planned.batch else 0,
         steps=[*create, *columns],
         tables=tables,
     )
@@ -150,13 +151,6 @@ def _sampled(found: Additions) -> list[str]:
     bad = [f"{records} of the newest records would be dead letters: {why}" for why, records in found.bad.items()]
     other = [OTHER_COLUMN] if found.bad else []
     return [*added, *refused, *bad, *other]
-
-
-def _waiting(planned: protocol.Planned) -> int:
-    if planned.batch is None:
-        return 0
-    ends = planned.topics.stable
-    return sum(max(0, ends.get(tp, r.start) - r.start) for tp, r in planned.batch.ranges.items())
 
 
 def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
