@@ -61,13 +61,7 @@ class Delivery:
         writer.send_messages(messages, [self.progress], self.before_commit)
 
 
-@dataclass(frozen=True)
-class DeliveryTask:
-    """The function of the task that gets all dead letters of a batch; it reports when they are sent."""
-
-    delivery: Delivery
-    messages: Callable[[Batches], Iterator[Message]]
-
-    def __call__(self, batches: Batches) -> Batches:
-        self.delivery.send(self.delivery.writer(), self.messages(batches))
-        yield report_row("sent")
+def deliver(delivery: Delivery, messages: Callable[[Batches], Iterator[Message]], batches: Batches) -> Batches:
+    """What the task does that gets all dead letters of a batch; it reports when they are sent."""
+    delivery.send(delivery.writer(), messages(batches))
+    yield report_row("sent")

@@ -6,7 +6,8 @@ They land as a batch that revises earlier ones (`jobs.replay.revise`), each at i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -75,8 +76,6 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         # Not those of batches that retention has removed: later changes of their keys may be gone.
         first, last = only or (0, committed.batch_number)
         dead_letters = open_dead_letters(pipeline, spark, max(first, known_batches[0].number), last)
-        if dead_letters is None:
-            return None
         if kind:
             dead_letters = dead_letters.where(F.col("kind") == kind)
         table = place.catalog.require(place.identifier)
@@ -89,28 +88,27 @@ def _land(pipeline: Pipeline, only: tuple[int, int] | None, kind: str | None) ->
         ):
             if redecoded.changed:
                 batch = revising_batch(pipeline, committed, min(redecoded.changed))
-                write = _Rows(spark.table(view), batch, redecoded, key_fields(pipeline.spec)).write
+                write = partial(_write, spark.table(view), batch, redecoded, key_fields(pipeline.spec))
                 place.revise(batch, committed, known_batches, Attempt, write, pipeline.run_properties)
             may_go_on = redecoded.recovered and redecoded.waiting
             gives_values = bool(may_go_on) and known.are_given_values(redecoded.rows)
     return replace(redecoded, lacks_deletes=known.lacks_deletes, all_asked=known.all_asked, gives_values=gives_values)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Dead letters with another result; Spark reads them, and writes to a branch."""
-
-    dead_letters: DataFrame
-    batch: Batch
-    redecoded: Redecoded
-    key: Sequence[pa.Field]
-
-    def write(self, commit: Attempt, selection: Selection) -> LandedRanges:
-        rows = relanded(self.redecoded.rows, self.dead_letters, self.batch, self.key, commit.schema)
-        wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
-        if selection.bad_records:
-            wanted |= F.col("error").isNotNull()
-        spark_writes.append(rows.where(wanted), commit.path, commit.summary)
-        changed, recovered = (sum(found.values()) for found in (self.redecoded.changed, self.redecoded.recovered))
-        counts = Counts(changed, recovered, changed - recovered, recovered=changed)
-        return LandedRanges(counts, self.redecoded.brought)
+def _write(
+    dead_letters: DataFrame,
+    batch: Batch,
+    redecoded: Redecoded,
+    key: Sequence[pa.Field],
+    commit: Attempt,
+    selection: Selection,
+) -> LandedRanges:
+    """Has Spark write the dead letters with another result to the branch of the commit."""
+    rows = relanded(redecoded.rows, dead_letters, batch, key, commit.schema)
+    wanted = F.coalesce(F.col("op").isin(*selection.operations), F.lit(False))
+    if selection.bad_records:
+        wanted |= F.col("error").isNotNull()
+    spark_writes.append(rows.where(wanted), commit.path, commit.summary)
+    changed, recovered = redecoded.changed.total(), redecoded.recovered.total()
+    counts = Counts(changed, recovered, changed - recovered, recovered=changed)
+    return LandedRanges(counts, redecoded.brought)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyiceberg.table import Table
-
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
 from jobs.lineage import bound_topics
@@ -23,7 +21,7 @@ LAST = 2**62
 def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     """Dead letters of the intermediate table and of all side tables, by stage and kind."""
     found = []
-    if _table(pipeline) is not None:
+    if _anything_landed(pipeline):
         from resources.spark import spark_errors
 
         with spark_errors(pipeline.intermediate.identifier):
@@ -35,7 +33,7 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
 
 def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> Iterator[DeadLetter]:
     """At most `most` landed dead letters, in their order; with key and value if `values` is true."""
-    if _table(pipeline) is None:
+    if not _anything_landed(pipeline):
         return
     where = pipeline.intermediate.identifier
     text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False, limited=True)
@@ -51,12 +49,10 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
             yield DeadLetter(table=where, **fields)
 
 
-def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame | None:
-    """Rows of ``dead_letters.sql.j2`` with values, headers and moves, in any order; None if nothing is landed."""
-    table = _table(pipeline)
-    if table is None:
-        return None
-    moves = MOVE.name in table.schema().column_names
+def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame:
+    """Rows of ``dead_letters.sql.j2`` with values, headers and moves, in any order. Something must be landed."""
+    place = pipeline.intermediate
+    moves = MOVE.name in place.catalog.require(place.identifier).schema().column_names
     text, topics = _of_open(pipeline, "dead_letters", values=True, headers=True, moves=moves, limited=False)
     return spark.sql(text, args={"first": first, "last": last, **topics})
 
@@ -68,9 +64,9 @@ def _of_open(pipeline: Pipeline, template: str, **said: object) -> tuple[str, di
     return text, bound_topics(recreated)
 
 
-def _table(pipeline: Pipeline) -> Table | None:
+def _anything_landed(pipeline: Pipeline) -> bool:
     table = pipeline.intermediate.catalog.load(pipeline.intermediate.identifier)
-    return table if table is not None and table.current_snapshot() is not None else None
+    return table is not None and table.current_snapshot() is not None
 
 
 def _session(pipeline: Pipeline) -> SparkSession:

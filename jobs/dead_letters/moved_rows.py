@@ -105,7 +105,7 @@ def with_earlier_values(
             yield WithEarlier(dead_letters, lacks_deletes, old_keys=old_keys)
             return
         names = [f.name for f in key_fields(pipeline.spec)]
-        search = EarlierValues(spark, views, landed, names, columns, unknown=deletes)
+        search = EarlierValues(spark, views, landed, names, columns, deletes)
         search.find()
         all_asked = _ask_tables(pipeline, search)
         if search.found:

@@ -6,7 +6,6 @@ Spark fails in the transform are found by bisection, however many there are: a r
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,11 +31,11 @@ from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
-from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
 from jobs.landing.transform import transformed
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
+from jobs.replay.revising_batch import revising_batch
 from jobs.spark.own_views import cached, own_views
 from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.columns import key_fields
@@ -117,8 +116,9 @@ def redecode(
         yield Redecoded(dead_letters, 0, Counter(), Counter(), [])
         return
     dead_letters, lacking = _with_headers(pipeline, dead_letters)
-    partitions = [TopicPartition(row["topic"], row["partition"]) for row in counts]
-    batch, brought = _as_batch(committed, partitions), TaskReport()
+    # Lengths of ranges do not matter here, since dead letters have their batch and `i`.
+    ranges = {TopicPartition(row["topic"], row["partition"]): OffsetRange(0, 0) for row in counts}
+    batch, brought = replace(revising_batch(pipeline, committed, 0), ranges=ranges), TaskReport()
 
     def shown(view: str, names: NameRule | None) -> DataFrame:
         return cached(_shaped(pipeline, dead_letters, batch, schema, names), view)
@@ -242,7 +242,7 @@ def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
 def _shaped(
     pipeline: Pipeline, dead_letters: DataFrame, batch: Batch, schema: pa.Schema, names: NameRule | None
 ) -> DataFrame:
-    schemas = Registries(pipeline.registries()).schemas_of(pipeline.spec.source, dead_letters)
+    schemas = pipeline.intermediate.registries.schemas_of(pipeline.spec.source, dead_letters)
     reader, moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names), None
     if EARLIER in dead_letters.columns:
         of_moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
@@ -257,20 +257,6 @@ def _shaped(
         return in_arrow(transformed(part, resolved, reader, refused, _CARRIED), read, columns)
 
     return evaluated(dead_letters, transform_failures(dead_letters, lambda part: evaluated(part, {})))
-
-
-def _as_batch(committed: CommittedState, partitions: list[TopicPartition]) -> Batch:
-    """A batch for the record reader; its ranges do not matter, since dead letters have their batch and `i`."""
-    return Batch(
-        pipeline=committed.pipeline,
-        number=committed.batch_number,
-        commit_id=committed.commit_id,
-        previous_commit_id=None,
-        ranges=dict.fromkeys(partitions, OffsetRange(0, 0)),
-        topic_ids=committed.topic_ids,
-        planned_at=int(time.time() * 1000),
-        meaning_hash=committed.meaning_hash,
-    )
 
 
 def _columns(key: pa.DataType | None, table: pa.Schema) -> pa.Schema:

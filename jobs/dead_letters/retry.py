@@ -72,8 +72,6 @@ def _gone(pipeline: Pipeline) -> tuple[int, str]:
         return 0, ""
     with spark_errors(pipeline.intermediate.identifier):
         dead_letters = open_dead_letters(pipeline, session(pipeline), 0, known.batches[0].number - 1)
-        if dead_letters is None:
-            return 0, ""
         place = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("="), "offset")
         found = dead_letters.agg(
             F.count("*").alias("gone"), F.min_by(place, F.struct("batch", "i")).alias("first")

@@ -18,23 +18,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.delivery import Delivery, DeliveryTask
+from jobs.dead_letters.delivery import Delivery, deliver
 from jobs.dead_letters.listing import open_dead_letters
-from jobs.dead_letters.sent import has_sent, note_first_sending
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, pending, published_through
 from jobs.failpoints import failpoint, failpoint_of_task
+from jobs.iceberg.table_property import dead_letters_sent
 from jobs.pipeline import Pipeline
 from jobs.spark.spark_tasks import Batches, numbered, task_reports, telling
 from resources.control_topic import ControlWriter, GroupProgress, Message
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, CommitFailed
 from resources.kafka_groups import group_metadata
 
 if TYPE_CHECKING:
@@ -113,8 +114,17 @@ class DeadLetterTopic:
                 self._move(delivery)
             was = reached
             failpoint("dead-letters.sent")
-        if was is not None:
-            note_first_sending(self._pipeline.intermediate, self._role)
+        if was is not None and not self._has_sent():
+            place, ever = self._pipeline.intermediate, dead_letters_sent(self._role)
+            with suppress(CommitFailed):  # another commit prevents it: the next run writes it
+                place.keep(place.catalog.require(place.identifier), ever.written(True, place.pipeline))
+
+    def _has_sent(self) -> bool:
+        """Whether this role has ever sent dead letters, by a property of the intermediate table that is written once:
+        Kafka forgets the group with the position (`jobs.events.pending`)."""
+        place = self._pipeline.intermediate
+        properties = place.catalog.require(place.identifier).metadata.properties
+        return dead_letters_sent(self._role).read(properties, place.pipeline)
 
     def _send(self, delivery: Delivery, batch: int) -> None:
         """Has a Spark task send the dead letters of a batch."""
@@ -124,7 +134,7 @@ class DeadLetterTopic:
 
         with spark_errors(delivery.topic):
             rows, messages = self._dead_letters(spark, batch)
-            sent = task_reports(rows, telling(DeliveryTask(delivery, messages)))
+            sent = task_reports(rows, telling(partial(deliver, delivery, messages)))
         if not sent:  # no dead letters, so there was no task
             self._move(delivery)
 
@@ -151,10 +161,10 @@ class DeadLetterTopic:
         """The input of the task that sends them, and the function that makes messages of it."""
         name = self._pipeline.name
         if self._table is not None:
-            return numbered(spark, 1), _Refused(name, self._table.side_tables(), batch)
+            return numbered(spark, 1), partial(_refused, name, self._table.side_tables(), batch)
         dead_letters = open_dead_letters(self._pipeline, spark, batch, batch)
-        assert dead_letters is not None, "a batch of it is landed"
-        return dead_letters.drop("headers", MOVE.name).repartition(1).sortWithinPartitions("i"), _Landed(name)
+        rows = dead_letters.drop("headers", MOVE.name).repartition(1).sortWithinPartitions("i")
+        return rows, partial(_landed, name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
         """The position up to which dead letters are sent."""
@@ -165,37 +175,24 @@ class DeadLetterTopic:
         self, sent: PublishedThrough | None, landed: Sequence[LandedBatch], newest: CommittedState
     ) -> Iterator[LandedBatch]:
         # If nothing was ever sent (the topic could not be written), dead letters of any age are sent.
-        never = sent is None and not has_sent(self._pipeline.intermediate, self._role)
+        never = sent is None and not self._has_sent()
         states = pending(sent, landed, newest, int(time.time() * 1000), never=never)
         wanted = {state.batch_number for state in states}
         return (batch for batch in landed if batch.number in wanted)
 
 
-@dataclass(frozen=True)
-class _Landed:
+def _landed(pipeline: str, batches: Batches) -> Iterator[Message]:
     """Rows of ``dead_letters.sql.j2`` as messages, in a task."""
-
-    pipeline: str
-
-    def __call__(self, batches: Batches) -> Iterator[Message]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield to_message(self.pipeline, DeadLetter(table="", **row))
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield to_message(pipeline, DeadLetter(table="", **row))
 
 
-@dataclass(frozen=True)
-class _Refused:
+def _refused(pipeline: str, sides: Sequence[SideTable], batch: int, _: Batches) -> Iterator[Message]:
     """The refused rows of a batch, from side tables, as messages, in a task."""
-
-    pipeline: str
-    sides: Sequence[SideTable]
-    batch: int
-
-    def __call__(self, batches: Batches) -> Iterator[Message]:
-        del batches
-        for side in self.sides:
-            for letter in side.dead_letters(_ALL, True, (self.batch, self.batch)):
-                yield to_message(self.pipeline, letter)
+    for side in sides:
+        for letter in side.dead_letters(_ALL, True, (batch, batch)):
+            yield to_message(pipeline, letter)
 
 
 def to_message(pipeline: str, letter: DeadLetter) -> Message:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +30,7 @@ from jobs.landing.batch_records import BatchRecords
 from jobs.landing.new_tables import known_names, name_rule
 from jobs.landing.places import Places, landed_from, places
 from jobs.landing.ranges import LandedRanges, judge, land_ranges
-from jobs.landing.registry_schemas import Registries, known_ids
+from jobs.landing.registry_schemas import known_ids
 from jobs.landing.task import Selection
 from jobs.lineage import of_one_meaning
 from jobs.offsets import OffsetRange, Offsets, Ranges, TopicPartition, total
@@ -74,8 +75,8 @@ def reread_from_kafka(pipeline: Pipeline, wanted: Wanted) -> LandedBatch | None:
         if not total(ranges):
             return None
         batch = revising_batch(pipeline, committed, 0)
-        records = _KafkaRecords(pipeline, batch, ranges, places(landed, committed.topic_ids, ranges))
-        done = place.revise(batch, committed, landed, Append, records.write, pipeline.run_properties)
+        write = partial(_write, pipeline, batch, ranges, places(landed, committed.topic_ids, ranges))
+        done = place.revise(batch, committed, landed, Append, write, pipeline.run_properties)
         _LOG.info("read %d offsets from Kafka again as %s", total(ranges), batch)
         return done
 
@@ -189,56 +190,50 @@ def _check_order(pipeline: Pipeline, committed: CommittedState) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _KafkaRecords:
-    """The records of some ranges; Spark tasks read them and write files."""
+def _write(
+    pipeline: Pipeline, batch: Batch, ranges: Ranges, known: Places, commit: Append, selection: Selection
+) -> LandedRanges:
+    """Has Spark tasks read the records of these ranges and write files.
 
-    pipeline: Pipeline
-    batch: Batch
-    ranges: Ranges
-    places: Places
-
-    def write(self, commit: Append, selection: Selection) -> LandedRanges:
-        pipeline, spec = self.pipeline, self.pipeline.spec
-        spark = pipeline.spark("landing", pipeline.intermediate.catalog)
-        records = BatchRecords(
-            pipeline.kafka,
-            spec,
-            replace(self.batch, ranges=self.ranges),
-            commit.schema,
-            Registries(pipeline.registries()),
-            # A replay adds no columns: records that would need one become dead letters.
-            refused_fields={},
-            names=name_rule(spec, known_names(commit.properties, pipeline.name)),
-            places=self.places,
-            revision=self.batch.number,
-            schema_ids=known_ids(commit.properties, pipeline.name),
-            record_size=commit.row_size,
-        )
-        recovered = self._dead_letters(spark)
+    Args:
+        known: the places of records that were landed before.
+    """
+    spec, spark = pipeline.spec, pipeline.spark("landing", pipeline.intermediate.catalog)
+    records = BatchRecords(
+        pipeline.kafka,
+        spec,
+        replace(batch, ranges=ranges),
+        commit.schema,
+        pipeline.intermediate.registries,
+        # A replay adds no columns: records that would need one become dead letters.
+        refused_fields={},
+        names=name_rule(spec, known_names(commit.properties, pipeline.name)),
+        places=known,
+        revision=batch.number,
+        schema_ids=known_ids(commit.properties, pipeline.name),
+        record_size=commit.row_size,
+    )
+    recovered = _dead_letters(pipeline, spark, {tp: r for tp, r in ranges.items() if tp in known.stretches})
+    landed = land_ranges(spark, records, commit, selection)
+    if names := records.names_after(landed.report):
+        commit.start_over()
+        records = replace(records, names=names)
         landed = land_ranges(spark, records, commit, selection)
-        if names := records.names_after(landed.report):
-            commit.start_over()
-            records = replace(records, names=names)
-            landed = land_ranges(spark, records, commit, selection)
-        judge(spark, records, commit.identifier, landed)
-        return replace(landed, counts=replace(landed.counts, recovered=recovered))
+    judge(spark, records, commit.identifier, landed)
+    return replace(landed, counts=replace(landed.counts, recovered=recovered))
 
-    def _dead_letters(self, spark: SparkSession) -> int:
-        """The number of dead letters of these records, also in batches that retention has removed."""
-        found = open_dead_letters(self.pipeline, spark)
-        # Not dead letters of a recreated topic's predecessor, which are of other records.
-        restarted = {topic: numbers[-1] for topic, numbers in self.pipeline.intermediate.recreated().items()}
-        wanted = [
-            (*tp, offsets.start, offsets.end, restarted.get(tp.topic, 0))
-            for tp, offsets in self.ranges.items()
-            if tp in self.places.stretches
-        ]
-        if found is None or not wanted:
-            return 0
-        ranges = F.broadcast(spark.createDataFrame(wanted, _RANGES))
-        inside = (F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("end"))
-        return found.join(ranges, ["topic", "partition"]).where(inside & (F.col("batch") >= F.col("first"))).count()
+
+def _dead_letters(pipeline: Pipeline, spark: SparkSession, ranges: Ranges) -> int:
+    """The number of dead letters of these records, also in batches that retention has removed."""
+    if not ranges:
+        return 0
+    # Not dead letters of a recreated topic's predecessor, which are of other records.
+    restarted = {topic: numbers[-1] for topic, numbers in pipeline.intermediate.recreated().items()}
+    wanted = [(*tp, r.start, r.end, restarted.get(tp.topic, 0)) for tp, r in ranges.items()]
+    inside = (F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("end"))
+    found = open_dead_letters(pipeline, spark)
+    found = found.join(F.broadcast(spark.createDataFrame(wanted, _RANGES)), ["topic", "partition"])
+    return found.where(inside & (F.col("batch") >= F.col("first"))).count()
 
 
 def from_offsets(start: Offsets, end: Offsets | None = None) -> Wanted:
