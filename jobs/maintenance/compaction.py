@@ -83,10 +83,8 @@ def order_of_files(maintained: MaintainedTable, options: Compaction, table: Tabl
             remedy="leave it out, or change the table's sort order",
         )
     columns = wanted or maintained.sort_by
-    if own:
-        return "sort", ()
-    if columns:
-        return "sort", columns
+    if own or columns:
+        return "sort", () if own else columns
     if options.strategy == "sort":
         raise ConfigurationError(
             "there is no order to sort by", where=maintained.identifier, remedy="name `maintenance.compaction.sort_by`"

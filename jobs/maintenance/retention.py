@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -88,15 +89,11 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
     expired = expire_these(spark, maintained, ids) if ids else {}
     known = pipeline.intermediate.landed().batches
-    rows = _delete(
-        spark,
-        maintained,
-        "batchNumber",
-        known[0].number,
-        dead_letters=False,
-        recreated=pipeline.intermediate.recreated(),
-    )
-    rows += _retire_dead_letters(spark, maintained, options, min(unsent, default=None))["rows deleted"]
+    rows = _delete(spark, maintained, known[0].number, recreated=pipeline.intermediate.recreated())
+    if options.dead_letters_keep_days is not None:  # else never, since nobody may have read them yet
+        instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)
+        # A dead letter that is still to be sent to its topic is taken from here.
+        rows += _delete(spark, maintained, instant, dead_letters=True, unsent=min(unsent, default=None))
     _count_dead_letters(spark, pipeline)
     return {"batches removed": len(landed) - len(known), "batches kept": len(known), "rows deleted": rows, **expired}
 
@@ -139,35 +136,24 @@ def _unsent(pipeline: Pipeline) -> list[int]:
 def _count_dead_letters(spark: SparkSession, pipeline: Pipeline) -> None:
     """Stores how many more dead letters are open than the remaining batches have, since `status` starts no Spark."""
     with spark_errors(pipeline.intermediate.identifier):
-        dead_letters = open_dead_letters(pipeline, spark)
-        count = dead_letters.count() if dead_letters is not None else 0
+        count = open_dead_letters(pipeline, spark).count()
     keep_count(pipeline.intermediate, count)
-
-
-def _retire_dead_letters(
-    spark: SparkSession, maintained: MaintainedTable, options: Landed, unsent: int | None
-) -> Mapping[str, int]:
-    """Deletes old dead letters after a separate time; by default never, since nobody may have read them yet.
-
-    Args:
-        unsent: the first batch with dead letters that are still to be sent to their topic, which takes them from here.
-    """
-    if options.dead_letters_keep_days is None:
-        return {"rows deleted": 0}
-    instant = datetime.now(UTC) - timedelta(days=options.dead_letters_keep_days)
-    return {"rows deleted": _delete(spark, maintained, "landedAt", instant, dead_letters=True, unsent=unsent)}
 
 
 def _delete(
     spark: SparkSession,
     maintained: MaintainedTable,
-    column: str,
-    below: object,
-    dead_letters: bool,
-    recreated: RecreatedTopics | None = None,
+    below: int | datetime,
+    recreated: RecreatedTopics = MappingProxyType({}),
+    dead_letters: bool = False,
     unsent: int | None = None,
 ) -> int:
-    recreated = recreated or {}
+    """Deletes the rows of batches below a number, or the dead letters that were landed before an instant.
+
+    Args:
+        unsent: no dead letters from this batch on.
+    """
+    column = "landedAt" if dead_letters else "batchNumber"
     path = maintained.catalog.spark_path(maintained.identifier)
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     if unsent is not None:

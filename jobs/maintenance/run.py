@@ -7,9 +7,9 @@ from functools import partial
 
 from jobs.destinations.base import Destination
 from jobs.maintenance.maintained_table import MaintainedTable
-from jobs.maintenance.report import Done
+from jobs.maintenance.report import Done, do
 from jobs.maintenance.retention import retire
-from jobs.maintenance.upkeep import done, keep_up
+from jobs.maintenance.upkeep import keep_up
 from jobs.pipeline import Pipeline
 
 LANDING = "maintenance of landing"
@@ -30,9 +30,8 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
     if not maintained.exists():
         return
     spark = pipeline.spark(LANDING, table.catalog)
-    landed = options.landed
-    retention = partial(retire, spark, pipeline, maintained, landed)
-    yield from done(maintained.identifier, [("landed", landed.enabled, retention)])
+    if options.landed.enabled:
+        yield do("landed", maintained.identifier, partial(retire, spark, pipeline, maintained, options.landed))
     known = table.landed().batches
     yield from keep_up(spark, maintained, options, known[0].snapshot_id if known else None)
 

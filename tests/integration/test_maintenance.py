@@ -21,7 +21,7 @@ from jobs.batch import LandedBatch
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.destinations.iceberg import destination as iceberg_destination
 from jobs.iceberg.branches import attempt_branch
-from jobs.maintenance import compaction, leftovers, retention
+from jobs.maintenance import compaction, retention, upkeep
 from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.maintenance.report import Done
 from jobs.maintenance.run import maintain_landing, maintain_table
@@ -77,7 +77,7 @@ def ids(engine: Engine, mode: str) -> list[int]:
 def all_are_old(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Iterator[None]:
     """No file is too young to be an orphan. Iceberg takes a time that is not long ago only of its own tests, and in
     an object store nobody can make a file look old."""
-    monkeypatch.setattr(leftovers, "_nobodys_before", lambda _: datetime.now(UTC) + timedelta(hours=1))
+    monkeypatch.setattr(upkeep, "_nobodys_before", lambda _: datetime.now(UTC) + timedelta(hours=1))
     rejects = "spark.sql.legacy.setCommandRejectsSparkCoreConfs"
     spark.conf.set(rejects, "false")
     spark.conf.set("spark.testing", "true")

@@ -43,10 +43,10 @@ def test_dead_letters_that_are_still_to_be_sent_outlive_their_time(
     """Their topic has them from here: the position would move past their batch without them."""
     place, maintained = _landed(lake, specs.spec(dead_letters={"topic": "dead"}), *[Counts(quarantined=1)] * 3)
     pipeline: Any = SimpleNamespace(name="p", spec=place.spec, intermediate=place, destinations=list)
-    deleted = list[tuple[str, int | None]]()
+    deleted = list[tuple[bool, int | None]]()
 
-    def delete(_: object, __: object, column: str, ___: object, **more: Any) -> int:
-        deleted.append((column, more.get("unsent")))
+    def delete(_: object, __: object, ___: object, dead_letters: bool = False, **more: Any) -> int:
+        deleted.append((dead_letters, more.get("unsent")))
         return 0
 
     monkeypatch.setattr(retention, "DeadLetterTopic", lambda *_: SimpleNamespace(first_unsent=lambda: unsent))
@@ -54,7 +54,7 @@ def test_dead_letters_that_are_still_to_be_sent_outlive_their_time(
     monkeypatch.setattr(retention, "_count_dead_letters", lambda *_: None)
     monkeypatch.setattr(retention, "expire_these", lambda *_: {})
     retire(Mock(), pipeline, maintained, Landed(keep_days=1, dead_letters_keep_days=1))
-    assert deleted == [("batchNumber", None), ("landedAt", unsent)]
+    assert deleted == [(False, None), (True, unsent)]
 
 
 def test_removed_batches_take_no_open_dead_letter_along(lake: IcebergCatalog) -> None:
