@@ -147,8 +147,11 @@ class Pipeline:
     def _intermediate(self) -> IntermediateTable:
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
-        registries = Registries(self.registries())
-        return IntermediateTable(self.name, self.spec, catalog, registries, self.reads, self.taking)
+        registries = {
+            name: self.connections.opened(name, SchemaRegistryConnection, SchemaRegistry)
+            for name in self.spec.source.registries
+        }
+        return IntermediateTable(self.name, self.spec, catalog, Registries(registries), self.reads, self.taking)
 
     def taking(self, names: Collection[str]) -> Mapping[str, Mapping[str, Takes]]:
         """The types that each table accepts in those of these columns that it has. A table that does not answer, or
@@ -161,11 +164,6 @@ class Pipeline:
             except BatchmergeError as problem:
                 _LOG.warning("%s does not say which columns it has: %s", destination.name, problem)
         return found
-
-    def registries(self) -> dict[str, SchemaRegistry]:
-        """The Schema Registries that the source names, by connection."""
-        names = self.spec.source.registries
-        return {name: self.connections.opened(name, SchemaRegistryConnection, SchemaRegistry) for name in names}
 
     @property
     def group(self) -> str:
@@ -213,10 +211,6 @@ class Pipeline:
         raise_if_to_end()  # work that was given up begins nothing more in Spark
         return self.sessions.get(role, opened)
 
-    def interrupt(self, role: str) -> None:
-        """Stops what runs in a role's session; nothing if none is open. Called from another thread."""
-        self.sessions.interrupt(role)
-
     def stop(self) -> None:
         """Stops what runs in any session of the pipeline."""
         self.sessions.interrupt_all()
@@ -231,7 +225,7 @@ class Pipeline:
         Raises:
             TimeLimitReached: no answer in time.
         """
-        return with_timeout(seconds, where, work, lambda: self.interrupt(role or where))
+        return with_timeout(seconds, where, work, lambda: self.sessions.interrupt(role or where))
 
     def land_in_time(self, work: Callable[[], T], done: Sized = ()) -> T:
         """Does the work of a landing within the file's time limit for a batch.

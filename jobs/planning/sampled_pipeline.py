@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.landing.registry_schemas import Registries
 from jobs.landing.sample import keyless, sampled_columns, sampled_key, sampled_names
 from jobs.pipeline import Pipeline
 from jobs.spec.added_columns import Additions, adds_columns
@@ -33,22 +32,19 @@ def with_sampled_columns(pipeline: Pipeline) -> tuple[Pipeline, Additions]:
     keyed = (_with_key(pipeline) if key_is_open(pipeline.spec) else None) or pipeline.spec
     if not adds_columns(keyed):
         return replace(pipeline, spec=keyed), Additions(keyed)
-    found = sampled_columns(keyed, pipeline.kafka, pipeline.topics(), _registries(pipeline), pipeline.taking)
+    found = sampled_columns(keyed, pipeline.kafka, pipeline.topics(), pipeline.intermediate.registries, pipeline.taking)
     return replace(pipeline, spec=found.spec), found
 
 
 def with_sampled_names(pipeline: Pipeline, batch: int) -> Pipeline:
     """The pipeline with the tables that the newest records name too, as if this batch had them; for `plan`."""
     known = pipeline.names
-    names = sampled_names(pipeline.spec, pipeline.kafka, pipeline.topics(), _registries(pipeline), known)
+    names = sampled_names(pipeline.spec, pipeline.kafka, pipeline.topics(), pipeline.intermediate.registries, known)
     made = replace(pipeline)
     made.names = {**known, **{name: Named(name, batch) for name in names}}
     return made
 
 
 def _with_key(pipeline: Pipeline) -> PipelineSpec | None:
-    return sampled_key(pipeline.spec, pipeline.kafka, pipeline.topics(), _registries(pipeline), pipeline.taking)
-
-
-def _registries(pipeline: Pipeline) -> Registries:
-    return Registries(pipeline.registries())
+    registries = pipeline.intermediate.registries
+    return sampled_key(pipeline.spec, pipeline.kafka, pipeline.topics(), registries, pipeline.taking)
