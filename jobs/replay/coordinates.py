@@ -23,7 +23,12 @@ def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
     """
     table = destination.table
     if not table.has_coordinates:
-        raise _lacking(destination)
+        raise ConfigurationError(
+            f"a table of mode {table.mode} can be replayed only by its rows' coordinates, and the file asks for none",
+            where=destination.name,
+            remedy=f"add {_OPTION}: what is merged from then on can be replayed. To replay all of it, fill a new table "
+            "with this option (another name in `tables`)",
+        )
     recreated = pipeline.intermediate.recreated()
     if not table.has_unique_key and recreated and not kind_of(table).capabilities.tells_topics_apart:
         raise ConfigurationError(
@@ -57,16 +62,6 @@ def check_rereading(pipeline: Pipeline, destination: Destination, from_kafka: bo
     committed = destination.committed()
     if committed and committed.untraced_to and (from_kafka or destination.table.mode == "delete"):
         raise _untraced(destination, committed.untraced_to)
-
-
-def _lacking(destination: Destination) -> ConfigurationError:
-    return ConfigurationError(
-        f"a table of mode {destination.table.mode} can be replayed only by its rows' coordinates, and the file asks "
-        "for none",
-        where=destination.name,
-        remedy=f"add {_OPTION}: what is merged from then on can be replayed. To replay all of it, fill a new table "
-        "with this option (another name in `tables`)",
-    )
 
 
 def _untraced(destination: Destination, untraced_to: int, way: str = "") -> ConfigurationError:

@@ -30,31 +30,19 @@ def replay_window(pipeline: Pipeline, destination: Destination, start: datetime,
     Raises:
         ConfigurationError: the table's rows cannot be distinguished well enough to replay (`jobs.replay.coordinates`).
     """
-    first, last = start.timestamp() * 1000, end.timestamp() * 1000
-    return _replay(
-        pipeline,
-        destination,
-        lambda b: first <= b.batch.planned_at < last,
-        lambda oldest: first < oldest.batch.planned_at,
-    )
+    instants = start.timestamp() * 1000, end.timestamp() * 1000
+    return _replay(pipeline, destination, lambda b: b.batch.planned_at, *instants)
 
 
 def replay_batches(pipeline: Pipeline, destination: Destination, first: int, last: int) -> MergedBatches | None:
     """Replays landed batches by number, both ends included; None if there are none."""
-    return _replay(pipeline, destination, lambda b: first <= b.number <= last, lambda oldest: first < oldest.number)
+    return _replay(pipeline, destination, lambda b: b.number, first, last + 1)
 
 
 def _replay(
-    pipeline: Pipeline,
-    destination: Destination,
-    wanted: Callable[[LandedBatch], bool],
-    before: Callable[[LandedBatch], bool],
+    pipeline: Pipeline, destination: Destination, position: Callable[[LandedBatch], int], first: float, end: float
 ) -> MergedBatches | None:
-    """Replays the wanted batches.
-
-    Args:
-        before: whether the wanted batches begin before this one, the oldest known batch.
-    """
+    """Replays the batches whose position, a number or a time, is in ``[first, end)``."""
     check_coordinates(pipeline, destination)
     if any(lease.left_behind for lease in destination.leases()):
         # A run has died in the middle of a batch: finish it before the replay.
@@ -68,12 +56,13 @@ def _replay(
             return None
         landed = pipeline.intermediate.landed()
         next_batches(destination.name, committed, landed.batches, landed.complete)
-        if not landed.complete and before(landed.batches[0]):
+        if not landed.complete and first < position(landed.batches[0]):
             raise _too_early(destination, landed.batches[0], "were removed by retention (`maintenance.landed`)")
-        batches = [b for b in landed.batches if b.number <= committed.batch_number and wanted(b)]
+        merged_batches = [b for b in landed.batches if b.number <= committed.batch_number]
+        batches = [b for b in merged_batches if first <= position(b) < end]
         if not batches:
             return None
-        meant = of_one_meaning([b for b in landed.batches if b.number <= committed.batch_number])
+        meant = of_one_meaning(merged_batches)
         if batches[0].number < meant[0].number:
             raise _too_early(destination, meant[0], "were landed with another `changes` (key, op mapping or order)")
         check_batches(destination, committed.untraced_to, batches[0].number)
