@@ -16,9 +16,9 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, new_commit_id
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches, new_commit_id
 from jobs.lineage import next_batches
-from jobs.offsets import OffsetRange, Offsets, TopicPartition, ends, total
+from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
 from jobs.planning.highest_batch import highest_in
 from jobs.planning.plan import TopicState
@@ -164,10 +164,7 @@ def commit(pipeline: Pipeline, known: ResetState, base: CommittedState, batch: B
 
 
 def state_after(base: CommittedState, batch: Batch) -> CommittedState:
-    return CommittedState(
-        batch.pipeline, batch.number, batch.commit_id, ends(batch.ranges), batch.topic_ids, batch.meaning_hash,
-        _watermark(base, batch), batch.leader_epochs,
-    )  # fmt: skip
+    return CommittedState.after(LandedBatch(batch, Counts(), _watermark(base, batch), 0))
 
 
 def impact(known: ResetState, batch: Batch) -> list[Impact]:

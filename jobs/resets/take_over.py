@@ -55,13 +55,12 @@ class TakeOver:
         if self.base and self.batch:
             offset_reset.commit(pipeline, self.known, self.base, self.batch)
             failpoint("take-over.landed")
-        return [table.name for table in self.tables if self._hand_over(table, pipeline.name)]
-
-    def _hand_over(self, table: Destination, to: str) -> bool:
-        if not table.hand_over(to, self.base):
-            return False
-        failpoint("take-over.table")
-        return True
+        names = []
+        for table in self.tables:
+            if table.hand_over(pipeline.name, self.base):
+                failpoint("take-over.table")
+                names.append(table.name)
+        return names
 
 
 def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = None) -> TakeOver:
