@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.schema.types import is_wider, type_name
+from jobs.schema.types import inside, is_wider, type_name, with_inside
 from jobs.spec.tables import Evolution
 from resources.errors import ConfigurationError, SchemaRefused
 
@@ -120,18 +120,10 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
     old, new = plain(old), plain(new)
     if old == new:
         return
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        yield from _fields(path, list(old), list(new), ignore_case)
-    elif pa.types.is_list(old) and pa.types.is_list(new):
-        if new.value_field.nullable and not old.value_field.nullable:
-            yield RelaxRequired((*path, "element"))
-        yield from _types((*path, "element"), old.value_type, new.value_type, ignore_case)
-    elif pa.types.is_map(old) and pa.types.is_map(new):
-        if plain(old.key_type) != plain(new.key_type):
+    if _are_alike(old, new):
+        if pa.types.is_map(old) and old.key_type != new.key_type:
             yield _refusal((*path, "key"), old.key_type, new.key_type)
-        if new.item_field.nullable and not old.item_field.nullable:
-            yield RelaxRequired((*path, "value"))
-        yield from _types((*path, "value"), old.item_type, new.item_type, ignore_case)
+        yield from _fields(path, inside(old), inside(new), ignore_case)
     elif is_wider(new, old):
         # The table's type is wider than the declared one: rows fit.
         return
@@ -144,24 +136,24 @@ def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) ->
 def evolved(old: pa.DataType, new: pa.DataType) -> pa.DataType:
     """The type of a column that holds its present values and those of a new type, by the rules of evolution."""
     old, new = plain(old), plain(new)
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        wanted = {f.name: f for f in new}
-        kept = [_evolved(f, wanted[f.name]) if f.name in wanted else f for f in old]
-        known = {f.name for f in old}
-        return pa.struct([*kept, *(f.with_nullable(True) for f in new if f.name not in known)])
-    if pa.types.is_list(old) and pa.types.is_list(new):
-        return pa.list_(_evolved(old.value_field, new.value_field))
-    if pa.types.is_map(old) and pa.types.is_map(new):
-        return pa.map_(old.key_type, _evolved(old.item_field, new.item_field))
-    return new if is_wider(old, new) else old
+    if not _are_alike(old, new):
+        return new if is_wider(old, new) else old
+    known, wanted = ({f.name: f for f in inside(kind)} for kind in (old, new))
+    kept = [_evolved(f, wanted[name]) if name in wanted else f for name, f in known.items()]
+    return with_inside(old, [*kept, *(f.with_nullable(True) for name, f in wanted.items() if name not in known)])
 
 
 def _evolved(old: pa.Field, new: pa.Field) -> pa.Field:
     return pa.field(old.name, evolved(old.type, new.type), old.nullable or new.nullable)
 
 
+def _are_alike(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether both are structs, lists or maps."""
+    return any(is_one(old) and is_one(new) for is_one in (pa.types.is_struct, pa.types.is_list, pa.types.is_map))
+
+
 def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
-    return f"column {'.'.join(path)} is {_shown(plain(old))} in the table and {type_name(plain(new))} in the file"
+    return f"column {'.'.join(path)} is {_shown(old)} in the table and {type_name(new)} in the file"
 
 
 def _shown(kind: pa.DataType) -> str:
@@ -178,10 +170,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(pa.field("element", plain(kind.value_type), kind.value_field.nullable))
-    if pa.types.is_map(kind):
-        return pa.map_(plain(kind.key_type), pa.field("value", plain(kind.item_type), kind.item_field.nullable))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in kind])
-    return kind
+    if pa.types.is_large_list(kind):
+        kind = pa.list_(kind.value_field)
+    fields = [pa.field(f.name, plain(f.type), f.nullable) for f in inside(kind)]
+    return pa.map_(plain(kind.key_type), *fields) if pa.types.is_map(kind) else with_inside(kind, fields)
