@@ -306,7 +306,7 @@ def landed_to_properties(landed: LandedBatch, after: CommittedState | None = Non
         **(after or CommittedState.after(landed)).to_properties(),
         PREFIX + "previous-commit-id": batch.previous_commit_id or "",
         LENGTHS: offsets.encode(offsets.lengths(batch.ranges)),
-        **_continues_to_property(batch.continues),
+        **({} if batch.continues is None else {_CONTINUES: _encoded(batch.continues)}),
         **({} if batch.revises is None else {_REVISES: str(batch.revises)}),
         **({_UNTRACED_TABLES: json.dumps(batch.untraced)} if batch.untraced else {}),
         PREFIX + "planned-at": str(batch.planned_at),
@@ -334,7 +334,7 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
         topic_ids=state.topic_ids,
         planned_at=int(properties[PREFIX + "planned-at"]),
         meaning_hash=state.meaning_hash,
-        continues=_continues_from(properties),
+        continues=_decoded(properties[_CONTINUES]) if _CONTINUES in properties else None,
         leader_epochs=state.leader_epochs,
         revises=int(properties[_REVISES]) if _REVISES in properties else None,
         untraced=tuple(json.loads(properties.get(_UNTRACED_TABLES, "[]"))),
@@ -345,13 +345,9 @@ def landed_from_properties(properties: Mapping[str, str], snapshot_id: int) -> L
     return LandedBatch(batch, counts, state.watermark, snapshot_id, unknown, new_columns, moves)
 
 
-def _continues_to_property(continues: Mapping[str, Offsets] | None) -> dict[str, str]:
-    if continues is None:
-        return {}
-    return {_CONTINUES: json.dumps({commit_id: offsets.encode(at) for commit_id, at in continues.items()})}
+def _encoded(continues: Mapping[str, Offsets]) -> str:
+    return json.dumps({commit_id: offsets.encode(at) for commit_id, at in continues.items()})
 
 
-def _continues_from(properties: Mapping[str, str]) -> dict[str, Offsets] | None:
-    if _CONTINUES not in properties:
-        return None
-    return {commit_id: offsets.decode(at) for commit_id, at in json.loads(properties[_CONTINUES]).items()}
+def _decoded(text: str) -> dict[str, Offsets]:
+    return {commit_id: offsets.decode(at) for commit_id, at in json.loads(text).items()}

@@ -64,14 +64,13 @@ class Watermark:
 
     def to_properties(self, prefix: str) -> dict[str, str]:
         known = {tp: time for tp, time in self.record_times.items() if time is not None}
-        found = {prefix + RECORD_TIMES: offsets.encode(known)}
-        if self.vtts is not None:
-            found[prefix + "vtts"] = str(self.vtts)
-        if self.caught_up_through is not None:
-            found[prefix + "caught-up-through"] = str(self.caught_up_through)
-        if self.truncated_below is not None:
-            found[prefix + "truncated-below"] = str(self.truncated_below)
-        return found
+        numbers = {
+            "vtts": self.vtts,
+            "caught-up-through": self.caught_up_through,
+            "truncated-below": self.truncated_below,
+        }
+        said = {prefix + name: str(number) for name, number in numbers.items() if number is not None}
+        return {prefix + RECORD_TIMES: offsets.encode(known), **said}
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], prefix: str, partitions: Offsets) -> Watermark:
