@@ -28,6 +28,8 @@ Dagster retries what is transient and stops at what is terminal (`orchestration/
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class BatchmergeError(Exception):
     """What went wrong, where, and the remedy. The message never holds a record's values or a secret.
@@ -49,13 +51,7 @@ class BatchmergeError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Spark tasks and Dagster's step processes pickle errors; keyword-only arguments need help.
-        return _rebuild, (type(self), self.what, self.where, self.remedy, self.facts)
-
-
-def _rebuild(
-    kind: type[BatchmergeError], what: str, where: str, remedy: str, facts: dict[str, object]
-) -> BatchmergeError:
-    return kind(what, where=where, remedy=remedy, **facts)
+        return partial(type(self), self.what, where=self.where, remedy=self.remedy, **self.facts), ()
 
 
 class TransientError(BatchmergeError):
