@@ -22,7 +22,6 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     ServerError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
@@ -181,16 +180,13 @@ class IcebergCatalog:
     ) -> Table:
         """Creates the table, and its namespace where that is missing. Whoever loses a race gets the winner's table."""
         # pyiceberg takes the format version out of what it is given.
-        create = partial(self._catalog.create_table, identifier, schema, None, partition, sort)
+        create = partial(self._catalog.create_table_if_not_exists, identifier, schema, None, partition, sort)
         with catalog_errors(identifier):
             try:
-                try:
-                    made = create(dict(properties))
-                except NoSuchNamespaceError:
-                    self._create_namespace(identifier.rsplit(".", 1)[0])
-                    made = create(dict(properties))
-            except TableAlreadyExistsError:
-                made = self._catalog.load_table(identifier)
+                made = create(dict(properties))
+            except NoSuchNamespaceError:
+                self._create_namespace(identifier.rsplit(".", 1)[0])
+                made = create(dict(properties))
             return self._renewing(made, identifier)
 
     def _create_namespace(self, namespace: str) -> None:
