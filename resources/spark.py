@@ -220,9 +220,9 @@ def spark_errors(where: str) -> Iterator[None]:
         said = str(problem)
         if own := carried_by(said):
             raise own from problem
-        if refused := _refused(said, where):
+        if refused := _classified(_REFUSED, said, where):
             raise refused from None  # a server may repeat what it was sent
-        raise _classified(said, where) or _unclassified(problem, where) from problem
+        raise _classified(_KNOWN, said, where) or _unclassified(problem, where) from problem
 
 
 def _unclassified(problem: Exception, where: str) -> BatchmergeError:
@@ -270,16 +270,33 @@ _CONFLICT = (
     "TABLE_OR_VIEW_NOT_FOUND.*`branch_attempt--",
 )
 
+# Marks in Spark's text, and our error.
+_Known = tuple[tuple[str, ...], type[BatchmergeError], str, str]
+
 # What catalogs, their databases and object stores say of credentials, in the words of Iceberg's Java libraries. NIO's
 # exception is about a local file.
-_EXPIRED = re.compile(r"ExpiredToken|token (included in the request )?(has|is) expired")
-_REFUSED = re.compile(
-    r"NotAuthorizedException|ForbiddenException|invalid_client|[Ss]tatus [Cc]ode:? 40[13]\b|"
-    r"40[13] (Unauthorized|Forbidden)|(?<!nio\.file\.)Access ?[Dd]enied|InvalidAccessKeyId|SignatureDoesNotMatch|"
-    r"request signature we calculated|password authentication failed|no pg_hba\.conf entry"
-)
+_REFUSED: list[_Known] = [
+    (
+        ("ExpiredToken", r"token (included in the request )?(has|is) expired"),
+        Unavailable,
+        "Spark's credentials for the catalog or the object store have expired",
+        "run again if the catalog gives them; otherwise renew those in `spark_properties` of its connection",
+    ),
+    (
+        (
+            r"NotAuthorizedException|ForbiddenException|invalid_client|[Ss]tatus [Cc]ode:? 40[13]\b",
+            r"40[13] (Unauthorized|Forbidden)|(?<!nio\.file\.)Access ?[Dd]enied|InvalidAccessKeyId",
+            r"SignatureDoesNotMatch|request signature we calculated",
+            r"password authentication failed|no pg_hba\.conf entry",
+        ),
+        ConfigurationError,
+        "the catalog or the object store refuses Spark",
+        "correct `uri`, `credential` or `token` of the catalog's connection, the store's keys in its "
+        "`spark_properties`, or the identity and the rights of Spark's server and executors",
+    ),
+]
 
-_KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
+_KNOWN: list[_Known] = [
     (
         ("OPERATION_CANCELED", "OPERATION_ABANDONED", "interrupted by", "SparkJobCancelled", "was cancelled"),
         Interrupted,
@@ -313,25 +330,8 @@ _KNOWN: list[tuple[tuple[str, ...], type[BatchmergeError], str, str]] = [
 ]
 
 
-def _refused(text: str, where: str) -> BatchmergeError | None:
-    if _EXPIRED.search(text):
-        return Unavailable(
-            "Spark's credentials for the catalog or the object store have expired",
-            where=where,
-            remedy="run again if the catalog gives them; otherwise renew those in `spark_properties` of its connection",
-        )
-    if _REFUSED.search(text):
-        return ConfigurationError(
-            "the catalog or the object store refuses Spark",
-            where=where,
-            remedy="correct `uri`, `credential` or `token` of the catalog's connection, the store's keys in its "
-            "`spark_properties`, or the identity and the rights of Spark's server and executors",
-        )
-    return None
-
-
-def _classified(text: str, where: str) -> BatchmergeError | None:
-    for marks, kind, what, remedy in _KNOWN:
+def _classified(known: list[_Known], text: str, where: str) -> BatchmergeError | None:
+    for marks, kind, what, remedy in known:
         if any(re.search(mark, text) for mark in marks):
             return kind(what, where=where, remedy=remedy)
     return None
