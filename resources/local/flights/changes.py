@@ -131,10 +131,8 @@ def _malformed(flight: Flight, stage: int, kind: str) -> tuple[bytes | None, byt
     if kind == "text for a number":
         return _bytes(key), _bytes({**value, "flight": "unknown"})
     if kind == "key part missing":
-        missing = KEY[2]
-        return _bytes({k: v for k, v in key.items() if k != missing}), _bytes(
-            {k: v for k, v in value.items() if k != missing}
-        )
+        del key[KEY[2]], value[KEY[2]]
+        return _bytes(key), _bytes(value)
     return None, _bytes(value)
 
 
