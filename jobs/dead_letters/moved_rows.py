@@ -98,8 +98,8 @@ def with_earlier_values(
         landed = {"table": pipeline.intermediate.path}
         found = cached(spark.sql(render("spark", "deletes_of_moved_rows", moved=[rows], **landed)), deletes)
         old_keys = spark.table(rows).select(*PLACE, "old_key")
-        counts = found.agg(F.count("*").alias("deletes")).crossJoin(old_keys.agg(F.count("*").alias("moved"))).first()
-        assert counts is not None, "an aggregate has one row"
+        counted = found.agg(F.count("*").alias("deletes")).crossJoin(old_keys.agg(F.count("*").alias("moved")))
+        (counts,) = counted.collect()
         lacks_deletes = counts["deletes"] < counts["moved"]
         if not counts["deletes"]:
             yield WithEarlier(dead_letters, lacks_deletes, old_keys=old_keys)
@@ -195,28 +195,23 @@ def _old_key(spec: PipelineSpec) -> Column:
     return F.when(whole, F.struct(*parts))
 
 
-@dataclass(frozen=True)
-class MovedRows:
-    """Reads dead letters whose earlier values are known (`EARLIER`); travels to Spark's workers.
+def read_moved(reader: RecordReader, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Dead letters whose earlier values are known (`EARLIER`) as landed rows, in the same order: what they leave out is
+    filled in.
 
-    Attributes:
+    Args:
         reader: leaves unchanged what inserts leave out.
     """
-
-    reader: RecordReader
-
-    def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The records as landed rows, in the same order: what they leave out is filled in."""
-        rows = self.reader.read(batch)
-        value, left_out, earlier = rows.column("value"), rows.column(UNCHANGED.name), batch.column(EARLIER)
-        parts = []
-        for field in value.type:
-            part = pc.struct_field(value, [field.name])
-            if earlier.type.get_field_index(field.name) >= 0:
-                keeps = pa.array([field.name in (names or ()) for names in left_out.to_pylist()], pa.bool_())
-                part = pc.if_else(keeps, pc.struct_field(earlier, [field.name]).cast(field.type), part)
-            parts.append(part)
-        filled = pa.StructArray.from_arrays(parts, fields=list(value.type), mask=pc.is_null(value))
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-        columns |= {"value": filled, UNCHANGED.name: pa.nulls(len(rows), UNCHANGED.type)}
-        return pa.RecordBatch.from_pydict(columns)
+    rows = reader.read(batch)
+    value, left_out, earlier = rows.column("value"), rows.column(UNCHANGED.name), batch.column(EARLIER)
+    parts = []
+    for field in value.type:
+        part = pc.struct_field(value, [field.name])
+        if earlier.type.get_field_index(field.name) >= 0:
+            keeps = pa.array([field.name in (names or ()) for names in left_out.to_pylist()], pa.bool_())
+            part = pc.if_else(keeps, pc.struct_field(earlier, [field.name]).cast(field.type), part)
+        parts.append(part)
+    filled = pa.StructArray.from_arrays(parts, fields=list(value.type), mask=pc.is_null(value))
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns |= {"value": filled, UNCHANGED.name: pa.nulls(len(rows), UNCHANGED.type)}
+    return pa.RecordBatch.from_pydict(columns)

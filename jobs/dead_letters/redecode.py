@@ -7,7 +7,7 @@ Spark fails in the transform are found by bisection, however many there are: a r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from jobs.batch import Batch, CommittedState
 from jobs.changes.columns import ERROR, MOVE, SOME_HEADERS, UNCHANGED, names_unchanged_columns
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.earlier_values import EARLIER
-from jobs.dead_letters.moved_rows import MovedRows
+from jobs.dead_letters.moved_rows import read_moved
 from jobs.dead_letters.transform_failures import transform_failures
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED
@@ -198,22 +198,22 @@ class Redecoder:
 
     reader: RecordReader
     names: tuple[str, ...]
-    moved: MovedRows | None = None
+    moved: RecordReader | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             others = batch
             if self.moved:
                 known = pc.is_valid(batch.column(EARLIER))
-                yield self._rows(batch.filter(known), self.moved.read)
+                moved = batch.filter(known)
+                yield self._rows(moved, read_moved(_marking_filtered(self.moved), moved))
                 others = batch.filter(pc.invert(known))
             yield self.read(others)
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return self._rows(batch, replace(self.reader, filtered_error=_FILTERED).read)
+        return self._rows(batch, _marking_filtered(self.reader).read(batch))
 
-    def _rows(self, batch: pa.RecordBatch, read: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.RecordBatch:
-        shaped = read(batch)
+    def _rows(self, batch: pa.RecordBatch, shaped: pa.RecordBatch) -> pa.RecordBatch:
         error = shaped.column("error")
         known = {
             "batchNumber": batch.column("batch"),
@@ -223,6 +223,10 @@ class Redecoder:
         return pa.RecordBatch.from_pydict(
             {name: known[name] if name in known else shaped.column(name) for name in self.names}
         )
+
+
+def _marking_filtered(reader: RecordReader) -> RecordReader:
+    return replace(reader, filtered_error=_FILTERED)
 
 
 def _brought(rows: DataFrame, names: NameRule) -> TaskReport:
@@ -245,8 +249,7 @@ def _shaped(
     schemas = pipeline.intermediate.registries.schemas_of(pipeline.spec.source, dead_letters)
     reader, moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names), None
     if EARLIER in dead_letters.columns:
-        of_moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
-        moved = MovedRows(replace(of_moved, filtered_error=_FILTERED))
+        moved = record_reader(pipeline.spec, batch, schema, schemas, {}, names, moved=True)
     key = pa.struct(key_fields(pipeline.spec)) if pipeline.spec.changes.key else None
     columns = _columns(key, schema)
     read, resolved = Redecoder(reader, tuple(columns.names), moved), pipeline.spec.source.resolved

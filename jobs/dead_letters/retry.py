@@ -73,8 +73,6 @@ def _gone(pipeline: Pipeline) -> tuple[int, str]:
     with spark_errors(pipeline.intermediate.identifier):
         dead_letters = open_dead_letters(pipeline, session(pipeline), 0, known.batches[0].number - 1)
         place = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("="), "offset")
-        found = dead_letters.agg(
-            F.count("*").alias("gone"), F.min_by(place, F.struct("batch", "i")).alias("first")
-        ).first()
-    assert found is not None, "an aggregate has one row"
+        first = F.min_by(place, F.struct("batch", "i")).alias("first")
+        (found,) = dead_letters.agg(F.count("*").alias("gone"), first).collect()
     return found["gone"], found["first"] or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,30 +35,25 @@ def judged(rows: DataFrame, values: RowValues) -> Judged:
     """Counts rows of ``compared_rows.sql.j2`` by result; only sums return to the run."""
     names = ["unknown", "deleted", *(f"differs_{n}" for n in range(len(values.columns)))]
     if values.compared_in_python:
-        rows = reshaped(rows, _PythonComparison(values), pa.schema([(name, pa.bool_()) for name in names]))
-    found = rows.agg(F.count("*").alias("rows"), *(F.count_if(F.col(name)).alias(name) for name in names)).first()
-    assert found is not None, "an aggregate has one row"
+        rows = reshaped(rows, partial(_compared_in_python, values), pa.schema([(name, pa.bool_()) for name in names]))
+    counts = (F.count_if(F.col(name)).alias(name) for name in names)
+    (found,) = rows.agg(F.count("*").alias("rows"), *counts).collect()
     differs = {column.name: int(found[f"differs_{n}"]) for n, column in enumerate(values.columns)}
     return Judged(int(found["rows"]), int(found["unknown"]), int(found["deleted"]), differs)
 
 
-@dataclass(frozen=True)
-class _PythonComparison:
-    """Compares the columns that Spark SQL does not compare; travels to Spark's tasks."""
-
-    values: RowValues
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        compared_in_python = {column.name for column in self.values.compared_in_python}
-        made = {name: rows[name] for name in ("unknown", "deleted")}
-        for n, column in enumerate(self.values.columns):
-            if column.name not in compared_in_python:
-                made[f"differs_{n}"] = rows[f"differs_{n}"]
-                continue
-            known = rows[f"known_{n}"].to_numpy()
-            compared = rows.filter(pa.array(known))
-            pair = (compared[f"{which}_{n}"].combine_chunks() for which in ("expected", "found"))
-            differs = np.zeros(len(rows), bool)
-            differs[known] = self.values.differ(column, *pair)
-            made[f"differs_{n}"] = pa.chunked_array([pa.array(differs)])
-        return pa.table(made)
+def _compared_in_python(values: RowValues, rows: pa.Table) -> pa.Table:
+    """Compares the columns that Spark SQL does not compare, in Spark's tasks."""
+    compared_in_python = {column.name for column in values.compared_in_python}
+    made = {name: rows[name] for name in ("unknown", "deleted")}
+    for n, column in enumerate(values.columns):
+        if column.name not in compared_in_python:
+            made[f"differs_{n}"] = rows[f"differs_{n}"]
+            continue
+        known = rows[f"known_{n}"].to_numpy()
+        compared = rows.filter(pa.array(known))
+        pair = (compared[f"{which}_{n}"].combine_chunks() for which in ("expected", "found"))
+        differs = np.zeros(len(rows), bool)
+        differs[known] = values.differ(column, *pair)
+        made[f"differs_{n}"] = pa.chunked_array([pa.array(differs)])
+    return pa.table(made)
