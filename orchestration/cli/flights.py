@@ -63,7 +63,7 @@ class Flights:
                 self._bootstrap,
                 self._topic,
                 month=self.month,
-                progress=lambda done, _all, _rate: bar.update(done - bar.pos),
+                progress=lambda done: bar.update(done - bar.pos),
             )
         say(f"{sent.records:,} records into {sent.partitions} partitions in {sent.seconds:.1f} s")
 

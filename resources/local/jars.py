@@ -27,26 +27,14 @@ class Bundle:
     Attributes:
         coordinates: (organisation, module, revision) each.
         without: (organisation, module), as regular expressions, of dependencies that are there already.
-        classified: (organisation, module, revision, classifier) each, without dependencies.
     """
 
     name: str
     coordinates: tuple[tuple[str, str, str], ...]
     without: tuple[tuple[str, str], ...] = ()
-    classified: tuple[tuple[str, str, str, str], ...] = ()
 
     def ivy_file(self) -> str:
         """The bundle as an Ivy module; `default->default` leaves out sources, documentation and tests."""
-        needs = "".join(
-            f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'/>"
-            for org, name, rev in self.coordinates
-        )
-        needs += "".join(
-            f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'"
-            " transitive='false' xmlns:m='http://ant.apache.org/ivy/maven'>"
-            f"<artifact name={quoteattr(name)} type='jar' ext='jar' m:classifier={quoteattr(classifier)}/></dependency>"
-            for org, name, rev, classifier in self.classified
-        )
         leaves = "".join(
             f"<exclude org={quoteattr(org)} module={quoteattr(module)} matcher='regexp'/>"
             for org, module in self.without
@@ -54,7 +42,13 @@ class Bundle:
         return (
             "<ivy-module version='2.0'><info organisation='batchmerge' module='bundle'/>"
             "<configurations><conf name='default'/></configurations>"
-            f"<dependencies>{needs}{leaves}</dependencies></ivy-module>"
+            f"<dependencies>{self.dependencies()}{leaves}</dependencies></ivy-module>"
+        )
+
+    def dependencies(self) -> str:
+        return "".join(
+            f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'/>"
+            for org, name, rev in self.coordinates
         )
 
     def folder(self) -> Path:

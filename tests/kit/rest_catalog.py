@@ -11,7 +11,9 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from xml.sax.saxutils import quoteattr
 
 import yaml
 
@@ -35,8 +37,25 @@ LIBRARIES = Bundle(
     ),
     without=((r"org\.slf4j", ".*"),),
 )
+
+
+@dataclass(frozen=True)
+class Classified(Bundle):
+    """Libraries by their classifier, without dependencies."""
+
+    classifier: str = ""
+
+    def dependencies(self) -> str:
+        return "".join(
+            f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} conf='default->default'"
+            " transitive='false' xmlns:m='http://ant.apache.org/ivy/maven'><artifact"
+            f" name={quoteattr(name)} type='jar' ext='jar' m:classifier={quoteattr(self.classifier)}/></dependency>"
+            for org, name, rev in self.coordinates
+        )
+
+
 # Apart from the others: Ivy would take one artifact of a module only.
-SERVLET = Bundle("rest-servlet", (), classified=(("org.apache.iceberg", "iceberg-core", "1.11.0", "tests"),))
+SERVLET = Classified("rest-servlet", (("org.apache.iceberg", "iceberg-core", "1.11.0"),), classifier="tests")
 
 _SERVER = """\
 <?xml version="1.0"?>

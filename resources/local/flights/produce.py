@@ -15,9 +15,6 @@ from confluent_kafka.cimpl import NewTopic
 from resources.errors import Unavailable
 from resources.local.flights.changes import FlightChanges
 
-# Called about twice a second: records handed over so far, all records, records per second.
-Progress = Callable[[int, int, float], None]
-
 _LOG = logging.getLogger("batchmerge.kafka")
 _TIMEOUT = 30  # seconds
 _PRODUCER_SETTINGS = {
@@ -37,17 +34,10 @@ _TOPIC_SETTINGS = {
 
 @dataclass(frozen=True)
 class Produced:
-    """What was sent.
+    """What was sent; `records` are all of them, malformed ones included."""
 
-    Attributes:
-        records: all of them, malformed ones included.
-        malformed: number of malformed records by kind (`changes.MALFORMED`).
-    """
-
-    topic: str
     partitions: int
     records: int
-    malformed: dict[str, int]
     seconds: float
 
 
@@ -57,11 +47,14 @@ def produce_flights(
     *,
     partitions: int = 4,
     month: int | None = 1,
-    progress: Progress | None = None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Produced:
     """Send the changes of a month of 2013, or of the year (`month` None), in their order; create a missing topic.
 
     A flight's changes all go to one partition. An existing topic keeps its number of partitions.
+
+    Args:
+        progress: called about twice a second with the number of records that were handed over so far.
 
     Raises:
         Unavailable: the cluster does not answer, or did not take a record.
@@ -95,15 +88,14 @@ def produce_flights(
             producer.poll(0)
             _check(bootstrap, refused)
             now = time.monotonic()
-            if progress is not None and now - reported >= 0.5:
-                progress(sent, total, sent / (now - begin))
+            if now - reported >= 0.5:
+                progress(sent)
                 reported = now
     left = producer.flush(2 * _TIMEOUT)
     _check(bootstrap, refused, left)
     seconds = time.monotonic() - begin
-    if progress is not None:
-        progress(total, total, total / seconds)
-    return Produced(topic, count, total, changes.malformed, seconds)
+    progress(total)
+    return Produced(count, total, seconds)
 
 
 def _check(bootstrap: str, refused: list[KafkaError], left: int = 0) -> None:

@@ -6,6 +6,7 @@ import pytest
 from resources.errors import Unavailable
 from resources.local.jars import Bundle, fetch
 from resources.local.java import find_java
+from tests.kit.rest_catalog import Classified
 
 BUNDLE = Bundle("b", (("org.one", "first", "1.0"), ("org.two", "second", "2.0")), without=((r"org\.scala.*", ".*"),))
 
@@ -19,7 +20,7 @@ def test_the_ivy_file_names_what_is_wanted_and_what_is_left_out() -> None:
 
 
 def test_a_library_by_its_classifier() -> None:
-    root = ElementTree.fromstring(Bundle("b", (), classified=(("org.one", "first", "1.0", "tests"),)).ivy_file())
+    root = ElementTree.fromstring(Classified("b", (("org.one", "first", "1.0"),), classifier="tests").ivy_file())
     (dependency,), (artifact,) = root.iter("dependency"), root.iter("artifact")
     assert (dependency.get("name"), dependency.get("transitive"), artifact.get("name")) == ("first", "false", "first")
     assert artifact.get("{http://ant.apache.org/ivy/maven}classifier") == "tests"

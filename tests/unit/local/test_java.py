@@ -65,4 +65,4 @@ def test_a_folder_may_name_a_java(bare: Path, monkeypatch: pytest.MonkeyPatch) -
     executable = _java(bare / "jdk", "17.0.1")
     monkeypatch.setenv("BATCHMERGE_JAVA", str(bare / "jdk"))
     found = find_java(print)
-    assert (found.executable, found.version) == (executable, 17)
+    assert found.executable == executable
