@@ -29,7 +29,7 @@ from jobs.dead_letters.delivery import Delivery, deliver
 from jobs.dead_letters.listing import open_dead_letters
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
-from jobs.events.pending import PublishedThrough, pending, published_through
+from jobs.events.pending import PublishedThrough, published_through, unpublished
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.iceberg.table_property import dead_letters_sent
 from jobs.pipeline import Pipeline
@@ -176,7 +176,7 @@ class DeadLetterTopic:
     ) -> Iterator[LandedBatch]:
         # If nothing was ever sent (the topic could not be written), dead letters of any age are sent.
         never = sent is None and not self._has_sent()
-        states = pending(sent, landed, newest, int(time.time() * 1000), never=never)
+        states = unpublished(sent, landed, newest, int(time.time() * 1000), never=never)
         wanted = {state.batch_number for state in states}
         return (batch for batch in landed if batch.number in wanted)
 

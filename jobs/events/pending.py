@@ -36,7 +36,7 @@ class Due:
     Attributes:
         point: the name of its failpoints.
         state: the newest state to publish.
-        landed, merged: as for `pending`.
+        landed, merged: as for `unpublished`.
         payloads: returns the events of a state.
         alone: no other role publishes this group's events.
     """
@@ -51,7 +51,7 @@ class Due:
 
     def states(self, published: PublishedThrough | None) -> list[CommittedState]:
         """The unpublished states up to `state`, from what is published."""
-        return pending(published, self.landed, self.state, int(time.time() * 1000), self.merged)
+        return unpublished(published, self.landed, self.state, int(time.time() * 1000), self.merged)
 
 
 def published_through(metadata: Iterable[str]) -> PublishedThrough | None:
@@ -66,7 +66,7 @@ def published_through(metadata: Iterable[str]) -> PublishedThrough | None:
     return max(found, key=lambda newest: newest.batch_number, default=None)
 
 
-def pending(
+def unpublished(
     published: PublishedThrough | None,
     landed: Sequence[LandedBatch],
     state: CommittedState,

@@ -38,9 +38,9 @@ def maintain_landing(pipeline: Pipeline) -> Iterator[Done]:
 
 def maintain_table(pipeline: Pipeline, destination: Destination) -> Iterator[Done]:
     """Maintains a destination table, in any system."""
-    yield from destination.maintain(lambda: pipeline.spark(role_of(destination), destination))
+    yield from destination.maintain(lambda: pipeline.spark(maintenance_role(destination), destination))
 
 
-def role_of(destination: Destination) -> str:
+def maintenance_role(destination: Destination) -> str:
     """The Spark session of a table's maintenance: not the one of its merges, which a newer run interrupts."""
     return f"maintenance of {destination.name}"

@@ -8,7 +8,7 @@ import dagster as dg
 
 from jobs.destinations.base import Destination
 from jobs.maintenance.report import Done, combined
-from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, role_of
+from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, maintenance_role
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
@@ -92,7 +92,7 @@ def _table_op(launch: Launch, number: int, table: Table) -> dg.OpDefinition:
         destination: Destination = pipeline.destination_of(own)
         skip = own in pipeline.spec.maintenance.skipped(pipeline.tables)
         tasks = iter(()) if skip else maintain_table(pipeline, destination)
-        return destination.name, role_of(destination), tasks
+        return destination.name, maintenance_role(destination), tasks
 
     return _op(launch, table, names.table_key(table), names.table_pool(launch.name, launch.spec, table), work)
 

@@ -91,14 +91,14 @@ class SparkServer(Service):
         }
 
     def ready(self, site: Site) -> bool:
-        return accepts(site.port(self.name, "connect")) and answers(site.address(self.name, "connect"))
+        return accepts(site.port(self.name, "connect")) and says_version(site.address(self.name, "connect"))
 
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         remote = f"sc://{site.address(self.name, 'connect')}"
         return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site)}
 
 
-def answers(address: str) -> bool:
+def says_version(address: str) -> bool:
     """Whether the Connect server at ``host:port`` says its version; it listens before it has a session."""
     import grpc
     from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc

@@ -25,7 +25,7 @@ from resources.local.java import find_java
 from resources.local.lake import STORES
 from resources.local.ports import accepts, free_port
 from resources.local.processes import inherited
-from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS, answers
+from resources.local.spark_server import LIBRARIES, PROGRAM, SHARED_SESSIONS, says_version
 from tests.kit.network import with_connection
 from tests.kit.processes import started_by, stop
 from tests.kit.waiting import until
@@ -109,7 +109,7 @@ class SparkCluster:
         }
         options = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
         self._connect = self._start("connect", "org.apache.spark.deploy.SparkSubmit", *options, str(program))
-        self._wait("connect", self._connect, lambda _: accepts(port) and answers(f"{HOST}:{port}"))
+        self._wait("connect", self._connect, lambda _: accepts(port) and says_version(f"{HOST}:{port}"))
         self.remote = f"sc://{HOST}:{port}"
 
     def kill_connect(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from resources.errors import InvariantBroken
 from resources.local.flights.columns import KEY, TABLE_COLUMNS
-from resources.local.flights.source import CARIBBEAN, MISSING, NEW_YORK, data_folder
+from resources.local.flights.source import CARIBBEAN, MISSING, NEW_YORK, csv_folder
 
 _ARROW = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC")}
 
@@ -24,7 +24,7 @@ def expected_table(month: int | None) -> pa.Table:
     Raises:
         InvariantBroken: the key does not distinguish two flights (another version of the data).
     """
-    folder = data_folder()
+    folder = csv_folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         rows = pd.read_csv(file, keep_default_na=False, na_values=list(MISSING))
     if month is not None:

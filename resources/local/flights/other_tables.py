@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from resources.errors import Unavailable
 from resources.local.flights.produce import partitions_of
-from resources.local.flights.source import MISSING, data_folder
+from resources.local.flights.source import MISSING, csv_folder
 
 # Table, which is the last part of its topic's name too, to the column that identifies a row.
 TABLES = {"airlines": "carrier", "airports": "faa", "planes": "tailnum"}
@@ -27,7 +27,7 @@ Row = dict[str, str | float | None]
 
 def rows(table: str) -> list[Row]:
     """The rows of a table, as its CSV file has them."""
-    with open(data_folder() / f"{table}.csv", newline="", encoding="utf-8") as file:
+    with open(csv_folder() / f"{table}.csv", newline="", encoding="utf-8") as file:
         return [{name: _value(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 

@@ -46,7 +46,7 @@ class Flight:
     air_time: int | None
 
 
-def data_folder() -> Path:
+def csv_folder() -> Path:
     """The folder with the CSV files.
 
     Raises:
@@ -60,7 +60,7 @@ def data_folder() -> Path:
 
 def flights(month: int | None) -> Iterator[Flight]:
     """The flights scheduled in a month of 2013 (New York's calendar), or in the whole year, in the file's order."""
-    folder = data_folder()
+    folder = csv_folder()
     with open(folder / "airports.csv", newline="", encoding="utf-8") as airports:
         zones = {row["faa"]: row["tzone"] for row in csv.DictReader(airports)} | CARIBBEAN
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as file:

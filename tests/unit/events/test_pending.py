@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.events.pending import PublishedThrough, pending, published_through
+from jobs.events.pending import PublishedThrough, published_through, unpublished
 from tests.kit.batches import committed, landed
 
 DAY = 24 * 3600 * 1000
@@ -53,7 +53,7 @@ def test_pending_batches(
     merged: list[LandedBatch],
     expected: list[int],
 ) -> None:
-    found = pending(through, known, now, NOW, merged)
+    found = unpublished(through, known, now, NOW, merged)
     assert [s.batch_number for s in found] == expected
     assert not found or found[-1] is now
 
@@ -66,5 +66,5 @@ def test_metadata_of_others_is_passed_over() -> None:
 
 def test_what_was_never_published_is_pending_however_old() -> None:
     known, late = batches(1, 2, 3), NOW + 30 * 24 * 3600 * 1000
-    assert [s.batch_number for s in pending(None, known, state(3), late)] == [3]
-    assert [s.batch_number for s in pending(None, known, state(3), late, never=True)] == [1, 2, 3]
+    assert [s.batch_number for s in unpublished(None, known, state(3), late)] == [3]
+    assert [s.batch_number for s in unpublished(None, known, state(3), late, never=True)] == [1, 2, 3]

@@ -18,7 +18,7 @@ from jobs.schema.types import parse_columns
 from resources.local.flights.changes import EVERY, MALFORMED, FlightChanges, Record
 from resources.local.flights.columns import KEY, OP, TABLE_COLUMNS
 from resources.local.flights.expected import expected_table
-from resources.local.flights.source import data_folder
+from resources.local.flights.source import csv_folder
 from tests.kit.arrow import row_type
 
 KEY_COLUMNS = {name: TABLE_COLUMNS[name] for name in KEY}
@@ -31,7 +31,7 @@ def january() -> list[Record]:
 
 
 def _rows(month: int) -> list[dict[str, str]]:
-    with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+    with zipfile.ZipFile(csv_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         return [row for row in csv.DictReader(io.TextIOWrapper(file, "utf-8")) if row["month"] == str(month)]
 
 
