@@ -11,18 +11,6 @@ from resources import errors
 from resources.errors import BatchmergeError, Interrupted, TransientError
 
 
-def error_to_fields(problem: BatchmergeError) -> Sequence[str]:
-    """An error as strings; a class that is not in `resources.errors` becomes its nearest base class there."""
-    kind = next(k for k in type(problem).__mro__ if k.__module__ == errors.__name__)
-    return kind.__name__, problem.what, problem.where, problem.remedy
-
-
-def error_from_fields(kind: str, what: str, where: str, remedy: str) -> BatchmergeError:
-    """The inverse of `error_to_fields`."""
-    found: type[BatchmergeError] = getattr(errors, kind, TransientError)
-    return found(what, where=where, remedy=remedy)
-
-
 def cause_of(found: Sequence[BatchmergeError]) -> BatchmergeError:
     """The error that explains those of several tasks: an interruption if there is one, else the first."""
     return next((e for e in found if isinstance(e, Interrupted)), found[0])
@@ -34,14 +22,21 @@ class CarriedError(Exception):
 
 @contextmanager
 def carrying_errors() -> Iterator[None]:
-    """In a task: raises our errors so that `carried_by` finds them in Spark's error of the failed task."""
+    """In a task: raises our errors so that `carried_by` finds them in Spark's error of the failed task. A class that is
+    not in `resources.errors` becomes its nearest base class there."""
     try:
         yield
     except BatchmergeError as problem:
-        raise CarriedError(f"<<{json.dumps(list(error_to_fields(problem)))}>>") from None
+        kind = next(k for k in type(problem).__mro__ if k.__module__ == errors.__name__)
+        fields = kind.__name__, problem.what, problem.where, problem.remedy
+        raise CarriedError(f"<<{json.dumps(fields)}>>") from None
 
 
 def carried_by(text: str) -> BatchmergeError | None:
     """The error that Spark's text carries."""
     found = re.search(r"CarriedError: <<(\[.*?\])>>", text)
-    return error_from_fields(*json.loads(found[1])) if found else None
+    if found is None:
+        return None
+    name, what, where, remedy = json.loads(found[1])
+    kind: type[BatchmergeError] = getattr(errors, name, TransientError)  # of a worker with another version
+    return kind(what, where=where, remedy=remedy)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from resources.carried_errors import error_from_fields, error_to_fields
+from resources.carried_errors import CarriedError, carried_by, carrying_errors
 from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, clickhouse_errors, retried, translated
 from resources.errors import (
     BadRecords,
@@ -133,7 +133,10 @@ CARRIED = [
 
 @pytest.mark.parametrize("kind", CARRIED)
 def test_errors_survive_the_way_out_of_a_task(kind: type[BatchmergeError]) -> None:
-    found = error_from_fields(*error_to_fields(kind("what", where="where", remedy="how")))
+    with pytest.raises(CarriedError) as caught, carrying_errors():
+        raise kind("what", where="where", remedy="how")
+    found = carried_by(f"CarriedError: {caught.value}")
+    assert found is not None
     assert type(found) is kind
     assert (found.what, found.where, found.remedy) == ("what", "where", "how")
 
