@@ -28,13 +28,9 @@ def first_offsets(
         instant = start.timestamp if start.timestamp.tzinfo else start.timestamp.replace(tzinfo=UTC)
         # Without such a record, or with one beyond the planned ends, begin at the ends: all records there are later.
         return {tp: min(offset, topics.stable[tp]) for tp, offset in offsets_at(partitions, instant).items()}
-    if isinstance(start, FromOffsets):
-        return _named(pipeline, start, partitions, topics)
-    known = topics.first if start == "earliest" else topics.stable
-    return {tp: known[tp] for tp in partitions}
-
-
-def _named(pipeline: str, start: FromOffsets, partitions: list[TopicPartition], topics: TopicState) -> Offsets:
+    if not isinstance(start, FromOffsets):
+        known = topics.first if start == "earliest" else topics.stable
+        return {tp: known[tp] for tp in partitions}
     named = {TopicPartition(t, p): o for t, ps in start.offsets.items() for p, o in ps.items()}
     unknown = sorted(tp for tp in named if tp not in topics.stable)
     if unknown:
