@@ -15,7 +15,7 @@ from jobs.connect_import.connector import Connector
 from jobs.connect_import.each_topic import EachTopic
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.open_columns import PLACEHOLDER, open_columns
-from jobs.connect_import.options import Option, Options, OptionStatus, find, none
+from jobs.connect_import.options import Option, OptionStatus, find, none
 from jobs.connect_import.sink import sink_of
 from jobs.connect_import.unwrapping import TARGET, log_deletes
 from jobs.spec.metadata import COORDINATES, metadata_of
@@ -83,7 +83,8 @@ def build(
     )
     chain, whole = followed.chain, sink.key_column()
     key_columns = key_steps.key_columns(chain, dict(key_columns or going_on.key_columns), whole)
-    reports = {name: _status_of(name, sink.options) for name in sorted(configuration.options)}
+    unknown = none("not an option that the connector is known to have")
+    reports = {name: find(name, sink.options, connect.OPTIONS) or unknown for name in sorted(configuration.options)}
     todo = [*_references(configuration, reports), *chain.todo, *placed.todo, *going_on.todo(chain), *tables_todo]
     todo += _without_deletes(parts, followed, sink.tombstones_delete)
     changes, key = sink.changes(key_columns, chain, placed)
@@ -98,18 +99,23 @@ def build(
     filled_todo = _fill_columns(connector, chain, parts, key_columns, declared=bool(columns))
     source, source_todo = _source(connector, chain, key, parts)
     each_is_known = connector.is_known and not going_on.tables
-    todo += [*([] if each_is_known else chain.finished().guesses), *filled_todo]
+    todo += [*([] if each_is_known else chain.guesses), *filled_todo]
     each = EachTopic(connector.each_topic, as_configured, parts[0], source, keyed=key == {})
     document = _document(connector, chain, source, further, each.overrides(placed.overrides), parts)
     if followed.drops_tombstones and document.get("changes", {}).get("key", {}).get("source") == "value":
         document["changes"]["tombstones"] = "skip"  # such a key has nothing that they could delete
     todo += [*_envelope_todo(source, chain), *each.todo(said=todo), *source_todo]
-    todo += [*_times_todo(connector, source["value"], each.columns), *_order_todo(document), *_spec_problems(document)]
+    todo += [*_times_todo(connector, source["value"], each.columns), *_order_todo(document)]
+    todo += [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]
     only = connector.named if configuration.text("iceberg.tables") else []
     return Imported(
         name=pipeline_name("_".join([configuration.name, *only])),
         document=document,
-        connections=_connections(configuration, sink.connections()),
+        connections={
+            "kafka": connect.kafka_connection(configuration),
+            **sink.connections(),
+            **connect.registry_connection(configuration),
+        },
         reports=reports,
         steps=followed.steps,
         todo=todo,
@@ -121,10 +127,6 @@ def pipeline_name(name: str) -> str:
     plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
     begins = (NAME.match(text) for text in (plain, f"p_{plain}"))
     return next(found[0] for found in begins if found and is_name(found[0]))
-
-
-def _status_of(name: str, options: Options) -> Option:
-    return find(name, options, connect.OPTIONS) or none("not an option that the connector is known to have")
 
 
 def _references(configuration: Configuration, reports: Mapping[str, Option]) -> list[str]:
@@ -260,17 +262,3 @@ def _with_coordinates(part: dict[str, Any], chain: Chain) -> dict[str, Any]:
         return part
     names = part.get("metadata_columns", [])
     return {**part, "metadata_columns": [*(name for name in COORDINATES if name not in names), *names]}
-
-
-def _connections(configuration: Configuration, own: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    registry = connect.registry_connection(configuration)
-    return {
-        "kafka": connect.kafka_connection(configuration),
-        **own,
-        **({"registry": registry} if registry else {}),
-    }
-
-
-def _spec_problems(document: dict[str, Any]) -> list[str]:
-    """Mistakes of the document by the pipeline file's own rules."""
-    return [mistake.sentence for mistake in examine(PipelineSpec, document).mistakes]

@@ -20,25 +20,6 @@ def name(column: str | tuple[str, ...]) -> str:
     return quote("spark", column)
 
 
-@dataclass(frozen=True)
-class FinishedChain:
-    """What the transforms come to.
-
-    Attributes:
-        statement: `source.transform`; None if records are not changed.
-        columns: the columns of the records that the statement reads.
-        metadata: those that are parts of the envelope, with their paths.
-        exclude: `source.value.exclude`; the statement itself leaves out declared columns.
-        guesses: what a person has to check about guessed columns.
-    """
-
-    statement: str | dict[str, object] | None
-    columns: dict[str, str]
-    metadata: dict[str, str]
-    exclude: list[str]
-    guesses: list[str]
-
-
 @dataclass
 class Chain:
     """The transforms so far.
@@ -184,23 +165,37 @@ class Chain:
             if path == OPERATION:
                 self.made.setdefault(column, name(column))
 
-    def finished(self) -> FinishedChain:
-        """The result, without columns that nothing reads."""
+    @property
+    def read_columns(self) -> dict[str, str]:
+        """The columns of the records that the result reads."""
         texts = [*self.made.values(), *self.conditions]
-        unread = [c for c in self.columns if not any(name(c) in text for text in texts)]
-        columns = {c: kind for c, kind in self.columns.items() if c not in unread}
-        return FinishedChain(
-            self._statement(columns),
-            columns,
-            metadata={c: path for c, path in self.metadata.items() if c not in unread},
-            exclude=[c for c in self.left_out if c not in columns],
-            guesses=[f"source.value.columns.{c}: {kind} stands in its place: declare the type that it has"
-                     for c, kind in self.guessed.items() if c in columns],
-        )  # fmt: skip
+        return {c: kind for c, kind in self.columns.items() if any(name(c) in text for text in texts)}
 
-    def _statement(self, columns: Collection[str]) -> str | dict[str, object] | None:
-        kept = [c for c in columns if self.made.get(c) == name(c)]
-        left_out = [name(c) for c in columns if c not in kept]
+    @property
+    def read_metadata(self) -> dict[str, str]:
+        """The parts of the envelope, without those that nothing reads."""
+        unread = self.columns.keys() - self.read_columns
+        return {c: path for c, path in self.metadata.items() if c not in unread}
+
+    @property
+    def exclude(self) -> list[str]:
+        """`source.value.exclude`; the statement itself leaves out declared columns."""
+        read = self.read_columns
+        return [c for c in self.left_out if c not in read]
+
+    @property
+    def guesses(self) -> list[str]:
+        """What a person has to check about guessed columns."""
+        read = self.read_columns
+        return [f"source.value.columns.{c}: {kind} stands in its place: declare the type that it has"
+                for c, kind in self.guessed.items() if c in read]  # fmt: skip
+
+    @property
+    def statement(self) -> str | dict[str, object] | None:
+        """`source.transform`; None if records are not changed."""
+        read = self.read_columns
+        kept = [c for c in read if self.made.get(c) == name(c)]
+        left_out = [name(c) for c in read if c not in kept]
         new = [f"{text} as {name(c)}" for c, text in self.made.items() if c not in kept]
         if not left_out and not new and not self.conditions:
             return None

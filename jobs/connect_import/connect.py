@@ -90,7 +90,6 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     Args:
         key: the columns of the record's key, empty if they are left to the records; None: the key is not read.
     """
-    finished = chain.finished()
     found: dict[str, Any] = {"connection": "kafka"}
     topics = configuration.items("topics")
     found |= {"topics": topics} if topics else {"pattern": configuration.text("topics.regex")}
@@ -98,23 +97,23 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
     if key is not None:
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
-    found["value"], remarks = _format(configuration, "value", finished.columns, chain.value_format)
-    if finished.exclude and found["value"]["format"] not in _ONE_COLUMN:
-        found["value"]["exclude"] = finished.exclude
+    found["value"], remarks = _format(configuration, "value", chain.read_columns, chain.value_format)
+    if chain.exclude and found["value"]["format"] not in _ONE_COLUMN:
+        found["value"]["exclude"] = chain.exclude
         remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
-                    for field in finished.exclude if "." in field]  # fmt: skip
+                    for field in chain.exclude if "." in field]  # fmt: skip
     if chain.envelope:
         # The operation becomes a column by default.
-        metadata = {} if finished.metadata == {OP_COLUMN: OPERATION} else finished.metadata
+        metadata = {} if chain.read_metadata == {OP_COLUMN: OPERATION} else chain.read_metadata
         found["value"]["envelope"] = {"kind": chain.envelope, **({"metadata": metadata} if metadata else {})}
-    if finished.statement:
-        found["transform"] = finished.statement
+    if chain.statement:
+        found["transform"] = chain.statement
     return found, [*todo, *remarks]
 
 
 def takes_new_fields(chain: Chain) -> bool:
     """Whether fields without a column of the table pass the chain."""
-    return not chain.closed and not (chain.reshaped and chain.finished().statement)
+    return not chain.closed and not (chain.reshaped and chain.statement)
 
 
 def has_fields(configuration: Configuration, side: str) -> bool:
@@ -215,7 +214,8 @@ def _of_kafka(configuration: Configuration) -> list[str]:
             f"`sasl_mechanism` ({', '.join(_MECHANISMS)}) or a client certificate"]  # fmt: skip
 
 
-def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
+def registry_connection(configuration: Configuration) -> dict[str, dict[str, Any]]:
+    """The Schema Registry's connection, by its name; none if records need none."""
     for side in ("value", "key"):
         url = configuration.text(f"{side}.converter.schema.registry.url")
         if url:
@@ -223,8 +223,8 @@ def registry_connection(configuration: Configuration) -> dict[str, Any] | None:
             named = configuration.text(f"{side}.converter.basic.auth.credentials.source")
             if named or _USER_INFO.search(url):
                 found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
-            return found
-    return None
+            return {"registry": found}
+    return {}
 
 
 def environment(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A connector to import, and the tables that it has filled. Pure."""
+"""A connector to import, and the tables that it has filled."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
-from jobs.connect_import.sink import Sink
+from jobs.connect_import.sink import Sink, sink_of
+from resources.connections import Connections, KafkaConnection
+from resources.kafka import KafkaCluster
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,19 @@ class Connector:
 
     def _going_on(self, tables: Iterable[str]) -> GoingOn:
         return GoingOn(self.sink, {name: self.known[name] for name in tables if name in self.known})
+
+
+def filled_tables(
+    configuration: Configuration, connections: Connections, named: list[str]
+) -> tuple[dict[str, KnownTable], list[str]]:
+    """The connector's tables that exist, by name; and its topics, if each has its own table."""
+    sink = sink_of(configuration)
+    placed = sink.place(named)
+    topics: list[str] = []
+    if placed.each:
+        cluster = KafkaCluster("kafka", connections.get("kafka", KafkaConnection))
+        topics = cluster.topics(configuration.items("topics"), configuration.text("topics.regex") or None)
+    names = [placed.table_of(topic) for topic in topics] if placed.each else list(placed.tables)
+    look = sink.known(connections)
+    found = {name: look(name) for name in names if name and "{" not in name}
+    return {name: table for name, table in found.items() if table}, topics

@@ -39,7 +39,7 @@ class EachTopic:
     @property
     def columns(self) -> dict[str, str]:
         """The columns of all topics' records."""
-        return {c: kind for chain, _ in self._followed.values() for c, kind in chain.finished().columns.items()}
+        return {c: kind for chain, _ in self._followed.values() for c, kind in chain.read_columns.items()}
 
     def overrides(self, names: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """`overrides`; `names` are names of tables that do not follow from the template, by topic."""
@@ -54,7 +54,7 @@ class EachTopic:
         found, of_chains = list[str](), dict[str, list[str]]()
         for topic, (chain, _) in self._followed.items():
             found += self.tables[topic].todo(chain)
-            for line in (*chain.todo, *chain.finished().guesses):
+            for line in (*chain.todo, *chain.guesses):
                 of_chains.setdefault(line, []).append(topic)
         return [*found, *(f"{', '.join(topics)}: {line}" for line, topics in of_chains.items() if line not in said)]
 

@@ -36,7 +36,7 @@ class GoingOn:
     def columns(self) -> dict[str, str]:
         """The rows' columns, without those for the key and Kafka's metadata."""
         filled = {self.sink.record_column(), self.sink.key_column()}
-        return all_of([table.without(filled) for table in self.tables.values()])
+        return all_of(self.tables.values(), filled)
 
     @property
     def key(self) -> list[str]:
@@ -85,7 +85,7 @@ class GoingOn:
         return {**part, "evolve": {**part["evolve"], **needed}, **types}
 
     def _rows(self, chain: Chain) -> dict[str, str]:
-        known = {**chain.finished().columns, **self.columns}
+        known = {**chain.read_columns, **self.columns}
         return {column: known[column] for column in chain.made if column in known}
 
     def todo(self, chain: Chain) -> list[str]:
@@ -115,10 +115,10 @@ def _needed(part: Mapping[str, Any], present: KnownTable | None) -> dict[str, bo
     """What `evolve` has to allow for the first run, whatever the sink did itself."""
     logs, appends = part.get("deletes") == "rows", part.get("mode") == "append"
     ours = {metadata.column for metadata in metadata_of(part.get("metadata_columns", []))}
-    if present is None:
-        return {**({"add_columns": True} if ours else {}), **({"relax_required": True} if logs else {})}
-    adds = present.lacks_ours or not ours <= present.columns.keys()
-    relaxes = logs and any(appends or column not in present.key for column in present.required)
+    adds, relaxes = bool(ours), logs
+    if present:
+        adds = present.lacks_ours or not ours <= present.columns.keys()
+        relaxes = logs and any(appends or column not in present.key for column in present.required)
     return {**({"add_columns": True} if adds else {}), **({"relax_required": True} if relaxes else {})}
 
 

@@ -6,11 +6,11 @@ After ValueToKey the key consists of columns of the value: then they change `cha
 from __future__ import annotations
 
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configured import Transform
+from jobs.connect_import.configured import ConfiguredTransform
 from jobs.connect_import.steps import items, renames_of
 
 
-def key_step(chain: Chain, transform: Transform) -> str:
+def key_step(chain: Chain, transform: ConfiguredTransform) -> str:
     """Translates the transform; returns a text for the report."""
     options = transform.options
     field = options.get("field", "")

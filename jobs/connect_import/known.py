@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -45,10 +45,6 @@ class KnownTable:
         """Columns that take no null, or have parts that take none."""
         return [column.name for column in parse_columns(self.columns) if column != optional(column)]
 
-    def without(self, columns: Collection[str]) -> KnownTable:
-        """The table without columns that the pipeline does not fill from the records' values."""
-        return replace(self, columns={n: kind for n, kind in self.columns.items() if n not in columns})
-
     def entry(self, columns: Mapping[str, str]) -> dict[str, Any]:
         """Options of the table's entry in `tables`, for a pipeline whose rows have these columns."""
         types = {
@@ -59,15 +55,16 @@ class KnownTable:
         return {**self.options, **({"column_types": types} if types else {})}
 
 
-def all_of(tables: Sequence[KnownTable]) -> dict[str, str]:
-    """The columns of several tables; if their types differ, the first table's.
+def all_of(tables: Collection[KnownTable], besides: Collection[str] = ()) -> dict[str, str]:
+    """The columns of several tables besides these; if their types differ, the first table's.
 
     `not null` only if all tables require it, so that rows of tables that do not are valid.
     """
     found: dict[str, str] = {}
     for table in tables:
         for name, kind in table.columns.items():
-            found.setdefault(name, kind)
+            if name not in besides:
+                found.setdefault(name, kind)
     optional = [name for name in found if not all(t.columns.get(name, "").endswith(NOT_NULL) for t in tables)]
     return {name: kind.removesuffix(NOT_NULL) if name in optional else kind for name, kind in found.items()}
 

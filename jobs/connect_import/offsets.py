@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from jobs.connect_import import connect
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.sink import Offsets, sink_of
+from jobs.connect_import.sink import sink_of
+from jobs.offsets import Offsets
 from resources.connections import Connections
 from resources.errors import SourceError, Unavailable
 from resources.kafka import KafkaCluster
@@ -34,11 +35,6 @@ class Stopped:
     unknown: Sequence[TopicPartition] = ()
     at_end: bool = False
 
-    def after(self, known: Offsets) -> Stopped:
-        """With what the sink's own state says."""
-        unknown = [p for p in self.unknown if known[p] == self.next[p]]
-        return replace(self, next=known, unknown=unknown)
-
     def __str__(self) -> str:
         where = "their end" if self.at_end else "their first record"
         others = f", at {where}: {', '.join(map(str, self.unknown))}" if self.unknown else ""
@@ -55,7 +51,8 @@ def stopped_at(
         SourceError: nothing says where it stopped, or it has begun something that is not finished.
     """
     found = committed(cluster, configuration, partitions)
-    found = found.after(sink_of(configuration).stopped_at(cluster, connections, found.next))
+    known = sink_of(configuration).stopped_at(cluster, connections, found.next)
+    found = replace(found, next=known, unknown=[p for p in found.unknown if known[p] == found.next[p]])
     if len(found.unknown) < len(found.next):
         return found
     first, ends = cluster.first_offsets(found.unknown), cluster.stable_offsets(found.unknown)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.configured import Options, Transform, transforms
+from jobs.connect_import.configured import TOMBSTONE, ConfiguredTransform, TransformOptions, transforms
 from jobs.connect_import.java_regex import matches, replaced
-from jobs.connect_import.predicates import TOMBSTONE
 from sql import literal
 
 ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
@@ -41,7 +40,7 @@ def router_by_record(configuration: Configuration) -> str | None:
     return None
 
 
-def route(chain: Chain, options: Options) -> str:
+def route(chain: Chain, options: TransformOptions) -> str:
     """Changes `_topic` for later transforms. Java replaces only the first match, and only if the whole name matches."""
     pattern, replacement = _rule(options)
     topic = chain.seen("_topic")
@@ -51,13 +50,13 @@ def route(chain: Chain, options: Options) -> str:
     return "tables[].table and route: worked out for each topic"
 
 
-def _rule(options: Options) -> tuple[str, str]:
+def _rule(options: TransformOptions) -> tuple[str, str]:
     """The router's regular expression and replacement."""
     regex = options.get("regex") or options.get("topic.regex", "")
     return regex, options.get("replacement") or options.get("topic.replacement", "")
 
 
-def _applies(router: Transform, topic: str) -> bool:
+def _applies(router: ConfiguredTransform, topic: str) -> bool:
     """Whether the router applies to the topic; other conditions than on its name are left to a person."""
     predicate = router.predicate
     if predicate is None or predicate.kind not in _BY_NAME:

@@ -15,12 +15,10 @@ from jobs.connect_import.known import KnownTable
 from jobs.connect_import.options import Options
 from jobs.connect_import.placing import Placing
 from jobs.destinations.registry import kinds
+from jobs.offsets import Offsets
 from resources.connections import Connections
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
-from resources.topic_partition import TopicPartition
-
-Offsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from jobs.connect_import.chain import Chain, name
-from jobs.connect_import.configured import Options
+from jobs.connect_import.configured import TransformOptions
 from jobs.schema.types import parse_type
 from resources.errors import ConfigurationError
 from sql import literal
 
-Step = Callable[[Chain, Options], str]
+Translation = Callable[[Chain, TransformOptions], str]
 
 _TYPES = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float32": "float", "float64": "double",
           "boolean": "boolean", "string": "string"}  # fmt: skip
@@ -33,18 +33,18 @@ _METADATA = ("topic", "partition", "offset", "timestamp")
 DONE = "source.transform"
 
 
-def items(options: Options, *names: str) -> list[str]:
+def items(options: TransformOptions, *names: str) -> list[str]:
     """A list option, by its present or an older name."""
     given = next((options[n] for n in names if options.get(n)), "")
     return [part.strip() for part in given.split(",") if part.strip()]
 
 
-def renames_of(options: Options) -> dict[str, str]:
+def renames_of(options: TransformOptions) -> dict[str, str]:
     """From old names to new ones."""
     return dict(part.split(":", 1) for part in items(options, "renames") if ":" in part)
 
 
-def replace_field(chain: Chain, options: Options) -> str:
+def replace_field(chain: Chain, options: TransformOptions) -> str:
     renames = renames_of(options)
     include, exclude = items(options, "include", "whitelist"), items(options, "exclude", "blacklist")
     for column in [*include, *renames]:
@@ -62,7 +62,7 @@ def replace_field(chain: Chain, options: Options) -> str:
     return ", ".join(text for text, given in said.items() if given)
 
 
-def cast(chain: Chain, options: Options) -> str:
+def cast(chain: Chain, options: TransformOptions) -> str:
     for part in items(options, "spec"):
         column, _, kind = part.rpartition(":")
         if not column:
@@ -91,7 +91,7 @@ def _cast(expression: str, present: str, wanted: str) -> str:
     return f"cast({expression if wanted == 'string' else number.format(expression)} as {wanted})"
 
 
-def timestamp_converter(chain: Chain, options: Options) -> str:
+def timestamp_converter(chain: Chain, options: TransformOptions) -> str:
     target, column = options.get("target.type", "").lower(), options.get("field", "")
     form, unit = options.get("format", ""), options.get("unix.precision", "milliseconds").lower()
     if not column or target == "time" or unit not in _UNITS:
@@ -124,14 +124,14 @@ def timestamp_converter(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def converted_from(options: Options) -> str:
+def converted_from(options: TransformOptions) -> str:
     """The type of a time from which TimestampConverter makes a text or a number, as far as its options tell it."""
     if options.get("target.type", "").lower() == "unix":
         return "string" if options.get("format") else "timestamp"
     return "timestamp" if options.get("unix.precision", "milliseconds").lower() == "milliseconds" else "long"
 
 
-def insert_field(chain: Chain, options: Options) -> str:
+def insert_field(chain: Chain, options: TransformOptions) -> str:
     for part in _METADATA:
         if column := options.get(f"{part}.field", "").rstrip("!?"):
             chain.make(column, chain.seen(f"_{part}"))
@@ -140,7 +140,7 @@ def insert_field(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def mask_field(chain: Chain, options: Options) -> str:
+def mask_field(chain: Chain, options: TransformOptions) -> str:
     replacement = options.get("replacement", "")
     for column in items(options, "fields"):
         old = chain.read(column)
@@ -159,7 +159,7 @@ def mask_field(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def extract_field(chain: Chain, options: Options) -> str:
+def extract_field(chain: Chain, options: TransformOptions) -> str:
     column = options.get("field", "")
     struct = chain.read(column, "struct<fill_in: string>")
     inner = _fields(struct, chain.type_of(column))
@@ -171,14 +171,14 @@ def extract_field(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def hoist_field(chain: Chain, options: Options) -> str:
+def hoist_field(chain: Chain, options: TransformOptions) -> str:
     parts = [part for column, made in chain.made.items() for part in (literal(column), made)]
     chain.made, chain.types = {options.get("field", "value"): f"named_struct({', '.join(parts)})"}, {}
     chain.reshaped = True
     return DONE
 
 
-def flatten(chain: Chain, options: Options) -> str:
+def flatten(chain: Chain, options: TransformOptions) -> str:
     mark = options.get("delimiter", ".")
     flat: dict[str, str] = {}
     for column, made in chain.made.items():
@@ -190,20 +190,20 @@ def flatten(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def value_to_key(chain: Chain, options: Options) -> str:
+def value_to_key(chain: Chain, options: TransformOptions) -> str:
     chain.key = items(options, "fields")
     for column in chain.key:
         chain.read(column)
     return "changes.key: {source: value}"
 
 
-def key_to_value(chain: Chain, options: Options) -> str:
+def key_to_value(chain: Chain, options: TransformOptions) -> str:
     chain.record_key = {"key": "string"}
     chain.make(options.get("field", "_key"), "_key.`key`")
     return DONE
 
 
-def json_to_map(chain: Chain, options: Options) -> str:
+def json_to_map(chain: Chain, options: TransformOptions) -> str:
     if options.get("json.root", "false").lower() != "true":
         chain.value_format = "json"
         return "source.value: format json; declare nested fields as map<string,string>"
@@ -214,13 +214,13 @@ def json_to_map(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def copy_value(chain: Chain, options: Options) -> str:
+def copy_value(chain: Chain, options: TransformOptions) -> str:
     source, target = options.get("source.field", ""), options.get("target.field", "")
     chain.make(target, chain.read(source))
     return DONE
 
 
-def kafka_metadata(chain: Chain, options: Options) -> str:
+def kafka_metadata(chain: Chain, options: TransformOptions) -> str:
     prefix = options.get("field_name", "_kafka_metadata")
     parts = {**{part: chain.seen(f"_{part}") for part in _METADATA}, "timestamp": "unix_millis(_timestamp)"}
     if external := options.get("external_field", ""):
@@ -234,7 +234,7 @@ def kafka_metadata(chain: Chain, options: Options) -> str:
     return DONE
 
 
-def header_from(chain: Chain, options: Options) -> str:
+def header_from(chain: Chain, options: TransformOptions) -> str:
     moved = items(options, "fields") if options.get("operation", "").lower() == "move" else []
     for column in moved:
         chain.leave_out(column)
@@ -266,7 +266,7 @@ def _parsed(kind: str) -> pa.DataType:
         return pa.null()
 
 
-STEPS: Mapping[str, Step] = {
+STEPS: Mapping[str, Translation] = {
     "ReplaceField": replace_field,
     "Cast": cast,
     "TimestampConverter": timestamp_converter,

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jobs.connect_import import connect
 from jobs.connect_import.chain import Chain, name
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.configured import Options, Transform, transforms
+from jobs.connect_import.configured import (
+    ALWAYS,
+    NEVER,
+    TOMBSTONE,
+    ConfiguredTransform,
+    TransformOptions,
+    condition,
+    transforms,
+)
 from jobs.connect_import.key_steps import key_step
 from jobs.connect_import.known import NOT_NULL, struct_columns, struct_of
-from jobs.connect_import.predicates import ALWAYS, NEVER, TOMBSTONE, condition
 from jobs.connect_import.routers import BY_RECORD, ROUTERS, route
-from jobs.connect_import.steps import DONE, STEPS, Step, converted_from, renames_of
-from jobs.connect_import.unwrapping import (
-    MARKS,
-    MONGO,
-    TARGET,
-    UNWRAPPING,
-    drops_deletes,
-    drops_tombstones,
-    leaves_deletes_open,
-)
+from jobs.connect_import.steps import DONE, STEPS, Translation, converted_from, renames_of
+from jobs.connect_import.unwrapping import MARKS, MONGO, TARGET, UNWRAPPING, deletes_mode
 from jobs.spec.envelope import OP_COLUMN
 
-_EVERY: Mapping[str, Step] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
+_EVERY: Mapping[str, Translation] = {**STEPS, **UNWRAPPING, **dict.fromkeys(ROUTERS, route)}
 _HEADERS = ("DropHeaders", "InsertHeader")
 _NOT_NEEDED = {
     **dict.fromkeys(_HEADERS, "not needed any more: tables have no headers"),
@@ -40,7 +39,7 @@ _OPEN = (
 _WHOLE = (*UNWRAPPING, "ValueToKey", "JsonToMapTransform")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Followed:
     """The result of translating the transforms.
 
@@ -70,20 +69,12 @@ def follow(
         operation: the field of the result by which the sink tells operations; empty: it does not.
         key: columns of the result that identify a row, if known.
     """
-    found, left = Followed(Chain(dict(columns), connect.has_schema(configuration)), []), transforms(configuration)
-    while left:
-        transform, *left = left
-        wrapped = any(later.kind in UNWRAPPING for later in left)
+    found, every = Followed(Chain(dict(columns), connect.has_schema(configuration)), []), transforms(configuration)
+    for number, transform in enumerate(every, 1):
+        wrapped = any(later.kind in UNWRAPPING for later in every[number:])
         found.steps.append(f"{transform.name} ({transform.kind}): {_apply(found.chain, transform, wrapped)}")
-        if transform.kind == "ExtractNewRecordState":
-            found = _deletes_of_debezium(found, transform)
-        elif transform.kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
-            found = _tombstones(found, transform)
-        elif transform.kind == "ExtractField" and not transform.of_key:
-            line = (f"{transform.name}: where the part is null, the sink deleted the row of the record's key; here "
-                    "such records are left out. Change data needs source.value.envelope instead")  # fmt: skip
-            found = replace(found, tombstones_todo=[*found.tombstones_todo, line])
-    if [transform.kind for transform in transforms(configuration) if transform.kind in UNWRAPPING] == [MONGO]:
+        _note_deletes(found, transform, wrapped)
+    if [transform.kind for transform in every if transform.kind in UNWRAPPING] == [MONGO]:
         found.chain.todo.append(f"{MONGO}: alone it left records in their envelope, whose parts are columns of the "
                                 "tables (before, after); here these get the row")  # fmt: skip
     _lift(found.chain, operation, key, configuration.text("iceberg.tables.route-field"))
@@ -92,24 +83,26 @@ def follow(
     return found
 
 
-def _deletes_of_debezium(found: Followed, transform: Transform) -> Followed:
-    return replace(
-        found,
-        drops_deletes=found.drops_deletes or drops_deletes(transform.options),
-        drops_tombstones=found.drops_tombstones or drops_tombstones(transform.options),
-        deletes_todo=[
-            *found.deletes_todo,
-            *([f"{transform.name}: {_OPEN}"] if leaves_deletes_open(transform.options) else []),
-        ],
-    )
-
-
-def _tombstones(found: Followed, transform: Transform) -> Followed:
-    predicate = transform.predicate
-    if predicate is None or predicate.kind != TOMBSTONE:
-        line = f"{transform.name}: left out the tombstones of such records, too; here they delete rows"
-        return replace(found, tombstones_todo=[*found.tombstones_todo, line])
-    return replace(found, drops_tombstones=found.drops_tombstones or not predicate.negated)
+def _note_deletes(found: Followed, transform: ConfiguredTransform, wrapped: bool) -> None:
+    """Notes which deletes the transform keeps from the sink, or may keep from it."""
+    kind, title, predicate = transform.kind, transform.name, transform.predicate
+    if kind == "ExtractNewRecordState":
+        mode = deletes_mode(transform.options)
+        found.drops_deletes |= mode == "drop"
+        found.drops_tombstones |= mode == "rewrite"
+        found.deletes_todo += [] if mode else [f"{title}: {_OPEN}"]
+    elif kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
+        if predicate and predicate.kind == TOMBSTONE:
+            found.drops_tombstones |= not predicate.negated
+        else:
+            found.tombstones_todo.append(
+                f"{title}: left out the tombstones of such records, too; here they delete rows"
+            )
+    elif kind == "ExtractField" and not transform.of_key:
+        found.tombstones_todo.append(
+            f"{title}: where the part is null, the sink deleted the row of the record's key; here such records are "
+            "left out. Change data needs source.value.envelope instead"
+        )
 
 
 def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +131,7 @@ def before(configuration: Configuration, columns: Mapping[str, str]) -> dict[str
     return found
 
 
-def _before_conversion(options: Options, kind: str, has_schema: bool) -> str:
+def _before_conversion(options: TransformOptions, kind: str, has_schema: bool) -> str:
     """The type of a column before TimestampConverter has made this type of it."""
     target, form = options.get("target.type", "").lower(), options.get("format")
     if target == "unix" and not form and not has_schema:
@@ -148,7 +141,7 @@ def _before_conversion(options: Options, kind: str, has_schema: bool) -> str:
     return "string" if form else kind
 
 
-def _apply(chain: Chain, transform: Transform, wrapped: bool) -> str:
+def _apply(chain: Chain, transform: ConfiguredTransform, wrapped: bool) -> str:
     """
     Args:
         wrapped: a later transform extracts the row from its envelope.
@@ -177,7 +170,7 @@ def _left(chain: Chain, title: str, why: str) -> str:
     return "see below"
 
 
-def _step(chain: Chain, transform: Transform) -> str:
+def _step(chain: Chain, transform: ConfiguredTransform) -> str:
     kind, predicate, step = transform.kind, transform.predicate, _EVERY[transform.kind]
     when = condition(chain, predicate)
     if when == NEVER:
@@ -194,7 +187,7 @@ def _step(chain: Chain, transform: Transform) -> str:
     return done
 
 
-def _conditionally(chain: Chain, step: Step, options: Options, when: str) -> str:
+def _conditionally(chain: Chain, step: Translation, options: TransformOptions, when: str) -> str:
     """Applies the step only on this condition; other records keep the fields that it reads or drops."""
     probe = deepcopy(chain)
     step(probe, options)
@@ -208,7 +201,7 @@ def _conditionally(chain: Chain, step: Step, options: Options, when: str) -> str
     return done if step is route else DONE
 
 
-def _filter(chain: Chain, transform: Transform) -> str:
+def _filter(chain: Chain, transform: ConfiguredTransform) -> str:
     predicate = transform.predicate
     found = condition(chain, predicate) if predicate else None
     if found is None:

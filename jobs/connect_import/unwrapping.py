@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Container, Sequence
 from typing import Any
 
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configured import Options, Transform
+from jobs.connect_import.configured import ConfiguredTransform, TransformOptions
 from jobs.connect_import.known import KnownTable
-from jobs.connect_import.steps import Step, items
+from jobs.connect_import.steps import Translation, items
 from jobs.spec.column_rules import RESERVED
 from sql import literal
 
@@ -26,7 +26,7 @@ MONGO = "MongoDebeziumTransform"
 MARKS = {"ExtractNewRecordState": "__deleted", "DebeziumTransform": "_cdc", "DmsTransform": "_cdc"}
 
 
-def extract_new_record_state(chain: Chain, options: Options) -> str:
+def extract_new_record_state(chain: Chain, options: TransformOptions) -> str:
     prefix = options.get("add.fields.prefix", "__")
     metadata, types = {}, {}
     for part in items(options, "add.fields"):
@@ -44,39 +44,22 @@ def extract_new_record_state(chain: Chain, options: Options) -> str:
     return "source.value.envelope: debezium"
 
 
-_MODE = "delete.tombstone.handling.mode"
-# Options until Debezium 2.4; they also count after it where the newer one is left out.
-_OLDER = ("delete.handling.mode", "drop.tombstones")
+def deletes_mode(options: TransformOptions) -> str:
+    """How ExtractNewRecordState hands on deletes, as its `delete.tombstone.handling.mode` says it; empty where that
+    depends on Debezium's version. Options until Debezium 2.4 also count after it where the newer one is left out."""
+    handling, tombstones = options.get("delete.handling.mode", ""), options.get("drop.tombstones", "")
+    if (mode := options.get("delete.tombstone.handling.mode", "")) or not (handling or tombstones):
+        return mode
+    rewrites, keeps = handling == "rewrite", tombstones == "false"
+    return {
+        (True, True): "rewrite-with-tombstone",
+        (True, False): "rewrite",
+        (False, True): "tombstone",
+        (False, False): "drop",
+    }[rewrites, keeps]
 
 
-def drops_deletes(options: Options) -> bool:
-    """Whether deleted rows do not reach the sink."""
-    if leaves_deletes_open(options):
-        return False
-    if mode := options.get(_MODE, ""):
-        return mode == "drop"
-    tombstones = options.get("drop.tombstones", "true") == "false"
-    return options.get("delete.handling.mode", "drop") in ("drop", "none") and not tombstones
-
-
-def leaves_deletes_open(options: Options) -> bool:
-    """Whether it depends on Debezium's version if deleted rows reach the sink."""
-    return not any(options.get(name) for name in (_MODE, *_OLDER))
-
-
-def drops_tombstones(options: Options) -> bool:
-    """Whether a deleted row reaches the sink as a row alone, without a tombstone."""
-    if mode := options.get(_MODE, ""):
-        return mode == "rewrite"
-    return options.get("delete.handling.mode", "") == "rewrite" and options.get("drop.tombstones", "true") != "false"
-
-
-def _rewrites(options: Options) -> bool:
-    given = options.get(_MODE, "") + options.get("delete.handling.mode", "")
-    return "rewrite" in given
-
-
-def tabular_debezium(chain: Chain, options: Options) -> str:
+def tabular_debezium(chain: Chain, options: TransformOptions) -> str:
     table = "source.collection" if chain.envelope == "mongo" else "source.table"
     metadata = {"_cdc_schema": "source.schema", "_cdc_db": "source.db", "_cdc_table": table}
     chain.unwrap("debezium", metadata, dict.fromkeys(metadata, "string"))
@@ -89,12 +72,12 @@ def tabular_debezium(chain: Chain, options: Options) -> str:
     return f"source.value.envelope: {chain.envelope}; `_op` is _cdc.op"
 
 
-def tabular_dms(chain: Chain, _options: Options) -> str:
+def tabular_dms(chain: Chain, _options: TransformOptions) -> str:
     chain.unwrap("dms", {}, {})
     return "source.value.envelope: dms; `_op` is _cdc.op"
 
 
-def tabular_mongo(chain: Chain, _options: Options) -> str:
+def tabular_mongo(chain: Chain, _options: TransformOptions) -> str:
     chain.unwrap("mongo", {}, {})
     chain.todo.append(
         f"{MONGO}: an update without the whole document is a dead letter, where it made a row of the changed fields: "
@@ -107,7 +90,7 @@ def tabular_mongo(chain: Chain, _options: Options) -> str:
 
 
 def log_deletes(
-    transforms: Sequence[Transform],
+    transforms: Sequence[ConfiguredTransform],
     tables: Sequence[dict[str, Any]],
     filled: Callable[[str], Sequence[KnownTable]],
     columns: Container[str],
@@ -122,7 +105,9 @@ def log_deletes(
         key: the columns that identify a row, if the pipeline names them; else those of the tables do.
     """
     marks = [(t, MARKS[t.kind]) for t in transforms if t.kind in MARKS]
-    marks = [(t, column) for t, column in marks if column != "__deleted" or _rewrites(t.options)]
+    marks = [
+        (t, column) for t, column in marks if column != "__deleted" or deletes_mode(t.options).startswith("rewrite")
+    ]
     keep = [table for table in tables if table["mode"] in ("append", "upsert")] if marks else []
     todo = [_as_rows(table, filled(table["table"]), key) for table in keep]
     for transform, column in marks:
@@ -150,7 +135,7 @@ def _as_rows(part: dict[str, Any], known: Sequence[KnownTable], key: Collection[
     return f"{part['table']}: deleted rows are rows as before (`deletes: rows`): the first run adds `_op`{makes}"
 
 
-UNWRAPPING: dict[str, Step] = {
+UNWRAPPING: dict[str, Translation] = {
     "ExtractNewRecordState": extract_new_record_state,
     "DebeziumTransform": tabular_debezium,
     "DmsTransform": tabular_dms,

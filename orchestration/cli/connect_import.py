@@ -8,9 +8,10 @@ from typing import Any
 import click
 import yaml
 
-from jobs.connect_import import building, connect, filled, offsets
+from jobs.connect_import import building, connect, offsets
 from jobs.connect_import.building import Imported
 from jobs.connect_import.configuration import Configuration, read_configuration
+from jobs.connect_import.connector import filled_tables
 from jobs.connect_import.writing import connections_file, pipeline_file, report
 from jobs.connections_file import load_connections
 from orchestration.cli import output
@@ -46,10 +47,9 @@ def import_(
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")
     connections = load_connections() if offsets else None
-    found = filled.find(configuration, connections, list(tables)) if connections and not given else filled.NOTHING
-    imported = building.build(
-        configuration, given, _columns(key_columns, "--key-columns"), list(tables), found.tables, found.topics
-    )
+    keys, named = _columns(key_columns, "--key-columns"), list(tables)
+    known, topics = filled_tables(configuration, connections, named) if connections and not given else ({}, [])
+    imported = building.build(configuration, given, keys, named, known, topics)
     if connections:
         imported.document["source"]["start"] = _start(configuration, imported, connections)
     _show(imported, write)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from jobs.connect_import.sink import Offsets
+from jobs.offsets import Offsets
 from resources.clickhouse import ClickHouseServer
 from resources.errors import SourceError
 from resources.topic_partition import TopicPartition

@@ -15,8 +15,9 @@ from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing, placing
 from jobs.connect_import.routers import routed, router_by_record
-from jobs.connect_import.sink import Offsets, Sink
+from jobs.connect_import.sink import Sink
 from jobs.destinations.clickhouse.connect_options import OPTIONS
+from jobs.offsets import Offsets
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster

@@ -15,12 +15,13 @@ from jobs.connect_import.chain import Chain
 from jobs.connect_import.going_on import GoingOn
 from jobs.connect_import.known import KnownTable
 from jobs.connect_import.placing import Placing
-from jobs.connect_import.sink import Offsets, Sink
+from jobs.connect_import.sink import Sink
 from jobs.connect_import.transforms import debezium_target
 from jobs.connect_import.unwrapping import TARGET
 from jobs.destinations.iceberg import connect_catalog
 from jobs.destinations.iceberg.connect_catalog import connection_name
 from jobs.destinations.iceberg.connect_options import OPTIONS
+from jobs.offsets import Offsets
 from jobs.spec.envelope import OP_COLUMN
 from jobs.spec.new_tables import NewTables
 from jobs.spec.pipeline import Intermediate

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from jobs.connect_import.configuration import Configuration
-from jobs.connect_import.sink import Offsets, sink_of
+from jobs.connect_import.sink import sink_of
 from jobs.destinations.clickhouse.connect_offsets import KeeperRow, after_keeper_state
 from jobs.destinations.clickhouse.connect_sink import ClickHouseSink
+from jobs.offsets import Offsets
 from resources.errors import SourceError
 from resources.topic_partition import TopicPartition
 
