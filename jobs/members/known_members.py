@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from jobs.events.shared_events import SharedEvents
 from jobs.landing.reads import Reads, read_alone
 from jobs.members.known_topics import (
-    has_seen,
     known_member,
     known_members,
     known_topics,
     remember,
     remember_if_possible,
+    seen_names,
 )
 from jobs.members.topics import Seen, missing, states_of
 from jobs.offsets import TopicPartition
@@ -50,7 +50,8 @@ class KnownMembers:
         Raises:
             ConfigurationError, TopicMissing: one of `topics` is none. BatchmergeError: Kafka does not answer.
         """
-        if self._lacks_topics():
+        source = self.spec.source
+        if source.for_each and source.pattern and not seen_names(self.name):
             self.look()
         return self.remembered()
 
@@ -65,10 +66,6 @@ class KnownMembers:
             self._require_topics(known, expansion)
             found = list(expansion.members)
         return [m for m in found if self._wanted(m.key)]
-
-    def _lacks_topics(self) -> bool:
-        source = self.spec.source
-        return bool(source.for_each and source.pattern) and not has_seen(self.name)
 
     def _require_topics(self, known: Collection[str], expansion: Expansion) -> None:
         """Raises ConfigurationError, TopicMissing: one of `topics` is none, so that its steps would do nothing."""

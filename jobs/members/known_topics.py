@@ -38,7 +38,7 @@ def known_topics(pipeline: str, spec: PipelineSpec) -> list[str]:
 
 
 def seen_names(pipeline: str) -> list[str]:
-    """The names of tables that records have brought (`new_tables`)."""
+    """The names that the folder has: of topics, or of tables that records have brought (`new_tables`)."""
     return list(_read(pipeline).topics)
 
 
@@ -50,11 +50,6 @@ def known_members(pipeline: str, spec: PipelineSpec) -> Expansion:
 def known_member(pipeline: str, spec: PipelineSpec, topic: str) -> Member:
     """The member of one topic, whether it was seen or not. Raises ConfigurationError."""
     return member_of(pipeline, spec, topic, _read(pipeline).later)
-
-
-def has_seen(pipeline: str) -> bool:
-    """Whether the folder has topics of the pipeline."""
-    return bool(_read(pipeline).topics)
 
 
 def remember(
