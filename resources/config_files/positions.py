@@ -49,8 +49,8 @@ _SYNTAX = {
 
 
 @dataclass(frozen=True)
-class Place:
-    """Line and column, from 1."""
+class LineAndColumn:
+    """Where something is in the text; both from 1."""
 
     line: int
     column: int
@@ -70,22 +70,22 @@ class YamlFile:
     path: FilePath
     data: Any = None
     mistakes: list[Mistake] = field(default_factory=list)
-    keys: dict[tuple[str, ...], Place] = field(default_factory=dict)
-    values: dict[tuple[str, ...], Place] = field(default_factory=dict)
+    keys: dict[tuple[str, ...], LineAndColumn] = field(default_factory=dict)
+    values: dict[tuple[str, ...], LineAndColumn] = field(default_factory=dict)
 
     @property
     def shown(self) -> str:
         """The file's path as it is shown: from the working directory where it is below that."""
         return shown_file(self.path)
 
-    def place(self, mistake: Mistake) -> Place:
+    def place(self, mistake: Mistake) -> LineAndColumn:
         """Where a mistake is; for something that is missing, where its surroundings begin."""
         path = tuple(map(str, mistake.path))
         if not mistake.at_key and path in self.values:
             return self.values[path]
         while path and path not in self.keys and path not in self.values:
             path = path[:-1]
-        return self.keys.get(path) or self.values.get(path) or Place(1, 1)
+        return self.keys.get(path) or self.values.get(path) or LineAndColumn(1, 1)
 
     def refusal(self, found: Iterable[Mistake], root: Path = ()) -> WrongFile:
         """One error for all of them, in the order of the file.
@@ -143,7 +143,7 @@ def read_yaml(path: FilePath, text: str) -> YamlFile:
     except yaml.reader.ReaderError as problem:
         line = text.count("\n", 0, problem.position) + 1
         column = problem.position - text.rfind("\n", 0, problem.position)
-        found.values[()] = Place(line, column)
+        found.values[()] = LineAndColumn(line, column)
         raise found.refusal([Mistake((), "a character that YAML does not allow", "take it out")]) from None
     return found
 
@@ -192,7 +192,7 @@ def _twice(path: Path, node: Node) -> list[Mistake]:
     if len(path) > _DEEPEST:
         raise yaml.MarkedYAMLError(problem="too deep", problem_mark=node.start_mark)
     if isinstance(node, MappingNode):
-        seen: dict[str, Place] = {}
+        seen: dict[str, LineAndColumn] = {}
         for key, value in node.value:
             if not isinstance(key, ScalarNode) or key.tag == _MERGE:
                 continue
@@ -208,8 +208,8 @@ def _twice(path: Path, node: Node) -> list[Mistake]:
     return found
 
 
-def _place(node: Node) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _place(node: Node) -> LineAndColumn:
+    return LineAndColumn(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def _refuse(found: YamlFile, problem: yaml.MarkedYAMLError) -> NoReturn:
@@ -218,7 +218,7 @@ def _refuse(found: YamlFile, problem: yaml.MarkedYAMLError) -> NoReturn:
     if problem.context_mark and re.search(r"end of stream|expected ',' or", problem.problem or ""):
         mark = problem.context_mark
     if mark:
-        found.values[()] = Place(mark.line + 1, mark.column + 1)
+        found.values[()] = LineAndColumn(mark.line + 1, mark.column + 1)
     raise found.refusal([_syntax(problem)]) from None
 
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from resources.config_files.mistakes import closest, one_of, shown_value
 
 Said = tuple[str, str]
-Words = Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]
+Phrase = Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]
 _SCALAR = (str, int, float, bool)
 
 
@@ -62,12 +62,12 @@ def choice(value: str, given: Any, known: list[str], meaning: str = "") -> Said:
     return f"{value} is not one of {one_of(known)}", remedy
 
 
-def _plain(what: str, remedy: str) -> Words:
+def _plain(what: str, remedy: str) -> Phrase:
     """`{}` is the value in `what`, the option's meaning in `remedy`."""
     return lambda value, _given, _facts, field: (what.format(value), remedy.format(_meaning(field)))
 
 
-def _bound(relation: str) -> Words:
+def _bound(relation: str) -> Phrase:
     def words(value: str, _given: Any, facts: Mapping[str, Any], _field: FieldInfo | None) -> Said:
         limit = next(facts[name] for name in ("gt", "ge", "lt", "le") if name in facts)
         shown = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
@@ -95,7 +95,7 @@ def _form(value: str, _given: Any, facts: Mapping[str, Any], field: FieldInfo | 
     return f"{value} does not have the right form", f"it has to match {facts['pattern']}{_meaning(field)}"
 
 
-_FAMILIES: dict[str, Words] = {
+_FAMILIES: dict[str, Phrase] = {
     "missing": _plain("it is missing", "add it{}"),
     "literal_error enum": _choice,
     "int_type int_parsing int_from_float int_parsing_size": _int,
