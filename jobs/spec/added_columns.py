@@ -5,6 +5,7 @@ They are added while a batch is landed; `jobs.spec.landed_columns` finds them in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ def adds_columns(spec: PipelineSpec) -> bool:
     return spec.source.value.unknown_fields == "add"
 
 
-Column = tuple[Path, pa.Field]
+NewColumn = tuple[Path, pa.Field]
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def additions(
     """
     nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
     tables = taking({path[0] for path in found.by_path}) if found else {}
-    todo: list[list[Column]] = [[]]
+    todo: list[list[NewColumn]] = [[]]
     reasons: dict[Path, str] = {}
     refused: dict[str, str] = {}
     known, brought = set(mistakes(spec)), spec.source.value.brought
@@ -132,7 +133,9 @@ def additions(
     return Additions(spec, added, refused, columns_text(present))
 
 
-def _tried(spec: PipelineSpec, columns: Sequence[Column], known: Collection[Mistake]) -> tuple[PipelineSpec, list[str]]:
+def _tried(
+    spec: PipelineSpec, columns: Sequence[NewColumn], known: Collection[Mistake]
+) -> tuple[PipelineSpec, list[str]]:
     """The pipeline with these columns, and its mistakes besides the known ones, as texts."""
     try:
         more = _with_planted(spec, columns)
@@ -158,18 +161,18 @@ def _at(fields: Sequence[pa.Field], path: Path) -> pa.Field | None:
     return found if found is None or len(path) == 1 else _at(inside(found.type), path[1:])
 
 
-def _column(path: Path, kind: pa.DataType, required: bool) -> Column:
+def _column(path: Path, kind: pa.DataType, required: bool) -> NewColumn:
     return path, as_text(optional(pa.field(path[-1], kind))).with_nullable(not required)
 
 
-def _around_excluded(spec: PipelineSpec, columns: Sequence[Column]) -> list[Path]:
+def _around_excluded(spec: PipelineSpec, columns: Sequence[NewColumn]) -> list[Path]:
     """The paths of these columns' parts that would be text, and contain an excluded field."""
     value = spec.source.value
     renaming = Renaming(value.rename)
     return [path for path in _texts(columns) if value.excluded.has_inside(renaming.field(path))]
 
 
-def _texts(columns: Sequence[Column]) -> set[Path]:
+def _texts(columns: Sequence[NewColumn]) -> set[Path]:
     """The paths of these columns' parts that accept any value, as text."""
     return {
         (*path, *inner[1:])
@@ -185,20 +188,11 @@ def required_columns(spec: PipelineSpec) -> list[str]:
     return [f.name for f in parse_columns(value.columns) if (f.name,) in value.brought and not f.nullable]
 
 
-def _with_planted(spec: PipelineSpec, columns: Sequence[Column]) -> PipelineSpec:
+def _with_planted(spec: PipelineSpec, columns: Sequence[NewColumn]) -> PipelineSpec:
     fields = list(parse_columns(spec.source.value.columns))
     for path, column in columns:
         fields = _planted(fields, path, column)
-    return with_columns(spec, fields)
-
-
-def with_columns(spec: PipelineSpec, fields: Sequence[pa.Field]) -> PipelineSpec:
-    """The pipeline whose records' values have these columns."""
-    columns = columns_text(list(fields))
-    if columns == spec.source.value.columns:
-        return spec
-    value = spec.source.value.with_columns(columns)
-    return spec.model_copy(update={"source": spec.source.model_copy(update={"value": value})})
+    return spec.with_columns(columns_text(fields))
 
 
 def widening_columns(spec: PipelineSpec) -> frozenset[Path]:
@@ -224,9 +218,7 @@ def _planted_in(kind: pa.DataType, path: Path, column: pa.Field) -> pa.DataType:
 def undeclared_counts(spec: PipelineSpec, counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """The numbers of records by field, over several batches, for fields that still have no column."""
     known = set(map(shown, field_paths(parse_columns(spec.source.value.columns))))
-    found: dict[str, int] = {}
+    found = Counter[str]()
     for batch in counts:
-        for name, records in batch.items():
-            if name not in known:
-                found[name] = found.get(name, 0) + records
-    return found
+        found.update({name: records for name, records in batch.items() if name not in known})
+    return dict(found)

@@ -1,13 +1,18 @@
-"""The base of all models of a pipeline file."""
+"""The base of all models of a pipeline file, and types that options of several of them have."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+from jobs.schema.types import parse_type
+from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.errors import ConfigurationError
 
 
 class Spec(BaseModel):
@@ -38,3 +43,30 @@ class ByTag:
                 for value, model in zip(choices, models, strict=True)
             ],
         }
+
+
+def _compiled(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        refuse([Mistake((), f"{text!r} is not a regular expression: {problem}")])
+    return text
+
+
+def _each_once(names: list[str]) -> list[str]:
+    twice = [number for number, name in enumerate(names) if name in names[:number]]
+    refuse(Mistake((number,), f"{names[number]} is named twice", "name it once") for number in twice)
+    return names
+
+
+def _of_a_type(text: str) -> str:
+    try:
+        parse_type(text)
+    except ConfigurationError as problem:
+        raise Mistakes([Mistake((), problem.what, problem.remedy, stand_in="string")]) from None
+    return text
+
+
+Expression = Annotated[str, AfterValidator(_compiled)]
+Names = Annotated[list[str], AfterValidator(_each_once)]
+TypeText = Annotated[str, AfterValidator(_of_a_type)]

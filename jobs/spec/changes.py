@@ -6,24 +6,18 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from jobs.spec.base import Spec
-from jobs.spec.routing import named_twice
+from jobs.spec.base import Names, Spec
 from resources.config_files.mistakes import Mistake, refuse
 
 
 class Key(Spec):
     """Which columns identify a row. They come from the record's key, or from its value."""
 
-    columns: list[str] = Field(min_length=1, description="names of the key columns")
+    columns: Names = Field(min_length=1, description="names of the key columns")
     source: Literal["kafka_key", "value"] = Field("kafka_key", description="where the key columns are taken from")
     nulls: Literal["refuse", "match"] = Field(
         "refuse", description="a null part in a key: refuse (the record is bad) or match (null equals null)"
     )
-
-    @model_validator(mode="after")
-    def _no_column_twice(self) -> Key:
-        refuse(named_twice(("columns",), self.columns))
-        return self
 
 
 class Operation(Spec):

@@ -14,7 +14,7 @@ from jobs.schema.found_fields import shown
 from jobs.schema.types import inside, parse_columns, type_name
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import metadata_of
-from resources.config_files.mistakes import Mistake, Path, closest, one_of
+from resources.config_files.mistakes import Mistake, Path, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -30,11 +30,8 @@ _IDENTIFYING = "use a whole number, decimal, string, binary, boolean, date or ti
 
 def unknown_column(path: Path, name: str, known: Sequence[str], of: str, at_key: bool = False) -> Mistake:
     """The mistake of naming a column that does not exist."""
-    meant = closest(name, known)
-    listed = (
-        "" if meant else f"name one of {', '.join(known)}" if known else "declare it there: what is named needs a type"
-    )
-    return Mistake(path, f"{name} is not a column of {of}", f"did you mean `{meant}`?" if meant else listed, at_key)
+    others = f"name one of {', '.join(known)}" if known else "declare it there: what is named needs a type"
+    return Mistake(path, f"{name} is not a column of {of}", did_you_mean(name, known, others), at_key)
 
 
 def key_columns(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -227,3 +224,30 @@ def added_columns(spec: PipelineSpec) -> Iterator[Mistake]:
         if not table.evolve.add_columns:
             what = "`source.value.unknown_fields: add` adds columns, and this table takes none"
             yield Mistake(("tables", number, "evolve", "add_columns"), what, "set it to true, or use `rescue`")
+
+
+def letter_case(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Which pipelines can have `ignore_case`, and which names it would make equal."""
+    if not spec.ignore_case:
+        return
+    with_schema = [
+        e for _, e in spec.source.encodings if e.format in ("avro", "protobuf", "connect_json") or e.registry
+    ]
+    for name in sorted({encoding.format for encoding in with_schema}):
+        what = f"it works with plain JSON, not with {name}, whose schemas name the fields"
+        yield Mistake(("ignore_case",), what, "leave it out")
+    # Of the value's columns, and those of the tables' key, a rule of all pipelines says it.
+    fields = [] if spec.source.key is None else list(spec.source.key.struct)
+    for path in sorted({path for field in fields for path in _differ_by_case(field.name, field.type)}):
+        what = f"{path} differs from another field by upper and lower case only"
+        yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")
+
+
+def _differ_by_case(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Paths of fields inside a column whose names differ from another field's only in case."""
+    fields = [kind.field(n) for n in range(kind.num_fields)]
+    lower = [field.name.lower() for field in fields]
+    for field in fields:
+        if lower.count(field.name.lower()) > 1:
+            yield f"{path}.{field.name}"
+        yield from _differ_by_case(f"{path}.{field.name}", field.type)

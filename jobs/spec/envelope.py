@@ -141,19 +141,6 @@ def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "envelope": {**envelope, "metadata": metadata}, "columns": columns}
 
 
-def with_operation(document: Any) -> Any:
-    """The pipeline file with the op mapping of change data, if it has none."""
-    try:
-        value, changes = document["source"]["value"], document.get("changes") or {}
-        if not value.get("envelope") or changes.get("op"):
-            return document
-        written = envelope_defaults(opened(value))
-        column = next(name for name, path in written["envelope"]["metadata"].items() if path == "op")
-    except (KeyError, TypeError, AttributeError, StopIteration):
-        return document
-    return {**document, "changes": {**changes, "op": {"field": column, "keep": column != OP_COLUMN}}}
-
-
 class HasEnvelope(Spec):
     """The option `envelope`, and its checks."""
 

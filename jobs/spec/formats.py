@@ -13,8 +13,9 @@ from jobs.schema.avro import avro_wire
 from jobs.schema.found_fields import Excluded
 from jobs.schema.protobuf import Messages, message_wire
 from jobs.schema.renaming import Renaming
-from jobs.schema.types import field_text, parse_columns, parse_type
+from jobs.schema.types import field_text, parse_columns
 from jobs.schema.wire import natural_fields
+from jobs.spec.base import TypeText
 from jobs.spec.encoding import ONE_COLUMN, Encoding, read_schema
 from jobs.spec.envelope import AUTO, Envelope, HasEnvelope
 from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
@@ -30,7 +31,7 @@ class Format(Encoding, HasEnvelope):
         "its path (`address.zip: postal_code`, `lines.element.nr: number`)",
     )
 
-    columns: dict[str, str] = Field(
+    columns: dict[str, TypeText] = Field(
         default_factory=dict,
         description="column name to type, for example `{id: long not null, tags: array<string>}`; with `schema_file` "
         "it may be left out (all its fields) or name some of them",
@@ -49,7 +50,7 @@ class Format(Encoding, HasEnvelope):
 
     @model_validator(mode="after")
     def _columns_fit_the_format(self) -> Format:
-        found = type_mistakes(self.columns)
+        found = []
         if not self.columns and not self.takes_new_columns:
             found.append(self._no_columns())
         elif self.format in ONE_COLUMN and len(self.columns) != 1:
@@ -101,7 +102,7 @@ class Format(Encoding, HasEnvelope):
 class RecordKey(Format):
     """How the bytes of a record's key become columns."""
 
-    columns: dict[str, str] = Field(
+    columns: dict[str, TypeText] = Field(
         default_factory=dict,
         description="column name to type. Left out, or `auto`: all fields that the records' keys have when the first "
         "batch is landed; where `changes.key` is left out too, they are the key of the tables",
@@ -142,17 +143,6 @@ class RecordKey(Format):
     def as_columns(self, fields: Sequence[pa.Field]) -> list[pa.Field]:
         """The columns of these fields: one for each, or one for all."""
         return [pa.field(self.column, pa.struct(list(fields)))] if self.column and fields else list(fields)
-
-
-def type_mistakes(columns: Mapping[str, str]) -> list[Mistake]:
-    """Mistakes of columns whose type is invalid."""
-    found = []
-    for name, text in columns.items():
-        try:
-            parse_type(text, name)
-        except ConfigurationError as problem:
-            found.append(Mistake(("columns", name), problem.what, problem.remedy, stand_in="string"))
-    return found
 
 
 def columns_of(given: Mapping[str, Any]) -> dict[str, str]:

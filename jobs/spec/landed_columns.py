@@ -15,8 +15,9 @@ import pyarrow as pa
 from jobs.schema.found_fields import Path, field_paths, without_paths
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import as_text, inside, parse_columns, with_inside
-from jobs.spec.added_columns import NO_COLUMN, adds_columns, with_columns
+from jobs.spec.added_columns import NO_COLUMN, adds_columns
 from jobs.spec.columns import optional
+from jobs.spec.formats import columns_text
 from jobs.spec.open_key import key_is_open, with_key
 from jobs.spec.transform import is_taken
 from jobs.spec.value import Value
@@ -49,7 +50,7 @@ def _merged_columns(spec: PipelineSpec, landed: Sequence[pa.Field]) -> PipelineS
     """The pipeline with those landed columns that are the records' own, and not made by the transform."""
     declared, resolved = spec.source.value.columns, spec.source.resolved
     own = [f for f in landed if resolved is None or f.name in resolved.unchanged or not _is_made(f.name, spec.source)]
-    return with_columns(spec, _merged(list(parse_columns(declared)), own))
+    return spec.with_columns(columns_text(_merged(list(parse_columns(declared)), own)))
 
 
 def _is_made(column: str, source: Source) -> bool:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
+from jobs.spec.automation import Cron
 from jobs.spec.base import Spec
-from jobs.spec.cron import Cron
 from jobs.spec.tables import Table, tables_called
 
-INTERVAL = "([1-9]|[1-5][0-9]|60)s"
 # The most landed batches that are kept with `interval`: each commit reads all snapshots, which then takes under 0.1 s.
 _MOST_BATCHES = 2000
 
 
-class Compaction(Spec):
-    """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
+class UpkeepTask(Spec):
+    """A part of the upkeep."""
 
     enabled: bool = Field(True, description="false: this task is left out")
+
+
+class Compaction(UpkeepTask):
+    """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
+
     strategy: Literal["auto", "bin_pack", "sort"] = Field(
         "auto", description="auto: sort by the table's sort order where it has one, else bin_pack"
     )
@@ -30,34 +33,30 @@ class Compaction(Spec):
     max_deletes_per_file: int = Field(1, ge=1, description="rewrite a data file that has this many delete files")
 
 
-class Manifests(Spec):
+class Manifests(UpkeepTask):
     """Many small manifests become few large ones (Iceberg)."""
 
-    enabled: bool = Field(True, description="false: this task is left out")
     min_count: int = Field(50, ge=2, description="only a table with at least this many manifests")
 
 
-class Snapshots(Spec):
+class Snapshots(UpkeepTask):
     """Old snapshots are expired, with the files that only they have (Iceberg). Committed offsets stay readable."""
 
-    enabled: bool = Field(True, description="false: this task is left out")
     keep_days: float = Field(5, gt=0, description="keep snapshots that are younger; with `interval`: 2,000 intervals")
     keep_last: int = Field(10, ge=1, description="keep at least this many, however old they are")
 
 
-class Orphans(Spec):
+class Orphans(UpkeepTask):
     """Files and branches that dead runs left behind are removed (Iceberg)."""
 
-    enabled: bool = Field(True, description="false: this task is left out")
     older_than_hours: int = Field(
         72, ge=24, description="younger files may be of a run that still writes; more than every time limit"
     )
 
 
-class Landed(Spec):
+class Landed(UpkeepTask):
     """Landed batches that every table has merged are deleted after some time; they cannot be replayed any more."""
 
-    enabled: bool = Field(True, description="false: this task is left out")
     keep_days: float = Field(
         14,
         gt=0,
@@ -72,10 +71,9 @@ class Landed(Spec):
     )
 
 
-class CleanUp(Spec):
+class CleanUp(UpkeepTask):
     """What merges leave in other systems is removed: staged rows, and with `deletes` rows that stand for deletes."""
 
-    enabled: bool = Field(True, description="false: this task is left out")
     deletes: bool = Field(
         False,
         description="also drop the rows that stand for deletes (upsert_delete without a named order): the partitions "
@@ -104,20 +102,9 @@ class Maintenance(Spec):
         """Those of the pipeline's tables that somebody else looks after."""
         return [table for name in self.skip_tables for table in tables_called(tables, name)]
 
-
-def seconds_of(interval: str) -> float:
-    """``5s`` as seconds."""
-    return float(interval.removesuffix("s"))
-
-
-def with_upkeep(document: object) -> object:
-    """The pipeline file with the defaults of `maintenance` for `interval`, which makes thousands of batches a day."""
-    if not isinstance(document, dict):
-        return document
-    interval, upkeep = document.get("interval"), document.get("maintenance", {})
-    if not (isinstance(interval, str) and re.fullmatch(INTERVAL, interval) and isinstance(upkeep, dict)):
-        return document
-    keep = {"keep_days": _MOST_BATCHES * seconds_of(interval) / 86_400}
-    parts = {part: upkeep.get(part, {}) for part in ("landed", "snapshots")}
-    kept = {part: {**keep, **own} if isinstance(own, dict) else own for part, own in parts.items()}
-    return {**document, "maintenance": {"cron": "50 * * * *", **upkeep, **kept}}
+    def for_interval(self, seconds: float) -> Maintenance:
+        """With the defaults of a pipeline with `interval`, which makes thousands of batches a day."""
+        keep = {"keep_days": _MOST_BATCHES * seconds / 86_400}
+        parts = {"landed": self.landed, "snapshots": self.snapshots}
+        kept = {n: one.model_copy(update=keep) for n, one in parts.items() if "keep_days" not in one.model_fields_set}
+        return self.model_copy(update=kept if "cron" in self.model_fields_set else {"cron": "50 * * * *", **kept})

@@ -43,7 +43,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedTopic:
     """A topic that cannot become a valid pipeline; the mistakes' paths are those of the pipeline file."""
 
     topic: str
@@ -64,7 +64,7 @@ class Expansion:
     """The members and the refused topics of a pipeline file, in the order of the given topics."""
 
     members: Sequence[Member]
-    refused: Sequence[Refused] = ()
+    refused: Sequence[RefusedTopic] = ()
 
 
 def member_name(pipeline: str, topic: str) -> str:
@@ -102,7 +102,7 @@ def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Coll
         later: topics that appeared after the pipeline had begun: they are read from their first record, even if others
             began at their end.
     """
-    members, refused, file = list[Member](), list[Refused](), _File.of(spec)
+    members, refused, file = list[Member](), list[RefusedTopic](), _File.of(spec)
     taken: dict[tuple[str, str, str], Member] = {}
     for topic in topics:
         if not is_read(spec, topic):
@@ -110,7 +110,7 @@ def expand(pipeline: str, spec: PipelineSpec, topics: Iterable[str], later: Coll
         found = _member(pipeline, file, topic, topic in later)
         mistakes = list(_table_twice(found, taken)) if isinstance(found, Member) else found
         if mistakes:
-            refused.append(Refused(topic, mistakes))
+            refused.append(RefusedTopic(topic, mistakes))
             continue
         assert isinstance(found, Member)
         members.append(found)
@@ -146,37 +146,29 @@ def written_topics(spec: PipelineSpec) -> list[str]:
 @lru_cache(maxsize=2_000)
 def _member(pipeline: str, file: _File, topic: str, later: bool) -> Member | list[Mistake]:
     spec = file.spec
-    document, origin = _document(spec, topic)
+    overrides = {name: one.model_dump(exclude_unset=True) for name, one in applying(spec, topic).items()}
+    document = with_overrides(spec, spec.written, overrides.values())
     try:
         tables = list(_rendered(document["tables"], words_of(topic, spec.source.pattern)))
     except Mistakes as problem:
-        return [origin.written(mistake) for mistake in problem.found]
+        return [_in_file(mistake, topic, overrides) for mistake in problem.found]
     examined = examine(PipelineSpec, _narrowed({**document, "tables": tables}, topic, later))
     if examined.value is None:
-        return [origin.written(mistake) for mistake in examined.mistakes]
+        return [_in_file(mistake, topic, overrides) for mistake in examined.mistakes]
     return Member(topic, member_name(pipeline, topic), examined.value)
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """The paths in the file of the parts of a member's document."""
-
-    topic: str
-    overrides: Mapping[str, Any]
-
-    def written(self, mistake: Mistake) -> Mistake:
-        """A mistake in the member's document, with its path in the file."""
-        what = f"topic {self.topic}: {mistake.what}"
-        return Mistake(self._place(mistake.path), what, mistake.remedy, mistake.at_key)
-
-    def _place(self, path: Path) -> Path:
-        for name, override in self.overrides.items():
-            inside = (
-                path[:1] + path[2:] if path[:1] == ("tables",) and isinstance(override.get("tables"), dict) else path
-            )
-            if _has(override, inside):
-                return ("overrides", name, *inside)
-        return path
+def _in_file(mistake: Mistake, topic: str, overrides: dict[str, Any]) -> Mistake:
+    """A mistake in a member's document, with its path in the file: in the last of its overrides that has such a part,
+    else in what holds for all topics."""
+    path = mistake.path
+    for name, override in reversed(overrides.items()):
+        for_all = path[:1] == ("tables",) and isinstance(override.get("tables"), dict)
+        inside = path[:1] + path[2:] if for_all else path
+        if _has(override, inside):
+            path = ("overrides", name, *inside)
+            break
+    return Mistake(path, f"topic {topic}: {mistake.what}", mistake.remedy, mistake.at_key)
 
 
 def _has(document: Any, path: Path) -> bool:
@@ -186,13 +178,6 @@ def _has(document: Any, path: Path) -> bool:
         except (KeyError, IndexError, TypeError):
             return False
     return True
-
-
-def _document(spec: PipelineSpec, topic: str) -> tuple[dict[str, Any], _Origin]:
-    """The document for this topic, with templates as written, and the origins of its parts."""
-    overrides = {name: one.model_dump(exclude_unset=True) for name, one in applying(spec, topic).items()}
-    document = with_overrides(spec, spec.written, overrides.values())
-    return document, _Origin(topic, dict(reversed(overrides.items())))
 
 
 def _rendered(tables: Sequence[dict[str, Any]], words: Words) -> Iterator[dict[str, Any]]:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from jobs.spec.base import Spec
+from jobs.spec.base import Expression, Spec
 from jobs.spec.table_templates import name_words, rendered
-from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.mistakes import Mistake, Mistakes
 from resources.config_files.models import examine
 from resources.errors import ConfigurationError
 
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 class NewTables(Spec):
     """The entries of `tables` with `{route_by}` in their names stand for a table for each value of that field."""
 
-    allow: str = Field(
+    allow: Expression = Field(
         "[a-z_][a-z0-9_]{0,99}",
         description="regular expression that a value, in lower case, must match as a whole to have a table; no table "
         "takes records with other values (`unrouted`)",
         examples=["order_.*"],
     )
     most: int = Field(100, ge=1, description="at most this many values become tables; others are dead letters")
-
-    @field_validator("allow")
-    @classmethod
-    def _is_an_expression(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as problem:
-            refuse([Mistake((), f"{pattern!r} is not a regular expression: {problem}")])
-        return pattern
 
 
 @dataclass(frozen=True)
@@ -92,8 +83,7 @@ def with_own_columns(spec: PipelineSpec, declared: PipelineSpec, table: Table) -
     if named is None or value.columns == declared.source.value.columns:
         return spec
     kept = {*declared.source.value.columns, *named.columns}
-    own = value.model_copy(update={"columns": {c: kind for c, kind in value.columns.items() if c in kept}})
-    return spec.model_copy(update={"source": spec.source.model_copy(update={"value": own})})
+    return spec.with_columns({c: kind for c, kind in value.columns.items() if c in kept})
 
 
 def refused_names(spec: PipelineSpec, known: Iterable[str], new: Sequence[str]) -> dict[str, str]:

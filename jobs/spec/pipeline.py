@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, field_validator, model_validator
 
+from jobs.decode.envelope_shape import OPERATION
 from jobs.destinations.registry import kinds
-from jobs.spec.automation import Retry, Trigger
+from jobs.spec.automation import Cron, Retry, Trigger
 from jobs.spec.base import ByTag, Spec
-from jobs.spec.changes import Changes
+from jobs.spec.changes import Changes, Operation
 from jobs.spec.control import Control
-from jobs.spec.cron import Cron
 from jobs.spec.dead_letters import DeadLetters
-from jobs.spec.envelope import with_operation
-from jobs.spec.maintenance import INTERVAL, Maintenance, seconds_of, with_upkeep
+from jobs.spec.envelope import OP_COLUMN
+from jobs.spec.maintenance import Maintenance
 from jobs.spec.new_tables import NewTables
 from jobs.spec.overrides import Override
 from jobs.spec.rules import mistakes
@@ -138,7 +138,7 @@ class PipelineSpec(Spec):
     cron: Cron = Field("*/5 * * * *", description="when the schedule runs (UTC)")
     interval: str | None = Field(
         None,
-        pattern=f"^{INTERVAL}$",
+        pattern="^([1-9]|[1-5][0-9]|60)s$",
         description="instead of `cron`: a continuous run that lands new records every so many seconds (1s to 60s) and "
         "merges it into each table at once",
         examples=["5s"],
@@ -160,10 +160,20 @@ class PipelineSpec(Spec):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _from_what_is_written(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
-        spec = judge(with_operation(with_upkeep(document)))
+    def _completed(cls, document: Any, judge: ModelWrapValidatorHandler[PipelineSpec]) -> PipelineSpec:
+        spec = judge(document)
+        wanted: dict[str, Any] = {}
+        metadata = spec.source.value.envelope.metadata if spec.source.value.envelope else {}
+        column = next((column for column, path in metadata.items() if path == OPERATION), None)
+        if column and spec.changes.op is None:
+            operation = Operation(field=column, keep=column != OP_COLUMN)
+            wanted["changes"] = spec.changes.model_copy(update={"op": operation})
+        if spec.interval_seconds:
+            wanted["maintenance"] = spec.maintenance.for_interval(spec.interval_seconds)
+        spec = spec.model_copy(update=wanted) if wanted else spec
         if spec.source.for_each and isinstance(document, dict):
             spec._written = document
+        refuse(mistakes(spec))
         return spec
 
     @field_validator("owners")
@@ -184,15 +194,17 @@ class PipelineSpec(Spec):
             raise Mistakes([Mistake((), what, "write it like `2026-01-31-00:00`")]) from None
         return since
 
-    @model_validator(mode="after")
-    def _parts_are_consistent(self) -> PipelineSpec:
-        refuse(mistakes(self))
-        return self
-
     @property
     def written(self) -> Mapping[str, Any]:
         """With `source.for_each`: the document as it was written, from which members are made."""
         return self._written
+
+    def with_columns(self, columns: dict[str, str]) -> PipelineSpec:
+        """The pipeline whose records' values have these columns; new ones count as brought by records."""
+        if columns == self.source.value.columns:
+            return self
+        source = self.source.model_copy(update={"value": self.source.value.with_columns(columns)})
+        return self.model_copy(update={"source": source})
 
     @property
     def many_tables(self) -> bool:
@@ -202,7 +214,7 @@ class PipelineSpec(Spec):
     @property
     def interval_seconds(self) -> float | None:
         """Seconds between two batches of the continuous run; None if there is none."""
-        return seconds_of(self.interval) if self.interval else None
+        return float(self.interval.removesuffix("s")) if self.interval else None
 
     @property
     def own_topics(self) -> set[str]:

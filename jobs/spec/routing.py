@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from jobs.schema.types import type_name
-from jobs.spec.base import Spec
-from resources.config_files.mistakes import Mistake, Mistakes, Path, closest, did_you_mean, refuse
+from jobs.spec.base import Names, Spec
+from resources.config_files.mistakes import Mistake, Mistakes, Path, did_you_mean, refuse
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -32,7 +32,7 @@ _SAME_EVERYWHERE = re.compile(rf"(?:{_PLAIN}|{_CLASS}|\.|\((?:\?:|(?!\?))|\)|\||
 class Route(Spec):
     """The records of a table; left out: all. If `topics` and `field` are given, both must match."""
 
-    topics: list[str] | None = Field(None, min_length=1, description="records of these topics")
+    topics: Names | None = Field(None, min_length=1, description="records of these topics")
     field: str | None = Field(
         None, description="records whose field matches: a key column, a column of the value, or a path `column.part`"
     )
@@ -68,16 +68,8 @@ class Route(Spec):
         elif self.topics is None and self.field is None:
             remedy = "name `topics`, or `field` and `matches`; leave `route` out to take all records"
             found.append(Mistake((), "it says nothing", remedy))
-        refuse([*found, *named_twice(("topics",), self.topics or [])])
+        refuse(found)
         return self
-
-
-def named_twice(path: tuple[str, ...], names: Sequence[str]) -> list[Mistake]:
-    return [
-        Mistake((*path, number), f"{name} is named twice", "name it once")
-        for number, name in enumerate(names)
-        if name in names[:number]
-    ]
 
 
 def whole(pattern: str) -> str:
@@ -134,8 +126,7 @@ def _field_mistakes(path: Path, name: str, key: Sequence[pa.Field], value: Seque
     found = find_field(name, key, value)
     if found is None:
         known = list(dict.fromkeys(f.name for f in [*key, *value]))
-        meant = closest(name, known)
-        remedy = f"did you mean `{meant}`?" if meant else f"name one of {', '.join(known)}"
+        remedy = did_you_mean(name, known, f"name one of {', '.join(known)}")
         yield Mistake(path, f"{name} is not a column of the key or the value", remedy)
         return
     kind = found[1]

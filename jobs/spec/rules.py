@@ -12,7 +12,6 @@ from jobs.schema.types import parse_columns
 from jobs.spec import column_rules
 from jobs.spec.column_rules import KEY, OP, ORDER, unknown_column
 from jobs.spec.columns import key_fields, row_columns
-from jobs.spec.letter_case import case_mistakes
 from jobs.spec.new_tables import new_tables_mistakes
 from jobs.spec.overrides import override_mistakes
 from jobs.spec.routing import route_mistakes
@@ -181,7 +180,7 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((*_VALUE, OP, _TABLES), column_rules.order_column),
     ((*_VALUE, OP), column_rules.column_names),
     ((("source", "transform"), _TABLES), column_rules.added_columns),
-    ((*_ALL_COLUMNS, ("source", "per_topic"), ("ignore_case",)), case_mistakes),
+    ((*_ALL_COLUMNS, ("source", "per_topic"), ("ignore_case",)), column_rules.letter_case),
     ((*_ALL_COLUMNS, *_TOPICS, KEY), _routes),
     ((*_ALL_COLUMNS, KEY, OP), _named_columns),
     ((*_ALL_COLUMNS, KEY, OP), _options_of_kinds),

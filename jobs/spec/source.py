@@ -11,13 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from jobs.schema.found_fields import Path as FieldPath
-from jobs.spec.base import Spec
+from jobs.spec.base import Expression, Names, Spec
 from jobs.spec.encoding import Encoding
 from jobs.spec.formats import RecordKey
-from jobs.spec.routing import named_twice
 from jobs.spec.transform import Resolved, Transform
 from jobs.spec.value import Value
-from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, Path, did_you_mean, refuse
 from resources.errors import ConfigurationError
 
 
@@ -59,8 +58,8 @@ class Source(Spec):
     """Which records a pipeline reads."""
 
     connection: str = Field("kafka", description="name of the Kafka connection")
-    topics: list[str] = Field(default_factory=list, description="topic names")
-    pattern: str | None = Field(
+    topics: Names = Field(default_factory=list, description="topic names")
+    pattern: Expression | None = Field(
         None,
         description="regular expression that topic names must match as a whole; never matches topics that the pipeline "
         "writes to itself (control, dead letters)",
@@ -86,7 +85,7 @@ class Source(Spec):
 
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Source:
-        found = named_twice(("topics",), self.topics)
+        found = []
         if self.topics and self.pattern:
             found.append(Mistake(("pattern",), "there are `topics` too", "name either `topics` or a `pattern`"))
         elif not (self.topics or self.pattern):
@@ -96,14 +95,10 @@ class Source(Spec):
         for topic in sorted(unread):
             remedy = did_you_mean(topic, self.topics)
             found.append(Mistake(("per_topic", topic), f"{topic} is not among the topics", remedy, at_key=True))
-        try:
-            re.compile(self.pattern or "")
-        except re.error as problem:
-            found.append(Mistake(("pattern",), f"{self.pattern!r} is not a regular expression: {problem}"))
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
             what = f"{self.key.envelope.kind} wraps values, not keys"
             found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
-        of_json = any(encoding.format == "json" for encoding in self._encodings)
+        of_json = any(encoding.format == "json" for _, encoding in self.encodings)
         found += [
             m.below(("value",)) for m in self.value.dialect_mistakes(of_json, self.key.columns if self.key else {})
         ]
@@ -152,12 +147,14 @@ class Source(Spec):
     @property
     def registries(self) -> list[str]:
         """Names of the Schema Registry connections that the records need."""
-        return sorted({encoding.registry for encoding in self._encodings if encoding.registry})
+        return sorted({encoding.registry for _, encoding in self.encodings if encoding.registry})
 
     @property
-    def _encodings(self) -> list[Encoding]:
-        found = [self.key, self.value, *(e for t in self.per_topic.values() for e in (t.key, t.value))]
-        return [encoding for encoding in found if encoding]
+    def encodings(self) -> list[tuple[Path, Encoding]]:
+        """How keys and values are encoded, also those of single topics, each with its path in `source`."""
+        owners: dict[Path, Spec] = {(): self, **{("per_topic", topic): own for topic, own in self.per_topic.items()}}
+        found = [((*at, part), getattr(owner, part)) for at, owner in owners.items() for part in ("key", "value")]
+        return [(path, encoding) for path, encoding in found if encoding]
 
 
 Items = tuple[tuple[str, str], ...]

@@ -12,9 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from jobs.spec.base import Spec
-from jobs.spec.formats import type_mistakes
-from resources.config_files.mistakes import refuse
+from jobs.spec.base import Spec, TypeText
 from resources.kafka_records import HEADERS, INSTANT
 
 RECORDS = "records"
@@ -50,7 +48,7 @@ class Transform(Spec):
         "value's columns, `_key` (a struct), `_topic`, `_partition`, `_offset`, `_timestamp`, `_headers`. A column "
         "`_refused` that is not null makes the record a bad one, with that text as the reason"
     )
-    columns: dict[str, str] = Field(
+    columns: dict[str, TypeText] = Field(
         default_factory=dict, description="types of result columns that do not follow from the statement"
     )
 
@@ -58,11 +56,6 @@ class Transform(Spec):
     @classmethod
     def _statement_alone(cls, given: Any) -> Any:
         return {"sql": given} if isinstance(given, str) else given
-
-    @model_validator(mode="after")
-    def _columns_have_types(self) -> Transform:
-        refuse(type_mistakes(self.columns))
-        return self
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.conversions import CLOSING, OPENING, conversion, expression_of, text_of
 from jobs.spec.statement_types import certain_type, path
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved, Transform, is_evaluated, is_taken
-from resources.config_files.mistakes import closest, one_of
+from resources.config_files.mistakes import did_you_mean, one_of
 from resources.errors import ConfigurationError
 from sql import quote
 
@@ -216,10 +216,11 @@ def _refuse_unknown(select: exp.Select, columns: Mapping[str, pa.DataType]) -> N
     unknown = list(dict.fromkeys(names[0] for names in roots if names and names[0] not in columns))
     if not unknown:
         return
-    meant = [closest(name, list(columns)) for name in unknown]
-    guess = f"did you mean `{meant[0]}`?" if len(unknown) == 1 and meant[0] else f"it has {', '.join(columns)}"
+    remedy = f"it has {', '.join(columns)}"
+    if len(unknown) == 1:
+        remedy = did_you_mean(unknown[0], list(columns), remedy)
     are = "is not a column" if len(unknown) == 1 else "are not columns"
-    raise ConfigurationError(f"{one_of(unknown, 'and')} {are} of records", where="transform", remedy=guess)
+    raise ConfigurationError(f"{one_of(unknown, 'and')} {are} of records", where="transform", remedy=remedy)
 
 
 def _expand_stars(

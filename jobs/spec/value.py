@@ -13,6 +13,7 @@ from jobs.schema.found_fields import Excluded, field_paths, shown
 from jobs.schema.found_fields import Path as FieldPath
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import parse_columns
+from jobs.spec.base import TypeText
 from jobs.spec.encoding import ONE_COLUMN
 from jobs.spec.envelope import opened
 from jobs.spec.formats import Format
@@ -30,7 +31,7 @@ class Value(Format):
         "out, counted and named in log and metadata; fail: the record is bad. Left out: add without `columns`, else as "
         "ignore, and the check `fields_declared` warns",
     )
-    columns: dict[str, str] = Field(
+    columns: dict[str, TypeText] = Field(
         default_factory=dict,
         description="column name to type, for example `{id: long not null, tags: array<string>}`; others are for "
         "`unknown_fields`. Left out, or `auto`: those of the `schema_file`, else whatever the records bring "

@@ -120,11 +120,14 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return by_form[found[0]] if found else None
 
 
-def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """A remedy for an unknown name: the one that was probably meant, else those that there are."""
+def did_you_mean(name: str, known: Sequence[str], otherwise: str | None = None) -> str:
+    """A remedy for an unknown name: the one that was probably meant, else this other one, by default those that there
+    are."""
     meant = closest(name, known)
     if meant is not None:
         return f"did you mean `{meant}`?"
+    if otherwise is not None:
+        return otherwise
     return f"use {one_of(known)}" if known else ""
 
 

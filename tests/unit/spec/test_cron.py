@@ -7,7 +7,7 @@ from dagster._utils.schedules import is_valid_cron_string
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobs.spec.cron import cron_mistakes
+from jobs.spec.automation import cron_mistakes
 
 RIGHT = [
     "*/5 * * * *",
