@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from jobs.spec.base import Spec
-from resources.config_files.mistakes import Mistake, Mistakes, refuse, shown_value
+from resources.config_files.mistakes import Mistake, refuse, shown_value
 
 _CRON = "write minute, hour, day, month and day of the week, like `*/5 * * * *` or `20 3 * * mon-fri`"
 
@@ -65,11 +65,9 @@ class Trigger(Spec):
     records: int | None = Field(None, gt=0, description="start when this many records wait in Kafka")
     age_seconds: int | None = Field(None, gt=0, description="start when records have waited this long")
 
-    @model_validator(mode="after")
-    def _one_at_least(self) -> Trigger:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.records is None and self.age_seconds is None:
-            raise Mistakes([Mistake((), "it says nothing", "name `records`, `age_seconds` or both")])
-        return self
+            yield Mistake((), "it says nothing", "name `records`, `age_seconds` or both")
 
 
 class Retry(Spec):

@@ -6,19 +6,18 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic import AfterValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from jobs.schema.types import parse_type
 from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.models import Options
 from resources.errors import ConfigurationError
 
 
-class Spec(BaseModel):
-    """Unknown keys are errors; values never change after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Spec(Options):
+    """A part of a pipeline file."""
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from jobs.spec.base import Names, Spec
-from resources.config_files.mistakes import Mistake, refuse
+from resources.config_files.mistakes import Mistake
 
 
 class Key(Spec):
@@ -29,19 +30,15 @@ class Operation(Spec):
     delete: list[str] = Field(default_factory=lambda: ["d", "D"], description="its values that mean delete")
     keep: bool = Field(False, description="keep the field as a column of the destination tables")
 
-    @model_validator(mode="after")
-    def _each_value_once(self) -> Operation:
+    def own_mistakes(self) -> Iterator[Mistake]:
         seen: set[str] = set()
-        found = []
         for operation, values in (("insert", self.insert), ("update", self.update), ("delete", self.delete)):
             for value in values:
                 if value in seen:
                     what = f"the value {value!r} is mapped to more than one operation"
                     remedy = "name `insert`, `update` and `delete` all three: those left out have values of their own"
-                    found.append(Mistake((operation,), what, remedy))
+                    yield Mistake((operation,), what, remedy)
                 seen.add(value)
-        refuse(found)
-        return self
 
 
 class Changes(Spec):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from jobs.decode.foreign import foreign_formats
 from jobs.spec.base import Spec
-from resources.config_files.mistakes import Mistake, one_of, refuse
+from resources.config_files.mistakes import Mistake, one_of
 from resources.config_files.words import choice
 from resources.errors import ConfigurationError
 from resources.project import project_folder
@@ -43,12 +43,7 @@ class Encoding(Spec):
     )
     message: str | None = Field(None, description="Protobuf with `schema_file`: full name of the message")
 
-    @model_validator(mode="after")
-    def _schema_is_known(self) -> Encoding:
-        refuse(self._schema_mistakes())
-        return self
-
-    def _schema_mistakes(self) -> Iterator[Mistake]:
+    def own_mistakes(self) -> Iterator[Mistake]:
         described = self.format == "protobuf" and self.schema_file
         known = [*_OWN, *(foreign_formats() if self.format not in _OWN or self.options else ())]
         if self.format not in known:

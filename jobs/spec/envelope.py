@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
 from jobs.spec.units import BY_COLUMN, Units
-from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.mistakes import Mistake
 
 OP_COLUMN = "_op"
 AUTO = "auto"
@@ -63,16 +63,12 @@ class Envelope(Spec):
         "text", description="JSON without schema: how decimals are written; base64: Debezium's `precise`"
     )
 
-    @field_validator("placeholder")
-    @classmethod
-    def _placeholder_is_one(cls, written: str) -> str:
+    def own_mistakes(self) -> Iterator[Mistake]:
         try:
-            Placeholder(written)
+            Placeholder(self.placeholder)
         except ValueError:
-            what = f"{written!r} stands for nothing that could be found in a record"
-            remedy = "write text, or bytes as `hex:` and hexadecimal digits"
-            raise Mistakes([Mistake((), what, remedy)]) from None
-        return written
+            what = f"{self.placeholder!r} stands for nothing that could be found in a record"
+            yield Mistake(("placeholder",), what, "write text, or bytes as `hex:` and hexadecimal digits")
 
     def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
         """Mistakes: options about JSON if none is read; `of_json`: some of the pipeline's keys or values are JSON."""
@@ -159,17 +155,13 @@ class HasEnvelope(Spec):
     def _written_out(cls, given: Any) -> Any:
         return envelope_defaults(given) if isinstance(given, dict) else given
 
-    @model_validator(mode="after")
-    def _metadata_has_types(self) -> HasEnvelope:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.envelope is None:
-            return self
-        found = [
-            Mistake(("envelope", "metadata", name), f"the type of {name} is not said", "declare it in `columns` too")
-            for name in self.envelope.metadata
-            if name not in self.columns
-        ]
+            return
+        for name in self.envelope.metadata:
+            if name not in self.columns:
+                path = ("envelope", "metadata", name)
+                yield Mistake(path, f"the type of {name} is not said", "declare it in `columns` too")
         row = set(self.columns).difference(self.envelope.metadata)
         if self.columns.keys() != {ID} and not row and not self.takes_new_columns:
-            found.append(Mistake(("columns",), "there is no column of the row", "declare those of the table"))
-        refuse(found)
-        return self
+            yield Mistake(("columns",), "there is no column of the row", "declare those of the table")

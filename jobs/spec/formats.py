@@ -18,7 +18,7 @@ from jobs.schema.wire import natural_fields
 from jobs.spec.base import TypeText
 from jobs.spec.encoding import ONE_COLUMN, Encoding, read_schema
 from jobs.spec.envelope import AUTO, Envelope, HasEnvelope
-from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, did_you_mean
 from resources.errors import ConfigurationError
 
 
@@ -48,8 +48,7 @@ class Format(Encoding, HasEnvelope):
         except ConfigurationError as problem:
             raise Mistakes([Mistake(("schema_file",), problem.what, problem.remedy)]) from None
 
-    @model_validator(mode="after")
-    def _columns_fit_the_format(self) -> Format:
+    def own_mistakes(self) -> Iterator[Mistake]:
         found = []
         if not self.columns and not self.takes_new_columns:
             found.append(self._no_columns())
@@ -60,8 +59,7 @@ class Format(Encoding, HasEnvelope):
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
         if self.envelope and not found:
             found += self._metadata_mistakes(self.envelope)
-        refuse([*found, *self._rename_mistakes()])
-        return self
+        yield from [*found, *self._rename_mistakes()]
 
     def _metadata_mistakes(self, envelope: Envelope) -> Iterator[Mistake]:
         try:
@@ -129,12 +127,10 @@ class RecordKey(Format):
             return given
         return {**given, "columns": {}, "unknown_fields": given.get("unknown_fields") or "fail"}
 
-    @model_validator(mode="after")
-    def _can_be_one_column(self) -> RecordKey:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.column and (self.format in ONE_COLUMN or self.envelope or self.rename):
             what = "it is for keys with fields, without an envelope and without `rename`"
-            raise Mistakes([Mistake(("column",), what, "leave it out")])
-        return self
+            yield Mistake(("column",), what, "leave it out")
 
     @property
     def struct(self) -> pa.StructType:

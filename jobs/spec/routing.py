@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from jobs.schema.types import type_name
 from jobs.spec.base import Names, Spec
-from resources.config_files.mistakes import Mistake, Mistakes, Path, did_you_mean, refuse
+from resources.config_files.mistakes import Mistake, Path, did_you_mean
 
 if TYPE_CHECKING:
     from jobs.spec.pipeline import PipelineSpec
@@ -41,35 +41,27 @@ class Route(Spec):
         description="regular expression that the field's value must match as a whole; upper and lower case count",
     )
 
-    @field_validator("matches")
-    @classmethod
-    def _is_understood_everywhere(cls, pattern: str | None) -> str | None:
-        if pattern is None:
-            return None
-        if not _SAME_EVERYWHERE.fullmatch(pattern):
+    def own_mistakes(self) -> Iterator[Mistake]:
+        if (self.field is None) != (self.matches is None):
+            missing = "field" if self.field is None else "matches"
+            yield Mistake((missing,), "it is missing", "name `field` and `matches`, which belong together")
+        elif self.topics is None and self.field is None:
+            remedy = "name `topics`, or `field` and `matches`; leave `route` out to take all records"
+            yield Mistake((), "it says nothing", remedy)
+        if self.matches is None:
+            return
+        if not _SAME_EVERYWHERE.fullmatch(self.matches):
             remedy = (
                 "use plain characters, classes, groups, alternatives, repetition, \\d and \\w; `^` and `$` are not "
                 "needed, since the whole value must match"
             )
-            raise Mistakes([Mistake((), f"{pattern!r} does not mean the same in Arrow and in Spark", remedy)])
+            yield Mistake(("matches",), f"{self.matches!r} does not mean the same in Arrow and in Spark", remedy)
+            return
         try:
-            re.compile(pattern)
-            pc.match_substring_regex(pa.array([""]), whole(pattern))
+            re.compile(self.matches)
+            pc.match_substring_regex(pa.array([""]), whole(self.matches))
         except (re.error, pa.ArrowInvalid) as problem:
-            raise Mistakes([Mistake((), f"{pattern!r} is not a regular expression: {problem}")]) from None
-        return pattern
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Route:
-        found = []
-        if (self.field is None) != (self.matches is None):
-            missing = "field" if self.field is None else "matches"
-            found.append(Mistake((missing,), "it is missing", "name `field` and `matches`, which belong together"))
-        elif self.topics is None and self.field is None:
-            remedy = "name `topics`, or `field` and `matches`; leave `route` out to take all records"
-            found.append(Mistake((), "it says nothing", remedy))
-        refuse(found)
-        return self
+            yield Mistake(("matches",), f"{self.matches!r} is not a regular expression: {problem}")
 
 
 def whole(pattern: str) -> str:

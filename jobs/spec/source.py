@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from jobs.spec.encoding import Encoding
 from jobs.spec.formats import RecordKey
 from jobs.spec.transform import Resolved, Transform
 from jobs.spec.value import Value
-from resources.config_files.mistakes import Mistake, Mistakes, Path, did_you_mean, refuse
+from resources.config_files.mistakes import Mistake, Mistakes, Path, did_you_mean
 from resources.errors import ConfigurationError
 
 
@@ -83,27 +83,22 @@ class Source(Spec):
         "earliest", description="where a new pipeline begins: earliest, latest, {timestamp: …} or {offsets: …}"
     )
 
-    @model_validator(mode="after")
-    def _topics_or_pattern(self) -> Source:
-        found = []
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.topics and self.pattern:
-            found.append(Mistake(("pattern",), "there are `topics` too", "name either `topics` or a `pattern`"))
+            yield Mistake(("pattern",), "there are `topics` too", "name either `topics` or a `pattern`")
         elif not (self.topics or self.pattern):
             remedy = "name either `topics` or a `pattern`"
-            found.append(Mistake(("topics",), "no topic is named", remedy, goes_by=(("pattern",),)))
+            yield Mistake(("topics",), "no topic is named", remedy, goes_by=(("pattern",),))
         unread = set(self.per_topic).difference(self.topics) if self.topics else set()
         for topic in sorted(unread):
             remedy = did_you_mean(topic, self.topics)
-            found.append(Mistake(("per_topic", topic), f"{topic} is not among the topics", remedy, at_key=True))
+            yield Mistake(("per_topic", topic), f"{topic} is not among the topics", remedy, at_key=True)
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
             what = f"{self.key.envelope.kind} wraps values, not keys"
-            found.append(Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys"))
+            yield Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys")
         of_json = any(encoding.format == "json" for _, encoding in self.encodings)
-        found += [
-            m.below(("value",)) for m in self.value.dialect_mistakes(of_json, self.key.columns if self.key else {})
-        ]
-        refuse(found)
-        return self
+        for mistake in self.value.dialect_mistakes(of_json, self.key.columns if self.key else {}):
+            yield mistake.below(("value",))
 
     @model_validator(mode="after")
     def _transform_is_right(self) -> Source:

@@ -18,7 +18,7 @@ from jobs.spec.encoding import ONE_COLUMN
 from jobs.spec.envelope import opened
 from jobs.spec.formats import Format
 from jobs.spec.units import BY_COLUMN, Units, unit_mistakes
-from resources.config_files.mistakes import Mistake, refuse
+from resources.config_files.mistakes import Mistake
 
 
 class Value(Format):
@@ -138,21 +138,15 @@ class Value(Format):
         name = given.get("rescued", cls.model_fields["rescued"].default)
         return {**given, "columns": {**columns, name: columns.get(name, "string")}}
 
-    @model_validator(mode="after")
-    def _fields_can_be_unknown(self) -> Value:
-        found = []
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.unknown_fields and self.format in ONE_COLUMN:
             what = f"records of the format {self.format} have no fields"
-            found.append(Mistake(("unknown_fields",), what, "leave it out"))
+            yield Mistake(("unknown_fields",), what, "leave it out")
         if self.unknown_fields == "rescue" and self.columns.get(self.rescued) != "string":
             what = f"{self.rescued} is the column of what is rescued"
-            found.append(Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`"))
+            yield Mistake(("columns", self.rescued), what, "declare it as string, or name another `rescued`")
         renaming = Renaming(self.rename)
         declared = {shown(renaming.field(path)) for path in field_paths(self.struct)} if self.exclude else set()
         for number, text in enumerate(self.exclude):
             if text in declared:
-                found.append(
-                    Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
-                )
-        refuse(found)
-        return self
+                yield Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")

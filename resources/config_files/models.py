@@ -8,18 +8,41 @@ copy is validated again, until nothing is left. What only follows from a value t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from resources.config_files.mistakes import Mistake, Mistakes, Path, closest, one_of, shown_value
+from resources.config_files.mistakes import Mistake, Mistakes, Path, closest, one_of, refuse, shown_value
 from resources.config_files.options import elsewhere, find, kinds_at, names_of
 from resources.config_files.words import choice, in_words
 from resources.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class Options(BaseModel):
+    """Options that a person writes. Unknown keys are errors; values never change after loading.
+
+    A model says by `own_mistakes` what is wrong between its options, once each of them is right by itself. Where those
+    of a base class have mistakes, these come first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="after")
+    def _without_mistakes(self) -> Self:
+        for model in reversed(type(self).__mro__):
+            if "own_mistakes" in vars(model):
+                refuse(vars(model)["own_mistakes"](self))
+        return self
+
+    def own_mistakes(self) -> Iterator[Mistake]:
+        """Mistakes between the options of this class, with paths that begin at the model."""
+        yield from ()
+
+
 # Corrections of the copy, at most.
 _ROUNDS = 20
 
