@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr
 
-from resources.config_files.mistakes import Mistake, Mistakes, refuse
+from resources.config_files.mistakes import Mistake
+from resources.config_files.models import Options
 from resources.errors import ConfigurationError
 from resources.spark_address import SparkAddress
 
 
-class Connection(BaseModel):
-    """Base of all connections: unknown keys are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Connection(Options):
+    """Base of all connections."""
 
 
 def secret_text(secret: SecretStr | None) -> str:
@@ -79,11 +78,9 @@ class KafkaConnection(Connection):
     # 300 s is librdkafka's longest.
     timeout_seconds: float = Field(20, gt=0, le=300, description="time limit of one request")
 
-    @model_validator(mode="after")
-    def _security_is_complete(self) -> KafkaConnection:
-        rules = (self._sasl_mistakes, self._certificate_mistakes, self._setting_mistakes, self._msk_mistakes)
-        refuse(mistake for rule in rules for mistake in rule())
-        return self
+    def own_mistakes(self) -> Iterator[Mistake]:
+        for rule in (self._sasl_mistakes, self._certificate_mistakes, self._setting_mistakes, self._msk_mistakes):
+            yield from rule()
 
     def _sasl_mistakes(self) -> Iterator[Mistake]:
         sasl, oauth = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "OAUTHBEARER"
@@ -180,15 +177,12 @@ class SparkConnection(Connection):
     master: str | None = Field(None, description="local[*] to run Spark inside the process")
     settings: dict[str, str] = Field(default_factory=dict, repr=False, description="spark.* settings of each session")
 
-    @field_validator("remote")
-    @classmethod
-    def _is_an_address(cls, remote: str | None) -> str | None:
+    def own_mistakes(self) -> Iterator[Mistake]:
         try:
-            SparkAddress.parse(remote if remote is not None else "sc://none")
+            SparkAddress.parse(self.remote if self.remote is not None else "sc://none")
         except ValueError as problem:
             remedy = "write it like `sc://host:15002` or `sc://host:443/;use_ssl=true;token=${env:SPARK_TOKEN}`"
-            raise Mistakes([Mistake((), str(problem), remedy)]) from None
-        return remote
+            yield Mistake(("remote",), str(problem), remedy)
 
 
 class IcebergConnection(Connection):
@@ -216,21 +210,15 @@ class IcebergConnection(Connection):
         default_factory=dict, repr=False, description="further Spark catalog properties"
     )
 
-    @model_validator(mode="after")
-    def _one_kind_of_access(self) -> IcebergConnection:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.credential and self.token:
-            raise Mistakes([Mistake(("token",), "there is `credential` too", "give either `credential` or `token`")])
-        return self
-
-    @model_validator(mode="after")
-    def _files_go_with_rest(self) -> IcebergConnection:
-        files = {"ca_file": self.ca_file, "certificate_file": self.certificate_file, "key_file": self.key_file}
-        if self.type != "rest":
-            refuse(
-                Mistake((name,), "it goes with type rest only", "leave it out") for name, file in files.items() if file
-            )
-        refuse(_pair_mistakes(self.certificate_file, self.key_file))
-        return self
+            yield Mistake(("token",), "there is `credential` too", "give either `credential` or `token`")
+        if self.type == "rest":
+            yield from _pair_mistakes(self.certificate_file, self.key_file)
+            return
+        for name in ("ca_file", "certificate_file", "key_file"):
+            if getattr(self, name):
+                yield Mistake((name,), "it goes with type rest only", "leave it out")
 
 
 class ClickHouseConnection(Connection):
@@ -284,12 +272,10 @@ class BigQueryConnection(Connection):
     timeout_seconds: float = Field(60, gt=0, description="time limit of one request")
     retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")
 
-    @model_validator(mode="after")
-    def _one_kind_of_credentials(self) -> BigQueryConnection:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.credentials_file and self.credentials_json:
             remedy = "give either `credentials_file` or `credentials_json`"
-            raise Mistakes([Mistake(("credentials_file",), "there is `credentials_json` too", remedy)])
-        return self
+            yield Mistake(("credentials_file",), "there is `credentials_json` too", remedy)
 
 
 class SchemaRegistryConnection(Connection):

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from jobs.destinations.bigquery.names import column_name
 from jobs.spec.metadata import metadata_of
 from jobs.spec.tables import NAME_PART, PLAIN_PART, OnReplaced, OutOfRange, Table, out_of_range_option
-from resources.config_files.mistakes import Mistake, Path, refuse
+from resources.config_files.mistakes import Mistake, Path
 
 BigQueryType = Literal["JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"]
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
@@ -89,12 +89,7 @@ class BigQueryTable(Table):
         """Partitioned by `_PARTITIONTIME`."""
         return self.time_partitioning is not None and self.partition_column is None
 
-    @model_validator(mode="after")
-    def _options_are_consistent(self) -> BigQueryTable:
-        refuse(self._option_mistakes())
-        return self
-
-    def _option_mistakes(self) -> Iterator[Mistake]:
+    def own_mistakes(self) -> Iterator[Mistake]:
         if self.merge_interval_seconds is None and self.merge_records_threshold is None:
             remedy = "give a number here, or a `merge_records_threshold`"
             yield Mistake(("merge_interval_seconds",), "nothing says when to merge", remedy)
