@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from jobs.decode.envelope_shape import EnvelopeRules
+from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
@@ -94,49 +94,6 @@ class Envelope(Spec):
         )
 
 
-def opened(given: dict[str, Any]) -> dict[str, Any]:
-    """`source.value` as written, with `unknown_fields: add` if it declares no columns of the row."""
-    columns, settled = given.get("columns"), given.get("unknown_fields") or given.get("schema_file")
-    one = given.get("format") in ("string", "bytes")
-    if columns == AUTO or not (_of_the_row(given) or settled or one):
-        declared = {} if columns == AUTO else columns or {}
-        return {**given, "columns": declared, "unknown_fields": given.get("unknown_fields") or "add"}
-    return given
-
-
-def _of_the_row(given: dict[str, Any]) -> bool:
-    """Whether columns other than the envelope's metadata are declared."""
-    columns, envelope = given.get("columns") or {}, given.get("envelope")
-    metadata = envelope.get("metadata") if isinstance(envelope, dict) else None
-    if not isinstance(columns, dict) or not isinstance(metadata, dict):
-        return bool(columns)
-    return not columns.keys() <= metadata.keys()
-
-
-def leaves_columns_open(given: dict[str, Any]) -> bool:
-    """Whether a format, as written, leaves all columns to the records (`unknown_fields: add`)."""
-    written = given.get("columns")
-    return (written == AUTO or not written) and given.get("unknown_fields") == "add"
-
-
-def envelope_defaults(given: dict[str, Any]) -> dict[str, Any]:
-    """A format with its envelope written out, and with the column of the record's operation."""
-    envelope, columns = given.get("envelope"), given.get("columns") or {}
-    columns = {} if columns == AUTO else columns
-    if not envelope or not isinstance(envelope, (str, dict)) or not isinstance(columns, dict):
-        return given
-    envelope = {"kind": envelope} if isinstance(envelope, str) else envelope
-    metadata = envelope.get("metadata") or {}
-    if not isinstance(metadata, dict):
-        return given
-    columns, metadata = dict(columns), dict(metadata)
-    # A key (mongo) has no operation.
-    if (columns or leaves_columns_open(given)) and "op" not in metadata.values() and columns.keys() != {ID}:
-        metadata[OP_COLUMN] = "op"
-        columns[OP_COLUMN] = "string"
-    return {**given, "envelope": {**envelope, "metadata": metadata}, "columns": columns}
-
-
 class HasEnvelope(Spec):
     """The option `envelope`, and its checks."""
 
@@ -153,7 +110,23 @@ class HasEnvelope(Spec):
     @model_validator(mode="before")
     @classmethod
     def _written_out(cls, given: Any) -> Any:
-        return envelope_defaults(given) if isinstance(given, dict) else given
+        """Writes the envelope out, with the column of the record's operation."""
+        if not isinstance(given, dict):
+            return given
+        envelope, columns = given.get("envelope"), given.get("columns") or {}
+        if not envelope or not isinstance(envelope, (str, dict)) or not isinstance(columns, dict):
+            return given
+        envelope = {"kind": envelope} if isinstance(envelope, str) else envelope
+        metadata = envelope.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            return given
+        columns, metadata = dict(columns), dict(metadata)
+        # A key (mongo) has no operation.
+        is_row = columns.keys() != {ID} if columns else given.get("unknown_fields") == "add"
+        if is_row and OPERATION not in metadata.values():
+            metadata[OP_COLUMN] = OPERATION
+            columns[OP_COLUMN] = "string"
+        return {**given, "envelope": {**envelope, "metadata": metadata}, "columns": columns}
 
     def own_mistakes(self) -> Iterator[Mistake]:
         if self.envelope is None:

@@ -15,7 +15,7 @@ from jobs.schema.renaming import Renaming
 from jobs.schema.types import parse_columns
 from jobs.spec.base import TypeText
 from jobs.spec.encoding import ONE_COLUMN
-from jobs.spec.envelope import opened
+from jobs.spec.envelope import AUTO
 from jobs.spec.formats import Format
 from jobs.spec.units import BY_COLUMN, Units, unit_mistakes
 from resources.config_files.mistakes import Mistake
@@ -125,7 +125,14 @@ class Value(Format):
     @model_validator(mode="before")
     @classmethod
     def _columns_may_be_left_out(cls, given: Any) -> Any:
-        return opened(given) if isinstance(given, dict) else given
+        """Adds `unknown_fields: add` if no columns of the row are declared."""
+        if not isinstance(given, dict):
+            return given
+        columns, settled = given.get("columns"), given.get("unknown_fields") or given.get("schema_file")
+        if columns != AUTO and (_of_the_row(given) or settled or given.get("format") in ONE_COLUMN):
+            return given
+        declared = {} if columns == AUTO else columns or {}
+        return {**given, "columns": declared, "unknown_fields": given.get("unknown_fields") or "add"}
 
     @model_validator(mode="before")
     @classmethod
@@ -150,3 +157,12 @@ class Value(Format):
         for number, text in enumerate(self.exclude):
             if text in declared:
                 yield Mistake(("exclude", number), f"{text} is declared in `columns`", "leave it out of one of them")
+
+
+def _of_the_row(given: dict[str, Any]) -> bool:
+    """Whether columns other than the envelope's metadata are declared."""
+    columns, envelope = given.get("columns") or {}, given.get("envelope")
+    metadata = envelope.get("metadata") if isinstance(envelope, dict) else None
+    if not isinstance(columns, dict) or not isinstance(metadata, dict):
+        return bool(columns)
+    return not columns.keys() <= metadata.keys()

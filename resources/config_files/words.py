@@ -11,7 +11,6 @@ from resources.config_files.mistakes import closest, one_of, shown_value
 
 Said = tuple[str, str]
 Phrase = Callable[[str, Any, Mapping[str, Any], FieldInfo | None], Said]
-_SCALAR = (str, int, float, bool)
 
 
 def in_words(error: Mapping[str, Any], field: FieldInfo | None, show_value: bool) -> Said:
@@ -30,26 +29,6 @@ def in_words(error: Mapping[str, Any], field: FieldInfo | None, show_value: bool
     return f"{value} is not possible here", f"see what the option takes{_meaning(field)}"
 
 
-def _int(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    whole = isinstance(given, str) and given.replace("_", "").strip().isdigit()
-    return (
-        f"{value} is not a whole number",
-        "write it without quotes" if whole else f"write a whole number{_meaning(field)}",
-    )
-
-
-def _text(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    if isinstance(given, _SCALAR):
-        return f"{value} is not text", "put it in quotes"
-    return f"{value} is not text", f"write text{_meaning(field)}"
-
-
-def _list(value: str, given: Any, _facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
-    return f"{value} is not a list", "write it in [brackets]" if isinstance(
-        given, _SCALAR
-    ) else f"write one{_meaning(field)}"
-
-
 def _choice(value: str, given: Any, facts: Mapping[str, Any], field: FieldInfo | None) -> Said:
     known = [text.strip("'\"") for text in facts["expected"].replace(" or ", ", ").split(", ")]
     return choice(value, given, known, _meaning(field))
@@ -62,9 +41,20 @@ def choice(value: str, given: Any, known: list[str], meaning: str = "") -> Said:
     return f"{value} is not one of {one_of(known)}", remedy
 
 
-def _plain(what: str, remedy: str) -> Phrase:
-    """`{}` is the value in `what`, the option's meaning in `remedy`."""
-    return lambda value, _given, _facts, field: (what.format(value), remedy.format(_meaning(field)))
+def _plain(what: str, remedy: str, where: Callable[[Any], bool] = lambda _: False, instead: str = "") -> Phrase:
+    """`{}` is the value in `what`, the option's meaning in `remedy`; `where`: values for which it is another one."""
+    return lambda value, given, _facts, field: (
+        what.format(value),
+        instead if where(given) else remedy.format(_meaning(field)),
+    )
+
+
+def _is_scalar(given: Any) -> bool:
+    return isinstance(given, (str, int, float, bool))
+
+
+def _is_whole(given: Any) -> bool:
+    return isinstance(given, str) and given.replace("_", "").strip().isdigit()
 
 
 def _bound(relation: str) -> Phrase:
@@ -98,11 +88,13 @@ def _form(value: str, _given: Any, facts: Mapping[str, Any], field: FieldInfo | 
 _FAMILIES: dict[str, Phrase] = {
     "missing": _plain("it is missing", "add it{}"),
     "literal_error enum": _choice,
-    "int_type int_parsing int_from_float int_parsing_size": _int,
+    "int_type int_parsing int_from_float int_parsing_size": _plain(
+        "{} is not a whole number", "write a whole number{}", _is_whole, "write it without quotes"
+    ),
     "float_type float_parsing finite_number": _plain("{} is not a number", "write one{}"),
     "bool_type bool_parsing": _plain("{} is neither true nor false", "write one of these{}"),
-    "string_type string_unicode secret_type": _text,
-    "list_type set_type tuple_type": _list,
+    "string_type string_unicode secret_type": _plain("{} is not text", "write text{}", _is_scalar, "put it in quotes"),
+    "list_type set_type tuple_type": _plain("{} is not a list", "write one{}", _is_scalar, "write it in [brackets]"),
     "dict_type mapping_type model_type model_attributes_type dataclass_type": _plain(
         "{} is not a map (lines of `name: value`)", "write one{}"
     ),
