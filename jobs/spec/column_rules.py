@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from jobs.destinations.registry import kind_of
 from jobs.schema.found_fields import Path as FieldPath
-from jobs.schema.found_fields import shown
+from jobs.schema.found_fields import field_paths, shown
 from jobs.schema.types import inside, parse_columns, type_name
 from jobs.spec.columns import key_fields
 from jobs.spec.metadata import metadata_of
@@ -237,17 +238,9 @@ def letter_case(spec: PipelineSpec) -> Iterator[Mistake]:
         what = f"it works with plain JSON, not with {name}, whose schemas name the fields"
         yield Mistake(("ignore_case",), what, "leave it out")
     # Of the value's columns, and those of the tables' key, a rule of all pipelines says it.
-    fields = [] if spec.source.key is None else list(spec.source.key.struct)
-    for path in sorted({path for field in fields for path in _differ_by_case(field.name, field.type)}):
-        what = f"{path} differs from another field by upper and lower case only"
-        yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")
-
-
-def _differ_by_case(path: str, kind: pa.DataType) -> Iterator[str]:
-    """Paths of fields inside a column whose names differ from another field's only in case."""
-    fields = [kind.field(n) for n in range(kind.num_fields)]
-    lower = [field.name.lower() for field in fields]
-    for field in fields:
-        if lower.count(field.name.lower()) > 1:
-            yield f"{path}.{field.name}"
-        yield from _differ_by_case(f"{path}.{field.name}", field.type)
+    paths = sorted(field_paths(spec.source.key.struct if spec.source.key else ()))
+    names = Counter((path[:-1], path[-1].lower()) for path in paths if path[1:])
+    for path in paths:
+        if names[path[:-1], path[-1].lower()] > 1:
+            what = f"{shown(path)} differs from another field by upper and lower case only"
+            yield Mistake(("ignore_case",), what, "leave it out, or declare one of them")
