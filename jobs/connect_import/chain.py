@@ -168,8 +168,8 @@ class Chain:
     @property
     def read_columns(self) -> dict[str, str]:
         """The columns of the records that the result reads."""
-        texts = [*self.made.values(), *self.conditions]
-        return {c: kind for c, kind in self.columns.items() if any(name(c) in text for text in texts)}
+        texts = "\n".join([*self.made.values(), *self.conditions])
+        return {c: kind for c, kind in self.columns.items() if name(c) in texts}
 
     @property
     def read_metadata(self) -> dict[str, str]:

@@ -98,16 +98,17 @@ def source(configuration: Configuration, chain: Chain, key: dict[str, str] | Non
         found["key"], remarks = _format(configuration, "key", key)
         todo += remarks
     found["value"], remarks = _format(configuration, "value", chain.read_columns, chain.value_format)
-    if chain.exclude and found["value"]["format"] not in _ONE_COLUMN:
-        found["value"]["exclude"] = chain.exclude
+    exclude, metadata, statement = chain.exclude, chain.read_metadata, chain.statement
+    if exclude and found["value"]["format"] not in _ONE_COLUMN:
+        found["value"]["exclude"] = exclude
         remarks += [f"source.value.exclude: {field} is read as a path; a field whose name has a dot in it still lands"
-                    for field in chain.exclude if "." in field]  # fmt: skip
+                    for field in exclude if "." in field]  # fmt: skip
     if chain.envelope:
         # The operation becomes a column by default.
-        metadata = {} if chain.read_metadata == {OP_COLUMN: OPERATION} else chain.read_metadata
+        metadata = {} if metadata == {OP_COLUMN: OPERATION} else metadata
         found["value"]["envelope"] = {"kind": chain.envelope, **({"metadata": metadata} if metadata else {})}
-    if chain.statement:
-        found["transform"] = chain.statement
+    if statement:
+        found["transform"] = statement
     return found, [*todo, *remarks]
 
 

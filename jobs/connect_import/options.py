@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 
 class OptionStatus(Enum):
@@ -45,10 +45,6 @@ def find(name: str, *tables: Options) -> Option | None:
     for table in tables:
         if name in table and "*" not in name:
             return table[name]
-    patterns = [(pattern, table[pattern]) for table in tables for pattern in table if "*" in pattern]
-    matching = [(pattern, option) for pattern, option in patterns if _matches(pattern, name)]
+    entries = [entry for table in tables for entry in table.items()]
+    matching = [(pattern, option) for pattern, option in entries if "*" in pattern and fnmatchcase(name, pattern)]
     return max(matching, key=lambda entry: len(entry[0]))[1] if matching else None
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), name) is not None
