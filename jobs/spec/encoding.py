@@ -1,15 +1,20 @@
-"""How the bytes of records are encoded, and where their schema is: part of `source` in a pipeline file."""
+"""How the bytes of records are encoded, where their schema is, and the units of times that JSON has as numbers: parts
+of `source` in a pipeline file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field
+import pyarrow as pa
+from pydantic import Discriminator, Field, Tag
 
 from jobs.decode.foreign import foreign_formats
+from jobs.decode.json_dialect import OTHERS
+from jobs.schema.types import inside, parse_columns
 from jobs.spec.base import Spec
-from resources.config_files.mistakes import Mistake, one_of
+from resources.config_files.mistakes import Mistake, did_you_mean, one_of
 from resources.config_files.words import choice
 from resources.errors import ConfigurationError
 from resources.project import project_folder
@@ -20,6 +25,13 @@ _OWN = ("json", "connect_json", "avro", "protobuf", "string", "bytes")
 _REGISTERED = ("avro", "json", "protobuf")
 _WITH_FILE = ("avro", "protobuf")
 ONE_COLUMN = ("string", "bytes")
+
+Unit = Literal["s", "ms", "us", "ns"]
+Units = Annotated[
+    Annotated[Unit, Tag("one")] | Annotated[dict[str, Unit], Tag("by column")],
+    Discriminator(lambda given: "by column" if isinstance(given, dict) else "one"),
+]
+BY_COLUMN = 'for all, or by column: `{"*": us, created: ms}` (without `"*"`, others have ms)'
 
 
 class Encoding(Spec):
@@ -82,3 +94,17 @@ def read_schema(name: str) -> bytes:
             where=name,
             remedy="name it from the project's folder",
         ) from None
+
+
+def unit_mistakes(units: Unit | Mapping[str, Unit] | None, columns: Mapping[str, str]) -> Iterator[Mistake]:
+    """Mistakes: units of what is no column of these with times, which is at least one."""
+    if units is None or isinstance(units, str):
+        return
+    known = [field.name for field in parse_columns(columns) if _has_times(field.type)]
+    for name in units:
+        if name not in (*known, OTHERS):
+            yield Mistake((name,), f"{name} is no column of timestamps", did_you_mean(name, known), at_key=True)
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) or any(_has_times(field.type) for field in inside(kind))

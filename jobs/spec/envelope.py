@@ -11,7 +11,7 @@ from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
-from jobs.spec.units import BY_COLUMN, Units
+from jobs.spec.encoding import BY_COLUMN, Units
 from resources.config_files.mistakes import Mistake
 
 OP_COLUMN = "_op"

@@ -40,7 +40,7 @@ def unavailable(spec: PipelineSpec) -> Literal["refuse", "null", "keep"]:
     if envelope is None:
         return "refuse"
     if envelope.unavailable is None:
-        return "keep" if all(map(can_leave_unchanged, spec.tables)) and not _obstacles(spec) else "refuse"
+        return "keep" if all(map(can_leave_unchanged, spec.tables)) and not any(_obstacles(spec)) else "refuse"
     if envelope.unavailable == "keep" and not any(map(can_leave_unchanged, spec.tables)):
         return "null"
     return envelope.unavailable
@@ -110,18 +110,13 @@ def _debezium(spec: PipelineSpec) -> Envelope | None:
     return envelope if envelope and envelope.kind.startswith("debezium") else None
 
 
-def _obstacles(spec: PipelineSpec) -> list[str]:
+def _obstacles(spec: PipelineSpec) -> Iterator[str]:
     whole_rows = [t for t in spec.tables if t.needs_key and not kind_of(t).capabilities.keeps_unchanged_columns]
-    systems = " and ".join(sorted({kind_of(t).title for t in whole_rows}))
-    named = ", ".join(t.table for t in whole_rows)
     order = spec.changes.ordered_by
-    found = {
-        f"needs the row before, and {systems} ({named}) takes whole rows": bool(whole_rows),
-        f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)": bool(
-            order and any(map(can_leave_unchanged, spec.tables))
-        ),
-        "cannot tell what a transform makes of a value that is not there (source.transform)": bool(
-            spec.source.transform
-        ),
-    }
-    return [text for text, is_so in found.items() if is_so]
+    if whole_rows:
+        systems = " and ".join(sorted({kind_of(t).title for t in whole_rows}))
+        yield f"needs the row before, and {systems} ({', '.join(t.table for t in whole_rows)}) takes whole rows"
+    if order and any(map(can_leave_unchanged, spec.tables)):
+        yield f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)"
+    if spec.source.transform:
+        yield "cannot tell what a transform makes of a value that is not there (source.transform)"

@@ -14,10 +14,9 @@ from jobs.schema.found_fields import Path as FieldPath
 from jobs.schema.renaming import Renaming
 from jobs.schema.types import parse_columns
 from jobs.spec.base import TypeText
-from jobs.spec.encoding import ONE_COLUMN
+from jobs.spec.encoding import BY_COLUMN, ONE_COLUMN, Units, unit_mistakes
 from jobs.spec.envelope import AUTO
 from jobs.spec.formats import Format
-from jobs.spec.units import BY_COLUMN, Units, unit_mistakes
 from resources.config_files.mistakes import Mistake
 
 
