@@ -37,61 +37,58 @@ def _routes(spec: PipelineSpec) -> Iterator[Mistake]:
     yield from route_mistakes(spec, key_fields(spec), list(parse_columns(spec.source.row)))
 
 
-def _named_columns(spec: PipelineSpec) -> Iterator[Mistake]:
+def _of_each_table(rule: Callable[[PipelineSpec, Table], Iterator[Mistake]]) -> Rule:
+    """The rule for all tables; the paths of its mistakes begin at the table."""
+
+    def of_all(spec: PipelineSpec) -> Iterator[Mistake]:
+        for number, table in enumerate(spec.tables):
+            yield from (mistake.below(("tables", number)) for mistake in rule(spec, table))
+
+    return of_all
+
+
+def _named_columns(spec: PipelineSpec, table: Table) -> Iterator[Mistake]:
     """Columns in options of tables (partitions, orders, types etc.) have to exist."""
-    for number, table in enumerate(spec.tables):
-        known = [column.name for column in row_columns(spec, table)]
-        for path, name in table.named_columns():
-            if table.has_column(name, known):
-                continue
-            unknown = unknown_column(("tables", number, *path), name, known, "the table", path[-1] == name)
-            if spec.source.value.takes_new_columns and unknown.remedy.startswith("name one of"):
-                unknown = replace(unknown, remedy="declare it in `source.value.columns`: records bring the others")
-            yield unknown
+    known = [column.name for column in row_columns(spec, table)]
+    for path, name in table.named_columns():
+        if table.has_column(name, known):
+            continue
+        unknown = unknown_column(path, name, known, "the table", path[-1] == name)
+        if spec.source.value.takes_new_columns and unknown.remedy.startswith("name one of"):
+            unknown = replace(unknown, remedy="declare it in `source.value.columns`: records bring the others")
+        yield unknown
 
 
-def _options_of_kinds(spec: PipelineSpec) -> Iterator[Mistake]:
+def _options_of_kinds(spec: PipelineSpec, table: Table) -> Iterator[Mistake]:
     """Options that a system does not support, or that do not suit the columns' types."""
-    for number, table in enumerate(spec.tables):
-        for mistake in kind_of(table).mistakes(spec, table):
-            yield mistake.below(("tables", number))
+    yield from kind_of(table).mistakes(spec, table)
 
 
-def _tables(spec: PipelineSpec) -> Iterator[Mistake]:
-    seen: set[tuple[str, str, str]] = set()
-    for number, table in enumerate(spec.tables):
-        name = (table.kind, table.connection, table.table)
-        if name in seen:
-            yield Mistake(("tables", number, "table"), f"{table.table} is named twice", "name another table")
-        seen.add(name)
-        if table.mode not in kind_of(table).capabilities.modes:
-            yield Mistake(
-                ("tables", number, "mode"),
-                f"{kind_of(table).title} does not have the mode {table.mode}",
-                f"use {one_of(sorted(kind_of(table).capabilities.modes))}",
-            )
-        if table.deletes_are_rows and table.mode not in ("append", "upsert"):
-            yield Mistake(
-                ("tables", number, "deletes"),
-                f"in the mode {table.mode} a delete is no row",
-                "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, and say so)",
-            )
-        if table.needs_key and spec.changes.key is None and not spec.source.key_is_open:
-            yield Mistake(
-                ("tables", number, "mode"),
-                f"{table.mode} needs to know which columns identify a row",
-                "name them in `changes.key.columns`, or use the mode append",
-            )
+def _modes(spec: PipelineSpec, table: Table) -> Iterator[Mistake]:
+    kind = kind_of(table)
+    if table.mode not in kind.capabilities.modes:
+        what = f"{kind.title} does not have the mode {table.mode}"
+        yield Mistake(("mode",), what, f"use {one_of(sorted(kind.capabilities.modes))}")
+    if table.deletes_are_rows and table.mode not in ("append", "upsert"):
+        remedy = "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, and say so)"
+        yield Mistake(("deletes",), f"in the mode {table.mode} a delete is no row", remedy)
+    if table.needs_key and spec.changes.key is None and not spec.source.key_is_open:
+        what = f"{table.mode} needs to know which columns identify a row"
+        yield Mistake(("mode",), what, "name them in `changes.key.columns`, or use the mode append")
 
 
-def _names_in_dagster(spec: PipelineSpec) -> Iterator[Mistake]:
-    """Tables whose names differ only in characters that Dagster does not allow in names of steps and checks."""
+def _names(spec: PipelineSpec) -> Iterator[Mistake]:
+    """Tables of one name, also to Dagster, which does not allow all characters in names of steps and checks."""
     seen: dict[str, Table] = {}
     for number, table in enumerate(spec.tables):
         other = seen.setdefault(re.sub(r"\W", "_", "__".join(table.full_path)), table)
+        if other is table:
+            continue
+        what, remedy = f"{table.table} is named twice", "name another table"
         if (other.connection, other.table) != (table.connection, table.table):
             what = f"Dagster has the same name for {table.table} as for {other.table}"
-            yield Mistake(("tables", number, "table"), what, "write one of them in a pipeline of its own")
+            remedy = "write one of them in a pipeline of its own"
+        yield Mistake(("tables", number, "table"), what, remedy)
 
 
 def _multi_table_commit(spec: PipelineSpec) -> Iterator[Mistake]:
@@ -182,10 +179,10 @@ _RULES: list[tuple[tuple[Path, ...], Rule]] = [
     ((("source", "transform"), _TABLES), column_rules.added_columns),
     ((*_ALL_COLUMNS, ("source", "per_topic"), ("ignore_case",)), column_rules.letter_case),
     ((*_ALL_COLUMNS, *_TOPICS, KEY), _routes),
-    ((*_ALL_COLUMNS, KEY, OP), _named_columns),
-    ((*_ALL_COLUMNS, KEY, OP), _options_of_kinds),
-    ((KEY,), _tables),
-    ((), _names_in_dagster),
+    ((*_ALL_COLUMNS, KEY, OP), _of_each_table(_named_columns)),
+    ((*_ALL_COLUMNS, KEY, OP), _of_each_table(_options_of_kinds)),
+    ((KEY,), _of_each_table(_modes)),
+    ((), _names),
     ((_TABLES,), _multi_table_commit),
     ((_TABLES, *_TOPICS, KEY, ORDER), _order),
     ((*_VALUE, _TABLES, ORDER), keep_mistakes),
