@@ -66,6 +66,7 @@ def _of_a_type(text: str) -> str:
     return text
 
 
+# A regular expression; names of which none stands twice; the type of a column (`jobs.schema.types`).
 Expression = Annotated[str, AfterValidator(_compiled)]
 Names = Annotated[list[str], AfterValidator(_each_once)]
 TypeText = Annotated[str, AfterValidator(_of_a_type)]

@@ -20,6 +20,8 @@ from resources.config_files.words import choice, in_words
 from resources.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
+# Corrections of the copy, at most.
+_ROUNDS = 20
 
 
 class Options(BaseModel):
@@ -41,10 +43,6 @@ class Options(BaseModel):
     def own_mistakes(self) -> Iterator[Mistake]:
         """Mistakes between the options of this class, with paths that begin at the model."""
         yield from ()
-
-
-# Corrections of the copy, at most.
-_ROUNDS = 20
 
 
 @dataclass
