@@ -24,7 +24,7 @@ from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import Cursors, NotInStep
 from jobs.decode.columns.reading import InStep, by_prefix, tombstones
 from jobs.decode.convert import converter
-from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
+from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach, only_column
 from jobs.decode.parts import Part
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
 from jobs.decode.scalars import as_it_is
@@ -85,9 +85,8 @@ class RegisteredAvro(SchemaOfEach):
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self.type)]
         for prefix, rows in by_prefix(raw, PREFIX_BYTES):
-            reading = self.known_reading(split(prefix)[0], ()) if prefix[0] == 0 else None
-            if isinstance(reading, Reading):
-                found += self.in_step(reading, raw, rows, PREFIX_BYTES)
+            if prefix[0] == 0:
+                found += self.in_bulk(self.known_reading(split(prefix)[0], ()), raw, rows, PREFIX_BYTES)
         return found
 
 
@@ -99,11 +98,8 @@ def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Read
     # Its own defaults do not matter for reading a record, and old versions of Avro let wrong ones pass.
     writer = parsed(texts, named, defaults=False)
     wire, change = (written, None) if reader is None else _resolved(written, named, reader)
-    wrapped = None
-    one_value = wire.kind != "record" and pa.types.is_struct(kind) and kind.num_fields == 1
-    if one_value and not (wire.kind == "union" and wire.field(kind.field(0).name)):
-        # A key that is a single value becomes the only column; not the column of one branch of a union.
-        wrapped = kind.field(0).name
+    wrapped = only_column(wire, kind)
+    if wrapped is not None:
         wire, written = (Wire("record", fields=((wrapped, one),)) for one in (wire, written))
     convert = converter(wire, kind)
     columns = None if change else _in_step(writer, named, written, kind, wrapped)

@@ -20,51 +20,38 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import Convert as ConvertColumns
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import cut
-from jobs.decode.columns.reading import converted, others, tombstones
+from jobs.decode.columns.reading import chosen, converted, others, tombstones
 from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_fast import ArrowJson
 from jobs.decode.json_strict import parse_json
+from jobs.decode.of_schema import Reading, SchemaDecoder, only_column
 from jobs.decode.parts import SMALL, Part, Rows
-from jobs.decode.rows import RowDecoder
-from jobs.decode.scalars import Convert
-from jobs.decode.undeclared import undeclared
+from jobs.decode.scalars import as_it_is
 from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
-from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
+from jobs.schema.found_fields import FoundFields
 from jobs.schema.wire import Wire
 
 _MOST_SCHEMAS = 64
 # Records of a batch whose schema is unknown or rare; after these the rest are read one by one.
 _MOST_STRANGE = 8
-_NOTHING = Wire("null")
 _BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
 
 
 @dataclass(frozen=True)
-class Columns:
-    """How payloads of one schema are read together: the type that Arrow reads, and its conversion."""
+class Payloads:
+    """How payloads of one schema are read together: by Arrow, as another type, from which they are converted."""
 
-    payload: ArrowJson
+    of_arrow: ArrowJson
     convert: ConvertColumns
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How payloads of one schema become values.
-
-    Attributes:
-        convert: converts a parsed payload; None: no conversion is needed.
-        columns: reads payloads together; None: they are read one by one.
-        wire: the schema.
-    """
-
-    convert: Convert | None
-    unknown: FoundFields = NOTHING_FOUND
-    columns: Columns | None = None
-    wire: Wire = _NOTHING
+    def parts(self, raw: pa.Array, rows: Rows, start: int, undeclared: FoundFields) -> list[Part]:
+        """Those of these rows that can be read (`jobs.decode.of_schema.Bulk`)."""
+        found = self.of_arrow.parts(cut(chosen(raw, rows), start, 1))
+        return [converted(part.values, rows[part.rows], self.convert, None, undeclared) for part in found]
 
 
-class ConnectJson(RowDecoder):
+class ConnectJson(SchemaDecoder):
     """Records of the JsonConverter with `schemas.enable=true`; a payload of null is a tombstone."""
 
     format: ClassVar[str] = "JSON with schema and payload"
@@ -83,7 +70,7 @@ class ConnectJson(RowDecoder):
             return None
         if isinstance(reading, Refused):
             raise reading
-        return self.watched(payload, reading.convert, reading.unknown, reading.wire)
+        return self.watched(payload, reading)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self.type)]
@@ -94,8 +81,7 @@ class ConnectJson(RowDecoder):
             records = raw.take(arrow(open_))
             mine = pc.and_(pc.starts_with(records, prefix), pc.ends_with(records, b"}")).to_numpy(zero_copy_only=False)
             if prefix and mine.sum() > SMALL:
-                payloads = cut(records.filter(arrow(mine)), len(prefix), 1)
-                found += self._payloads(payloads, open_[mine], self._known[prefix])
+                found += self.in_bulk(self._known[prefix], raw, open_[mine], len(prefix))
             else:
                 mine, strange = np.arange(len(open_)) == 0, strange + 1
             open_ = open_[~mine]
@@ -109,20 +95,12 @@ class ConnectJson(RowDecoder):
             return b""
         return next((prefix for prefix in self._known if record.startswith(prefix)), b"")
 
-    def _payloads(self, payloads: pa.Array, rows: Rows, reading: Reading | Refused) -> list[Part]:
-        if isinstance(reading, Refused) or reading.columns is None or (reading.unknown and self._rest is not None):
-            return []
-        of_arrow = reading.columns.payload.parts(payloads)
-        return [
-            converted(part.values, rows[part.rows], reading.columns.convert, None, reading.unknown) for part in of_arrow
-        ]
-
     def _split(self, record: bytes) -> tuple[Any, Reading | Refused]:
         for prefix in (self._last, *self._known):
             if prefix is not None and record.startswith(prefix):
                 try:
                     # The prefix is `{"schema":<a whole value>,"payload":`, so the payload is the rest without `}`.
-                    payload = parse(record[len(prefix) : -1]) if record.endswith(b"}") else _whole(record)["payload"]
+                    payload = _payload(record, len(prefix)) if record.endswith(b"}") else _whole(record)["payload"]
                 except Refused:
                     break
                 self._last = prefix
@@ -139,22 +117,14 @@ class ConnectJson(RowDecoder):
             wire = connect_wire(schema)
         except (KeyError, TypeError):
             return Refused("schema", "the schema beside the payload is no Connect schema")
-        if pa.types.is_struct(self.type) and wire.kind != "record" and self.type.num_fields == 1:
-            return self._wrapped(wire)
         try:
-            convert = converter(wire, self._fields)
+            if (name := only_column(wire, self.type)) is not None:
+                wrapped = Wire("record", fields=((name, wire),))
+                convert = converter(wrapped, self.type) or as_it_is
+                return Reading(wrapped, _payload, lambda value: convert({name: value}))
+            return self.complete(Reading(wire, _payload, converter(wire, self._fields), _bulk(wire, self._fields)))
         except Unrepresentable as problem:
             return Refused("schema", str(problem))
-        return Reading(convert, undeclared(wire, self._fields, self._watch), _columns(wire, self._fields), wire)
-
-    def _wrapped(self, wire: Wire) -> Reading | Refused:
-        """How a key that is a single value is read as the only column."""
-        name = self.type.field(0).name
-        try:
-            convert = converter(Wire("record", fields=((name, wire),)), self.type)
-        except Unrepresentable as problem:
-            return Refused("schema", str(problem))
-        return Reading(lambda value: {name: value} if convert is None else convert({name: value}))
 
     def _remember(self, record: bytes, schema: Any, reading: Reading | Refused) -> None:
         at = record.find(_BETWEEN)
@@ -168,11 +138,11 @@ class ConnectJson(RowDecoder):
             at = record.find(_BETWEEN, at + 1)
 
 
-def _columns(wire: Wire, kind: pa.DataType) -> Columns | None:
+def _bulk(wire: Wire, kind: pa.DataType) -> Payloads | None:
     convert, read = column_converter(wire, kind), _read_type(wire, kind)
     if convert is None or read is None or not pa.types.is_struct(read) or not read.num_fields:
         return None
-    return Columns(ArrowJson(read), convert)
+    return Payloads(ArrowJson(read), convert)
 
 
 def _read_type(wire: Wire, kind: pa.DataType) -> pa.DataType | None:
@@ -199,13 +169,12 @@ _READ_TYPES = {
 }
 
 
-def parse(record: bytes) -> Any:
-    """A JSON value with Python's numbers; raises Refused."""
-    return parse_json(record, numbers=True)
+def _payload(record: bytes, start: int) -> Any:
+    return parse_json(record[start:-1], numbers=True)
 
 
 def _whole(record: bytes) -> dict[str, Any]:
-    envelope = parse(record)
+    envelope = parse_json(record, numbers=True)
     if not isinstance(envelope, dict) or not envelope.keys() >= {"schema", "payload"}:
         raise Refused("undecodable", "the record is not JSON with schema and payload")
     return envelope

@@ -77,9 +77,8 @@ class RegisteredProtobuf(SchemaOfEach):
             example = self._indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
             for prefix, own in by_prefix(raw.take(arrow(rows)), example[1]) if example else ():
                 named = self._indexes(prefix)
-                reading = self.known_reading(split(prefix)[0], named[0]) if named and named[1] == len(prefix) else None
-                if isinstance(reading, Reading):
-                    found += self.in_step(reading, raw, rows[own], len(prefix))
+                if named and named[1] == len(prefix):
+                    found += self.in_bulk(self.known_reading(split(prefix)[0], named[0]), raw, rows[own], len(prefix))
         return found
 
     def _indexes(self, record: bytes) -> tuple[tuple[int, ...], int] | None:

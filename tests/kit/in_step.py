@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.decode.of_schema import SchemaDecoder
 from jobs.decode.parts import SMALL
-from jobs.decode.rows import RowDecoder
 
 
-def assert_same(decoder: RowDecoder, records: Sequence[bytes | None], times: int = 0) -> int:
+def assert_same(decoder: SchemaDecoder, records: Sequence[bytes | None], times: int = 0) -> int:
     """The same values, errors and fields that no column takes, both ways.
 
     Args:

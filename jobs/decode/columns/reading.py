@@ -29,17 +29,17 @@ class InStep:
     read: Read
     convert: Convert
 
-    def part(self, raw: pa.Array, rows: Rows, start: int, undeclared: FoundFields = NOTHING_FOUND) -> Part:
-        """Those of these rows that can be read.
-
-        Args:
-            start: the offset in each record where its value begins.
-            undeclared: fields of the schema that have no column.
-        """
-        cursors = Cursors.of_records(raw if len(rows) == len(raw) else raw.take(arrow(rows)))
+    def parts(self, raw: pa.Array, rows: Rows, start: int, undeclared: FoundFields) -> list[Part]:
+        """Those of these rows that can be read (`jobs.decode.of_schema.Bulk`)."""
+        cursors = Cursors.of_records(chosen(raw, rows))
         cursors.advance(start)
         values = self.read(cursors)
-        return converted(values, rows, self.convert, cursors.good & (cursors.at == cursors.end), undeclared)
+        return [converted(values, rows, self.convert, cursors.good & (cursors.at == cursors.end), undeclared)]
+
+
+def chosen(raw: pa.Array, rows: Rows) -> pa.Array:
+    """The records in these rows."""
+    return raw if len(rows) == len(raw) else raw.take(arrow(rows))
 
 
 def converted(values: pa.Array, rows: Rows, convert: Convert, good: Mask | None, undeclared: FoundFields) -> Part:
