@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.decode.verdicts import Verdicts
+from jobs.decode.parts import assembled
 
 
 def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Array, topics: pa.Array) -> Decoded:
@@ -16,14 +16,8 @@ def decode_by_topic(decoder: Decoder, others: Mapping[str, Decoder], raw: pa.Arr
     present = set(pc.unique(topics).to_pylist())
     if not present.intersection(others):
         return decoder.decode(raw)
-    rows = pa.array(range(len(raw)), pa.int64())
-    order: list[pa.Array] = []
-    pieces: list[pa.Array] = []
-    verdicts = Verdicts(len(raw))
+    found = []
     for topic in sorted(present):
-        own = rows.filter(pc.equal(topics, topic))
-        decoded = others.get(topic, decoder).decode(raw.take(own))
-        order.append(own)
-        pieces.append(decoded.values)
-        verdicts.add(decoded, at=own.to_pylist())
-    return verdicts.decoded(pa.concat_arrays(pieces).take(pc.sort_indices(pa.concat_arrays(order))))
+        rows = pc.indices_nonzero(pc.equal(topics, topic))
+        found.append((rows.to_numpy(), others.get(topic, decoder).decode(raw.take(rows))))
+    return assembled(found)

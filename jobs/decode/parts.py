@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from jobs.decode.base import Decoded, DecodeError
 from jobs.decode.columns.arrays import arrow
+from jobs.decode.verdicts import Verdicts
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 _ROWS = 16_384  # the most rows of one piece
@@ -43,15 +44,20 @@ def judged(raw: pa.Array, parts: Sequence[Part], judge: Callable[[pa.Array], Dec
     rest = np.flatnonzero(open_)
     if len(rest) == len(raw):
         return judge(raw)
-    unknown = sum((part.unknown for part in parts), NOTHING_FOUND)
-    found = [part for part in parts if len(part.rows)]
-    if not len(rest) and len(found) == 1:
-        return Decoded(found[0].values, {}, unknown=unknown)
-    others = judge(raw.take(arrow(rest)))
-    order = np.argsort(np.concatenate([*(part.rows for part in found), rest]), kind="stable")
-    values = pa.concat_arrays([*(part.values for part in found), others.values]).take(arrow(order))
-    errors = {int(rest[index]): error for index, error in others.errors.items()}
-    return Decoded(values, errors, unknown=unknown + others.unknown)
+    found = [(part.rows, Decoded(part.values, {}, unknown=part.unknown)) for part in parts]
+    return assembled([*found, (rest, judge(raw.take(arrow(rest))))] if len(rest) else found)
+
+
+def assembled(found: Sequence[tuple[Rows, Decoded]]) -> Decoded:
+    """The results of some rows of an array after the other (each ascending, together all of them), in its order."""
+    verdicts = Verdicts(sum(len(rows) for rows, _ in found))
+    for rows, decoded in found:
+        verdicts.add(decoded, at=rows)
+    full = [(rows, decoded.values) for rows, decoded in found if len(rows)]
+    if len(full) == 1:
+        return verdicts.decoded(full[0][1])
+    order = np.argsort(np.concatenate([rows for rows, _ in full]), kind="stable")
+    return verdicts.decoded(pa.concat_arrays([values for _, values in full]).take(arrow(order)))
 
 
 def joined(decoded: Iterable[Decoded]) -> Decoded:

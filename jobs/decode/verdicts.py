@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,7 +63,7 @@ class Verdicts:
             if row not in self.errors and row not in self.filtered:
                 self.unchanged[row] = (*self.unchanged.get(row, ()), column)
 
-    def add(self, decoded: Decoded, stage: str = "", at: Sequence[int] | None = None) -> None:
+    def add(self, decoded: Decoded, stage: str = "", at: npt.NDArray[np.int64] | None = None) -> None:
         """Adds what a decoder has found.
 
         Args:
@@ -71,11 +73,11 @@ class Verdicts:
         places = range(self._rows) if at is None else at
         self.unknown += decoded.unknown
         for index, error in decoded.errors.items():
-            self.refuse(places[index], error.at(stage))
-        self.filter(places[index] for index in decoded.filtered)
+            self.refuse(int(places[index]), error.at(stage))
+        self.filter(int(places[index]) for index in decoded.filtered)
         for index, columns in decoded.unchanged.items():
-            if places[index] not in self.errors and places[index] not in self.filtered:
-                self.unchanged[places[index]] = columns
+            if (row := int(places[index])) not in self.errors and row not in self.filtered:
+                self.unchanged[row] = columns
 
     def refuse_filtered(self, error: DecodeError) -> None:
         """Makes the filtered records bad ones, with this error."""
