@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -15,24 +15,10 @@ from jobs.decode.json_strict import StrictJson
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
 from jobs.decode.registered import RegisteredSchema
 from jobs.decode.registered_json import RegisteredJson
-from jobs.decode.text import Bytes, Text
+from jobs.decode.text import OneValue
 from jobs.decode.unknown import Watch
 
 Schemas = Mapping[int, RegisteredSchema]
-
-_PLAIN: dict[str, Callable[[pa.DataType, Watch | None], Decoder]] = {
-    "json": Json,
-    "connect_json": ConnectJson,
-    "string": lambda kind, _: Text(kind),
-    "bytes": lambda kind, _: Bytes(kind),
-}
-_REGISTERED: dict[str, Callable[[pa.DataType, Schemas, bytes, Watch | None], Decoder]] = {
-    "json": lambda kind, schemas, _, watch: RegisteredJson(kind, schemas, watch),
-    "avro": lambda kind, schemas, schema, watch: RegisteredAvro(
-        kind, schemas, schema.decode() if schema else None, watch
-    ),
-    "protobuf": lambda kind, schemas, _, watch: RegisteredProtobuf(kind, schemas, watch),
-}
 
 
 def decoder_for(
@@ -58,12 +44,24 @@ def decoder_for(
     Raises:
         ConfigurationError: a type that the format or the schema cannot carry, or a package that does not fit.
     """
-    if ignore_case:
-        return StrictJson(type, ignore_case=True, watch=watch)
-    if registered is not None and format in _REGISTERED:
-        return _REGISTERED[format](type, registered, schema, watch)
-    if format == "avro":
-        return Avro(type, schema.decode(), watch)
-    if format == "protobuf":
-        return Protobuf(type, schema, message, watch)
-    return _PLAIN[format](type, watch) if format in _PLAIN else foreign_decoder(format, type, options or {}, watch)
+    found: Decoder
+    match format, registered:
+        case "json", Mapping() as schemas:
+            found = RegisteredJson(type, schemas, watch)
+        case "json", _:
+            found = StrictJson(type, ignore_case=True, watch=watch) if ignore_case else Json(type, watch)
+        case "avro", Mapping() as schemas:
+            found = RegisteredAvro(type, schemas, schema.decode() or None, watch)
+        case "avro", _:
+            found = Avro(type, schema.decode(), watch)
+        case "protobuf", Mapping() as schemas:
+            found = RegisteredProtobuf(type, schemas, watch)
+        case "protobuf", _:
+            found = Protobuf(type, schema, message, watch)
+        case "connect_json", _:
+            found = ConnectJson(type, watch)
+        case "string" | "bytes", _:
+            found = OneValue(type, format)
+        case _:
+            found = foreign_decoder(format, type, options or {}, watch)
+    return found

@@ -22,9 +22,8 @@ from jobs.decode.columns.reading import InStep, by_prefix, tombstones
 from jobs.decode.convert import converter
 from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
-from jobs.decode.protobuf_json import json_text
 from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
-from jobs.decode.unknown import Watch
+from jobs.decode.unknown import Watch, json_text
 from jobs.schema.protobuf import JSON, TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
 from jobs.schema.wire import Wire
 
@@ -196,7 +195,7 @@ def _item(field: FieldDescriptor) -> Get:
     if message.full_name == TIMESTAMP:
         return lambda value: value.seconds * 1_000_000_000 + value.nanos
     if message.full_name in JSON:
-        return json_text
+        return lambda value: json_text(_plain(value))
     if message.full_name in WRAPPERS:
         return lambda value: value.value
     # Made when first needed, since a message may contain itself.
@@ -208,3 +207,19 @@ def _item(field: FieldDescriptor) -> Get:
         return made[0](value)
 
     return extract
+
+
+def _plain(value: Any) -> Any:
+    """The value of a `google.protobuf.Struct`, `Value` or `ListValue`; whole numbers without a fraction."""
+    match value.DESCRIPTOR.name:
+        case "Struct":
+            return {name: _plain(inner) for name, inner in value.fields.items()}
+        case "ListValue":
+            return [_plain(inner) for inner in value.values]
+    kind = value.WhichOneof("kind")
+    if kind in (None, "null_value"):
+        return None
+    found = getattr(value, kind)
+    if kind == "number_value":
+        return int(found) if found.is_integer() and abs(found) < 2**53 else found
+    return _plain(found) if kind in ("struct_value", "list_value") else found
