@@ -30,7 +30,8 @@ from jobs.decode.scalars import as_it_is
 from jobs.decode.unknown import Watch
 from jobs.schema.connect_schema import connect_wire
 from jobs.schema.found_fields import FoundFields
-from jobs.schema.wire import Wire
+from jobs.schema.types import inside, with_inside
+from jobs.schema.wire import Wire, parts_of
 
 _MOST_SCHEMAS = 64
 # Records of a batch whose schema is unknown or rare; after these the rest are read one by one.
@@ -147,15 +148,12 @@ def _bulk(wire: Wire, kind: pa.DataType) -> Payloads | None:
 
 def _read_type(wire: Wire, kind: pa.DataType) -> pa.DataType | None:
     """The JSON type of the declared part of values; None if Arrow cannot read it."""
-    if wire.kind == "record" and pa.types.is_struct(kind):
-        # Declared fields that the schema lacks must be absent: else the row decoder has to read the payload.
-        known = dict(wire.fields)
-        types = {f.name: _read_type(known[f.name], f.type) if f.name in known else pa.null() for f in kind}
-        return None if None in types.values() else pa.struct(list(types.items()))
-    if wire.kind == "array" and pa.types.is_list(kind):
-        element = _read_type(wire.items[0], kind.value_type)
-        return None if element is None else pa.list_(pa.field("element", element))
-    return _READ_TYPES.get(wire.kind)
+    parts = parts_of(wire, kind)
+    if not parts or wire.kind == "map":
+        return _READ_TYPES.get(wire.kind)
+    # Declared fields that the schema lacks must be absent: else the row decoder has to read the payload.
+    types = {f.name: _read_type(parts[f.name], f.type) if f.name in parts else pa.null() for f in inside(kind)}
+    return None if None in types.values() else with_inside(kind, [pa.field(*one) for one in types.items()])
 
 
 _READ_TYPES = {

@@ -22,7 +22,8 @@ from jobs.decode.undeclared import undeclared_wires
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.schema.json_schema import column_type, json_schema_wire
-from jobs.schema.wire import Wire
+from jobs.schema.types import inside, with_inside
+from jobs.schema.wire import Wire, parts_of
 
 
 class RegisteredJson:
@@ -92,14 +93,9 @@ def _identity(kind: pa.DataType) -> str:
 
 def _as_written(kind: pa.DataType, wire: Wire) -> pa.DataType:
     """The type with a mark on decimals that the schema writes as bytes."""
-    if wire.kind == "record" and pa.types.is_struct(kind):
-        known = dict(wire.fields)
-        return pa.struct([_field_as_written(f, known[f.name]) if f.name in known else f for f in kind])
-    if wire.kind == "array" and pa.types.is_list(kind):
-        return pa.list_(_field_as_written(kind.value_field, wire.items[0]))
-    if wire.kind == "map" and pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _field_as_written(kind.item_field, wire.items[1]))
-    return kind
+    parts = parts_of(wire, kind)
+    fields = [_field_as_written(f, parts[f.name]) if f.name in parts else f for f in inside(kind)]
+    return with_inside(kind, fields) if parts else kind
 
 
 def _field_as_written(field: pa.Field, wire: Wire) -> pa.Field:

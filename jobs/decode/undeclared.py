@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import FoundField, FoundFields, Path
-from jobs.schema.types import is_wider
-from jobs.schema.wire import Wire, natural_type, with_text
+from jobs.schema.types import inside, is_wider
+from jobs.schema.wire import Wire, natural_type, parts_of, with_text
 from resources.errors import ConfigurationError
 
 
@@ -26,9 +26,9 @@ def undeclared(wire: Wire, kind: pa.DataType, watch: Watch | None) -> FoundField
 
 def undeclared_wires(wire: Wire, kind: pa.DataType, watch: Watch | None) -> Iterator[tuple[Path, Wire]]:
     """The paths and wire types of these fields."""
-    if watch is None or wire.kind != "record" or not pa.types.is_struct(kind):
+    if watch is None or wire.kind != "record":
         return iter(())
-    return (one for one in _in_record(wire, kind, (), watch.widens) if watch.observes(one[0]))
+    return (one for one in _in(wire, kind, (), watch.widens) if watch.observes(one[0]))
 
 
 def undeclared_part(wire: Wire, kind: pa.DataType, watch: Watch) -> Wire:
@@ -40,36 +40,24 @@ def undeclared_part(wire: Wire, kind: pa.DataType, watch: Watch) -> Wire:
 
 
 def _part(wire: Wire, kind: pa.DataType) -> Wire:
-    if wire.kind == "record" and pa.types.is_struct(kind):
-        known = {f.name: f.type for f in kind}
-        fields = ((name, _part(inner, known[name]) if name in known else inner) for name, inner in wire.fields)
-        return replace(wire, fields=tuple(fields))
-    if wire.kind == "array" and pa.types.is_list(kind):
-        return replace(wire, items=(_part(wire.items[0], kind.value_type),))
-    if wire.kind == "map" and pa.types.is_map(kind):
-        return replace(wire, items=(wire.items[0], _part(wire.items[1], kind.item_type)))
-    return Wire("null")
-
-
-def _in_record(wire: Wire, kind: pa.StructType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:
-    known = {f.name: f.type for f in kind}
-    for name, inner in wire.fields:
-        here = (*path, name)
-        if name in known:
-            yield from _in(inner, known[name], here, widens)
-        elif inner.kind != "null":
-            yield here, inner
+    parts, known = parts_of(wire, kind), {f.name: f.type for f in inside(kind)}
+    if not parts:
+        return Wire("null")
+    for name in parts.keys() & known.keys():
+        parts[name] = _part(parts[name], known[name])
+    if wire.kind == "record":
+        return replace(wire, fields=tuple(parts.items()))
+    return replace(wire, items=(*wire.items[:-1], *parts.values()))
 
 
 def _in(wire: Wire, kind: pa.DataType, path: Path, widens: frozenset[Path]) -> Iterator[tuple[Path, Wire]]:
-    if path in widens and is_wider(kind, _column_type(wire, path)):
-        yield path, wire
-    elif wire.kind == "record" and pa.types.is_struct(kind):
-        yield from _in_record(wire, kind, path, widens)
-    elif wire.kind == "array" and pa.types.is_list(kind):
-        yield from _in(wire.items[0], kind.value_type, (*path, "element"), widens)
-    elif wire.kind == "map" and pa.types.is_map(kind):
-        yield from _in(wire.items[1], kind.item_type, (*path, "value"), widens)
+    known = {f.name: f.type for f in inside(kind)}
+    for name, part in parts_of(wire, kind).items():
+        here = (*path, name)
+        if name in known and not (here in widens and is_wider(known[name], _column_type(part, here))):
+            yield from _in(part, known[name], here, widens)
+        elif name in known or part.kind != "null":
+            yield here, part
 
 
 def _column_type(wire: Wire, path: Path) -> pa.DataType | None:

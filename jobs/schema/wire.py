@@ -87,6 +87,15 @@ class Wire:
         return self.kind
 
 
+def parts_of(wire: Wire, kind: pa.DataType) -> dict[str, Wire]:
+    """What is inside the wire type, by the names of `types.inside`; nothing where the other is not the like."""
+    if wire.kind == "record" and pa.types.is_struct(kind):
+        return dict(wire.fields)
+    if wire.kind == "array" and pa.types.is_list(kind):
+        return {"element": wire.items[0]}
+    return {"value": wire.items[1]} if wire.kind == "map" and pa.types.is_map(kind) else {}
+
+
 MOST_DIGITS = 38
 # The type for numbers without a limit of digits: most of them fit.
 UNFIXED_DECIMAL = pa.decimal128(MOST_DIGITS, 9)
