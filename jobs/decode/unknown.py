@@ -57,22 +57,13 @@ class Watch:
         """Finds such fields in records of this type; None if they cannot have any."""
         if not pa.types.is_struct(kind):
             return None
-        if not self.within:
-            return self._kept(_struct_rest(kind, ignore_case, self.column, self.passing))
-        inside = {f.name: self._kept(_rest(f.type, ignore_case, self.column)) for f in kind if f.name in self.within}
-        known = {name: rest for name, rest in inside.items() if rest}
-
-        def within(value: Any) -> Any:
-            found = {name: rest(value[name]) for name, rest in known.items() if type(value.get(name)) is dict}
-            return Nested((name, part) for name, part in found.items() if part) or None
-
-        return within
-
-    def _kept(self, rest: Rest | None) -> Rest | None:
-        """Finds the same without excluded fields."""
-        if rest is None or not self.excluded:
+        known = self.without_column(kind)
+        if self.within:
+            known = pa.struct([f for f in known if f.name in self.within])
+        rest = _struct_rest(known, ignore_case, self.observes)
+        if not self.excluded:
             return rest
-        return lambda value: pruned(rest(value), self.excluded)
+        return lambda value: pruned(rest(value), self.excluded, outside=1 if self.within else 0)
 
     def without_column(self, kind: pa.DataType) -> pa.DataType:
         """The record's type without the column for rescued fields, which is not a field of records."""
@@ -140,18 +131,22 @@ def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, rest
 
 
-def pruned(rest: Any, excluded: Excluded, path: Path = ()) -> Any:
-    """A rest without these fields; None if there are no others."""
+def pruned(rest: Any, excluded: Excluded, outside: int = 0, path: Path = ()) -> Any:
+    """A rest without these fields; None if there are no others.
+
+    Args:
+        outside: so many names at the beginning of paths in the rest do not belong to those of `excluded`.
+    """
     if isinstance(rest, dict):
         parts = {}
         for name, part in rest.items():
             here = (*path, getattr(rest, "step", "") or name)
-            kept = None if here in excluded else pruned(part, excluded, here)
+            kept = None if here[outside:] in excluded else pruned(part, excluded, outside, here)
             if holds_values(kept):
                 parts[name] = kept
         return type(rest)(parts) if parts else None
     if isinstance(rest, list):
-        items = [pruned(part, excluded, (*path, "element")) for part in rest]
+        items = [pruned(part, excluded, outside, (*path, "element")) for part in rest]
         return type(rest)(items) if any(map(holds_values, items)) else None
     return rest
 
@@ -211,9 +206,9 @@ _TYPES: dict[type, Callable[[Any], pa.DataType]] = {
 }
 
 
-def _rest(kind: pa.DataType, ignore_case: bool, column: str = "") -> Rest | None:
+def _rest(kind: pa.DataType, ignore_case: bool) -> Rest | None:
     if pa.types.is_struct(kind):
-        return _struct_rest(kind, ignore_case, column, "")
+        return _struct_rest(kind, ignore_case)
     if pa.types.is_list(kind):
         return _list_rest(_rest(kind.value_type, ignore_case))
     if pa.types.is_map(kind):
@@ -225,9 +220,9 @@ def _without(kind: pa.DataType, column: str) -> pa.DataType:
     return pa.struct([f for f in kind if f.name != column]) if pa.types.is_struct(kind) else kind
 
 
-def _struct_rest(kind: pa.StructType, ignore_case: bool, column: str, passing: str) -> Rest:
-    names = {f.name.lower() if ignore_case else f.name for f in kind if f.name != column}
-    nested = {f.name: rest for f in kind if f.name != column and (rest := _rest(f.type, ignore_case))}
+def _struct_rest(kind: pa.StructType, ignore_case: bool, observes: Callable[[Path], bool] = lambda _: True) -> Rest:
+    names = {f.name.lower() if ignore_case else f.name for f in kind}
+    nested = {f.name: rest for f in kind if (rest := _rest(f.type, ignore_case))}
 
     def of_struct(value: Any) -> Any:
         if type(value) is not dict:
@@ -236,7 +231,7 @@ def _struct_rest(kind: pa.StructType, ignore_case: bool, column: str, passing: s
         if not value.keys() <= names:
             for name, inner in value.items():
                 unknown = (name.lower() if ignore_case else name) not in names
-                if unknown and holds_values(inner) and not (passing and name.startswith(passing)):
+                if unknown and observes((name,)) and holds_values(inner):
                     found[name] = inner
         if nested and ignore_case:
             value = {name.lower(): inner for name, inner in value.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from jobs.schema.types import inside, is_wider, with_inside
+from jobs.schema.types import inside, is_wider, number_type, with_inside
 
 Path = tuple[str, ...]
 """Names from the record inwards; ``element`` for a list, ``value`` for a map."""
@@ -163,9 +163,7 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return other
     if is_wider(other, one):
         return one
-    if {one, other} <= _NUMBERS:
-        return pa.int64() if {one, other} <= _WHOLE else pa.float64()
-    return _common_nested(one, other) or pa.string()
+    return number_type({one, other}) or _common_nested(one, other) or pa.string()
 
 
 def _common_nested(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -194,7 +192,3 @@ def known_type(kind: pa.DataType) -> pa.DataType | None:
         return kind
     parts = [f.with_type(part) for f in inside(kind) if (part := known_type(f.type)) is not None]
     return with_inside(kind, parts) if parts else None
-
-
-_WHOLE = {pa.int32(), pa.int64()}
-_NUMBERS = {*_WHOLE, pa.float32(), pa.float64()}

@@ -24,7 +24,7 @@ A field name that is no identifier stands in backticks, a backtick in it doubled
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import pyarrow as pa
 
@@ -253,6 +253,17 @@ def is_wider(narrow: pa.DataType, wide: pa.DataType | None) -> bool:
     if wide is not None and pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(narrow.scale == wide.scale and narrow.precision < wide.precision)
     return (narrow, wide) in {(pa.int32(), pa.int64()), (pa.float32(), pa.float64())}
+
+
+_WHOLE = {pa.int32(), pa.int64()}
+_NUMBERS = {*_WHOLE, pa.float32(), pa.float64()}
+
+
+def number_type(kinds: Set[pa.DataType]) -> pa.DataType | None:
+    """The type that takes the numbers of these different types; None if there are other types among them."""
+    if not kinds <= _NUMBERS:
+        return None
+    return pa.int64() if kinds <= _WHOLE else pa.float64()
 
 
 def as_integers(values: pa.Array) -> pa.Array:

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from jobs.schema.types import number_type
 from resources.errors import ConfigurationError
 
 
@@ -187,14 +188,9 @@ def with_text(wire: Wire) -> Wire:
     return replace(wire, fields=fields, items=tuple(map(with_text, wire.items)))
 
 
-_WHOLE, _NUMBERS = {pa.int32(), pa.int64()}, {pa.int32(), pa.int64(), pa.float32(), pa.float64()}
-
-
 def _of_union(branches: list[tuple[str, pa.DataType]]) -> pa.DataType:
     """One type that fits values of all branches, else a struct with a field per branch, as Connect's converter."""
     kinds = {kind for _, kind in branches}
     if len(kinds) == 1:
         return branches[0][1]
-    if kinds <= _NUMBERS:
-        return pa.int64() if kinds <= _WHOLE else pa.float64()
-    return pa.struct([pa.field(name, kind) for name, kind in branches])
+    return number_type(kinds) or pa.struct(branches)

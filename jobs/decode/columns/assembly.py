@@ -62,7 +62,7 @@ class Lists:
         turns = len(self._items)
         if not len(rows) or turns < _FEW or (len(rows) >= _FEW and turns < _MOST_ITEMS):
             return bool(len(rows))
-        cursors.refuse_some(rows)
+        cursors.refuse(rows)
         return False
 
     def concatenated(self, empty: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -84,5 +84,5 @@ def maps(cursors: Cursors, offsets: pa.Array, entries: pa.Array) -> pa.Array:
     pairs = owners * max(1, len(codes.dictionary)) + codes.indices.to_numpy()
     order = np.argsort(pairs, kind="stable")
     again = pairs[order][1:] == pairs[order][:-1]
-    cursors.refuse_some(np.unique(owners[order][1:][again]))
+    cursors.refuse(np.unique(owners[order][1:][again]))
     return pa.MapArray.from_arrays(offsets, keys, values)

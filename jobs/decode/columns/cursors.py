@@ -76,7 +76,7 @@ class Cursors:
         """Ends a `part`, which must have been read to its end."""
         self.refuse(~part.good | (part.at != part.end))
 
-    def refuse(self, rows: Mask) -> None:
+    def refuse(self, rows: Mask | Ints) -> None:
         self.good[rows] = False
         self.at[rows] = self.end[rows]
 
@@ -118,11 +118,7 @@ class Cursors:
         high = (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
         value[rows] |= high | np.where(more, tenth, 0).astype(np.uint64) << np.uint64(63)
         length[rows] = np.where(more, 10, 9)
-        self.refuse_some(rows[more & (tenth > 1)])
-
-    def refuse_some(self, rows: Ints) -> None:
-        self.good[rows] = False
-        self.at[rows] = self.end[rows]
+        self.refuse(rows[more & (tenth > 1)])
 
     def passed(self, lengths: Any) -> tuple[Ints, Ints]:
         """Skips the next `lengths` bytes; returns where they begin and end."""
