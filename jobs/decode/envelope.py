@@ -74,7 +74,7 @@ class Enveloped:
         envelope = decoded.values
         found = Verdicts(len(raw), decoded.errors)
         image = images(self._rules.kind)[1]
-        found.unknown = decoded.unknown.within([image]) if has_images(self._rules.kind) else decoded.unknown
+        found.unknown = decoded.unknown.within(image) if has_images(self._rules.kind) else decoded.unknown
         if self._rules.skips_tombstones:
             found.filter(_tombstones(decoded))
         operation, row = self._row(envelope, found)

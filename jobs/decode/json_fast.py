@@ -27,7 +27,7 @@ import pyarrow.json as pj
 
 from jobs.decode.base import Decoded
 from jobs.decode.columns.arrays import arrow
-from jobs.decode.columns.cursors import value_bounds
+from jobs.decode.columns.cursors import texts, value_bounds
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import found_fields, records_with, unexpected
 from jobs.decode.json_wire import declared_columns, numbers_alone, wire_fields
@@ -97,7 +97,9 @@ class ArrowJson:
         table = pj.read_json(
             pa.BufferReader(lines),
             read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
-            parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior=self._unexpected),
+            parse_options=pj.ParseOptions(
+                explicit_schema=wire, unexpected_field_behavior="infer" if self._watch else "ignore"
+            ),
         )
         if table.num_rows != len(text):
             raise pa.ArrowInvalid("records and objects differ")
@@ -111,10 +113,6 @@ class ArrowJson:
             return values, lacking, found_fields(found)
         others = [mask for mask in (lacking, records_with(found)) if mask is not None]
         return values, reduce(pc.or_, others) if others else None, NOTHING_FOUND
-
-    @property
-    def _unexpected(self) -> str:
-        return "infer" if self._watch else "ignore"
 
 
 class Json:
@@ -141,22 +139,12 @@ class Json:
 
 def _candidates(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
     """The records as text, and which of them Arrow may read."""
-    try:
-        text = pc.cast(raw, pa.string())  # fails if it is not UTF-8; Arrow's JSON reader does not
-    except pa.ArrowInvalid:
-        text = pa.array([_text_or_null(record) for record in raw.to_pylist()], pa.string())
+    text = texts(raw)  # Arrow's JSON reader also reads what is not UTF-8
     objects = _objects(text)
     if not pc.all(objects).as_py():
         text = pc.ascii_trim(text, " \t\r\n")
         objects = _objects(text)
     return text, objects
-
-
-def _text_or_null(record: bytes | None) -> str | None:
-    try:
-        return None if record is None else record.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
 
 
 def _objects(text: pa.Array) -> pa.Array:

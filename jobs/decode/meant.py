@@ -6,17 +6,17 @@ An array of dates has numbers, one of decimals has bytes, which would be meaning
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from jobs.decode.json_values import Real
-from jobs.decode.scalars import Convert, scalar_converter
+from jobs.decode.scalars import Convert, as_it_is, scalar_converter
 from jobs.decode.unknown import as_text
 from jobs.schema.wire import INSTANT, Wire
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)
 
 Meaning = Callable[[Any], Any]
 
@@ -60,17 +60,13 @@ def _scalar_meaning(wire: Wire) -> Meaning | None:
         return _through(wire, pa.date32(), lambda days: (date(1970, 1, 1) + timedelta(days=days)).isoformat())
     if wire.logical.startswith("timestamp") and wire.kind != "string":
         zone = "" if wire.local else "Z"
-        return _through(wire, INSTANT, lambda us: f"{_wall_clock(us)}{zone}")
+        return _through(wire, INSTANT, lambda us: f"{(_EPOCH + timedelta(microseconds=us)).isoformat()}{zone}")
     return None
 
 
 def _through(wire: Wire, kind: pa.DataType, meaning: Meaning) -> Meaning:
-    convert = scalar_converter(wire, kind, "a value in it") or (lambda value: value)
+    convert = scalar_converter(wire, kind, "a value in it") or as_it_is
     return lambda value: meaning(convert(value))
-
-
-def _wall_clock(microseconds: int) -> str:
-    return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
 
 
 def _record(fields: dict[str, Meaning | None]) -> Meaning | None:

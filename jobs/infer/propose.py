@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +108,8 @@ def _by_content(records: Sequence[bytes]) -> Proposal:
 
 def _parsed(records: Iterable[bytes], numbers: bool) -> Iterable[Any]:
     for record in records:
-        try:
+        with suppress(Refused):
             yield parse_json(record, numbers=numbers)
-        except Refused:
-            continue
 
 
 def _rows(envelopes: Iterable[dict[str, Any]], kind: str) -> Iterable[Any]:
@@ -119,16 +118,10 @@ def _rows(envelopes: Iterable[dict[str, Any]], kind: str) -> Iterable[Any]:
         for image in ("before", "data" if kind == "dms" else "after"):
             row = envelope.get(image)
             if isinstance(row, str) and kind == "mongo":
-                yield from _documents(row)
+                with suppress(Refused):
+                    yield parse_json(plain_text(row))
             elif isinstance(row, dict):
                 yield row
-
-
-def _documents(text: str) -> Iterable[Any]:
-    try:
-        yield parse_json(plain_text(text))
-    except Refused:
-        return
 
 
 def _opaque(records: Sequence[bytes]) -> Proposal:

@@ -87,14 +87,10 @@ class FoundFields:
         frequent = sorted(self.by_path.items(), key=lambda found: (-found[1].records, found[0]))[:MOST_COUNTED]
         return {shown(path): one.records for path, one in sorted(frequent)}
 
-    def within(self, roots: Iterable[str]) -> FoundFields:
-        """The fields inside these fields of the record, with paths relative to them."""
-        wanted = set(roots)
-        inside = [(path[1:], one) for path, one in self.by_path.items() if len(path) > 1 and path[0] in wanted]
-        found: dict[Path, FoundField] = {}
-        for path, one in inside:
-            found[path] = found[path] + one if path in found else one
-        return FoundFields(found, self.more)
+    def within(self, root: str) -> FoundFields:
+        """The fields inside this field of the record, with paths relative to it."""
+        inner = {path[1:]: one for path, one in self.by_path.items() if len(path) > 1 and path[0] == root}
+        return FoundFields(inner, self.more)
 
 
 NOTHING_FOUND = FoundFields()

@@ -94,18 +94,6 @@ def _int(cursors: Cursors) -> pa.Array:
     return arrow(value.astype(np.int32))
 
 
-def _float(cursors: Cursors) -> pa.Array:
-    value = cursors.words().astype(np.uint32).view(np.float32)
-    cursors.advance(4)
-    return arrow(value)
-
-
-def _double(cursors: Cursors) -> pa.Array:
-    value = cursors.words().view(np.float64)
-    cursors.advance(8)
-    return arrow(value)
-
-
 def _lengths(cursors: Cursors) -> Any:
     # A negative length becomes a large one, which is then given up.
     return cursors.zigzag().view(np.uint64)
@@ -116,8 +104,8 @@ _PRIMITIVES: Mapping[str, Read] = {
     "boolean": _boolean,
     "int": _int,
     "long": lambda cursors: arrow(cursors.zigzag()),
-    "float": _float,
-    "double": _double,
+    "float": lambda cursors: arrow(cursors.four().view(np.float32)),
+    "double": lambda cursors: arrow(cursors.eight().view(np.float64)),
     "bytes": lambda cursors: cursors.binary(_lengths(cursors)),
     "string": lambda cursors: cursors.string(_lengths(cursors)),
 }

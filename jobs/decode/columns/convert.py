@@ -102,9 +102,7 @@ def _map(wire: Wire, kind: pa.MapType) -> Convert | None:
             bad = _all([bad, _rows(items.is_null())])
         if keys.null_count:
             keys = keys.fill_null(pa.scalar("").cast(kind.key_type)) if pa.types.is_string(kind.key_type) else keys
-        found = pa.MapArray.from_arrays(offsets, keys, items, type=kind)
-        if values.null_count:
-            found = pc.if_else(values.is_valid(), found, pa.nulls(len(found), kind))
+        found = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=_mask(values))
         return found, _owners(offsets, _all([bad_keys, bad]))
 
     return convert
@@ -140,13 +138,8 @@ def _named(values: pa.Array, names: list[str]) -> pa.Array:
 
 def _items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
     """List offsets starting at 0, and the items."""
-    raw = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    inner = values.values if pa.types.is_list(values.type) else _entries(values)
-    return arrow(raw - raw[0]), inner[int(raw[0]) : int(raw[-1])]
-
-
-def _entries(values: pa.Array) -> pa.Array:
-    return pa.StructArray.from_arrays([values.keys, values.items], names=["key", "value"])
+    raw = values.offsets.to_numpy()
+    return arrow(raw - raw[0]), values.values[int(raw[0]) : int(raw[-1])]
 
 
 def _mask(values: pa.Array) -> pa.Array | None:

@@ -84,6 +84,18 @@ class Cursors:
         """The next eight bytes, little-endian, whether they belong to the record or not."""
         return self._words[self.at]
 
+    def eight(self) -> Words:
+        """The next eight bytes, little-endian."""
+        words = self.words()
+        self.advance(8)
+        return words
+
+    def four(self) -> npt.NDArray[np.uint32]:
+        """The next four bytes, little-endian."""
+        words = self.words().astype(np.uint32)
+        self.advance(4)
+        return words
+
     def advance(self, count: Any) -> None:
         self.at += count
         over = self.at > self.end
@@ -140,13 +152,10 @@ class Cursors:
 
     def string(self, lengths: Any) -> pa.Array:
         """The next `lengths` bytes as text; if they are not UTF-8 the record is given up."""
-        values = self.binary(lengths)
-        try:
-            return values.cast(pa.string())
-        except pa.ArrowInvalid:
-            bad = np.array([not _is_text(value) for value in values.to_pylist()])
-            self.refuse(bad)
-            return pa.array([None if b else v for b, v in zip(bad, values.to_pylist(), strict=True)], pa.string())
+        values = texts(self.binary(lengths))
+        if values.null_count:
+            self.refuse(values.is_null().to_numpy(zero_copy_only=False))
+        return values
 
 
 def cut(raw: pa.Array, first: int, last: int) -> pa.Array:
@@ -176,9 +185,16 @@ def _between(data: pa.Buffer | None, start: Ints, end: Ints) -> pa.Array:
     return both.take(arrow(np.arange(0, 2 * len(start), 2)))
 
 
-def _is_text(value: bytes) -> bool:
+def texts(raw: pa.Array) -> pa.Array:
+    """The values of a binary array as text; null where they are not UTF-8."""
     try:
-        value.decode()
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array(map(_text, raw.to_pylist()), pa.string())
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
     except UnicodeDecodeError:
-        return False
-    return True
+        return None

@@ -262,33 +262,21 @@ def _zigzag_low(cursors: Cursors) -> npt.NDArray[Any]:
     return ((low >> one) ^ (~(low & one) + one)).view(np.int32)
 
 
-def _eight(cursors: Cursors) -> Words:
-    words = cursors.words()
-    cursors.advance(8)
-    return words
-
-
-def _four(cursors: Cursors) -> npt.NDArray[Any]:
-    words = cursors.words().astype(np.uint32)
-    cursors.advance(4)
-    return words
-
-
 _F = FieldDescriptor
 _SCALARS: Mapping[int, tuple[int, Read]] = {
     _F.TYPE_BOOL: (_VARINT, lambda c: arrow(c.varint() != 0)),
     _F.TYPE_INT32: (_VARINT, lambda c: arrow(_low(c).view(np.int32))),
     _F.TYPE_SINT32: (_VARINT, lambda c: arrow(_zigzag_low(c))),
-    _F.TYPE_SFIXED32: (_FOUR, lambda c: arrow(_four(c).view(np.int32))),
+    _F.TYPE_SFIXED32: (_FOUR, lambda c: arrow(c.four().view(np.int32))),
     _F.TYPE_UINT32: (_VARINT, lambda c: arrow(_low(c).astype(np.int64))),
-    _F.TYPE_FIXED32: (_FOUR, lambda c: arrow(_four(c).astype(np.int64))),
+    _F.TYPE_FIXED32: (_FOUR, lambda c: arrow(c.four().astype(np.int64))),
     _F.TYPE_INT64: (_VARINT, lambda c: arrow(c.varint().view(np.int64))),
     _F.TYPE_SINT64: (_VARINT, lambda c: arrow(c.zigzag())),
-    _F.TYPE_SFIXED64: (_EIGHT, lambda c: arrow(_eight(c).view(np.int64))),
+    _F.TYPE_SFIXED64: (_EIGHT, lambda c: arrow(c.eight().view(np.int64))),
     _F.TYPE_UINT64: (_VARINT, lambda c: arrow(c.varint())),
-    _F.TYPE_FIXED64: (_EIGHT, lambda c: arrow(_eight(c))),
-    _F.TYPE_FLOAT: (_FOUR, lambda c: arrow(_four(c).view(np.float32))),
-    _F.TYPE_DOUBLE: (_EIGHT, lambda c: arrow(_eight(c).view(np.float64))),
+    _F.TYPE_FIXED64: (_EIGHT, lambda c: arrow(c.eight())),
+    _F.TYPE_FLOAT: (_FOUR, lambda c: arrow(c.four().view(np.float32))),
+    _F.TYPE_DOUBLE: (_EIGHT, lambda c: arrow(c.eight().view(np.float64))),
     _F.TYPE_STRING: (_BYTES, lambda c: c.string(c.varint())),
     _F.TYPE_BYTES: (_BYTES, lambda c: c.binary(c.varint())),
 }

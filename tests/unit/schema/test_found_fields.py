@@ -65,7 +65,7 @@ def test_reports_add_up_and_travel() -> None:
     assert (together.records, together.newest) == (9, {tp: 10, other: 20})
     assert together.fields.by_path == {("a",): FoundField(pa.float64(), 3), ("s", "x"): FoundField(None, 4)}
     assert together.fields.counts == {"a": 3, "s.x": 4}
-    assert together.fields.within(["s"]).by_path == {("x",): FoundField(None, 4)}
+    assert together.fields.within("s").by_path == {("x",): FoundField(None, 4)}
     assert sum_up([], offsets, "t") == TaskReport()
 
 
