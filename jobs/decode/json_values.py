@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import math
 import re
 import struct
 from collections.abc import Callable
@@ -103,7 +104,8 @@ def mismatch(where: str, expected: str, value: Any) -> Refused:
     return Refused("type", f"{where}: expected {expected}, found {_FOUND[type(value)]}")
 
 
-def _unfit(where: str, expected: str) -> Refused:
+def unfit(where: str, expected: str) -> Refused:
+    """The error of a number that is too large, or has too many digits."""
     return Refused("range", f"{where}: expected {expected}, found a number that does not fit")
 
 
@@ -125,7 +127,7 @@ def _integer(low: int, high: int, expected: str, where: str) -> Callable[[Any], 
         else:
             raise mismatch(where, expected, value)
         if not low <= number <= high:
-            raise _unfit(where, expected)
+            raise unfit(where, expected)
         return number
 
     return convert
@@ -136,36 +138,41 @@ def whole(text: str, where: str, expected: str) -> int:
     try:
         number = Decimal(text)
     except InvalidOperation:  # an exponent of more than 18 digits
-        raise _unfit(where, expected) from None
+        raise unfit(where, expected) from None
     if not number:
         return 0
     if number.adjusted() > 20:
-        raise _unfit(where, expected)
+        raise unfit(where, expected)
     if number.adjusted() < 0 or number != number.to_integral_value():
         raise Refused("type", f"{where}: expected {expected}, found a number with a fraction")
     return int(number)
 
 
-def _float(where: str) -> Convert:
+def single(value: float) -> float:
+    """The nearest four-byte float; raises OverflowError."""
+    found: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return found
+
+
+def floating(
+    expected: str, where: str, nearest: Callable[[float], float] = float, numbers: tuple[type, ...] = (Integer, Real)
+) -> Callable[[Any], float]:
+    """The conversion of a number of JSON to a float.
+
+    Args:
+        nearest: to the nearest float of the type; may raise OverflowError.
+        numbers: the types of numbers that `parse_json` returns.
+    """
+
     def convert(value: Any) -> float:
-        number = double(value)
-        try:
-            struct.pack("<f", number)
-        except OverflowError:
-            raise _unfit(where, "float") from None
-        return number
-
-    double = _floating("float", where)
-    return convert
-
-
-def _floating(expected: str, where: str) -> Callable[[Any], float]:
-    def convert(value: Any) -> float:
-        if type(value) is not Integer and type(value) is not Real:
+        if type(value) not in numbers:
             return non_finite(value, expected, where)
-        number = float(value)
-        if number in (float("inf"), float("-inf")):
-            raise _unfit(where, expected)
+        try:
+            number = nearest(float(value))
+        except OverflowError:  # also a whole number of more than 308 digits
+            raise unfit(where, expected) from None
+        if math.isinf(number):
+            raise unfit(where, expected)
         return number
 
     return convert
@@ -189,7 +196,7 @@ def _decimal(kind: pa.Decimal128Type, where: str) -> Convert:
         try:
             number = Decimal(value)
         except InvalidOperation:
-            raise _unfit(where, expected) from None
+            raise unfit(where, expected) from None
         return exact_decimal(number, kind, where)
 
     return convert
@@ -226,13 +233,13 @@ def exact_decimal(number: Decimal, kind: pa.Decimal128Type, where: str) -> Decim
         return Decimal(0)
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):  # NaN or infinity
-        raise _unfit(where, type_name(kind))
+        raise unfit(where, type_name(kind))
     kept = len(digits)
     while digits[kept - 1] == 0:
         kept -= 1
     exponent += len(digits) - kept
     if number.adjusted() >= kind.precision - kind.scale or exponent < -kind.scale:
-        raise _unfit(where, type_name(kind))
+        raise unfit(where, type_name(kind))
     return Decimal((sign, digits[:kept], exponent))
 
 
@@ -241,14 +248,19 @@ def base64_bytes(text: str) -> bytes:
     return binascii.a2b_base64(text, strict_mode=True)
 
 
+def base64_value(text: str, where: str) -> bytes:
+    """The same; raises Refused."""
+    try:
+        return base64_bytes(text)
+    except ValueError:
+        raise Refused("type", f"{where}: expected binary, found a string that is no base64") from None
+
+
 def _binary(where: str) -> Convert:
     def convert(value: Any) -> bytes:
         if type(value) is not str:
             raise mismatch(where, "binary", value)
-        try:
-            return base64_bytes(value)
-        except ValueError:
-            raise Refused("type", f"{where}: expected binary, found a string that is no base64") from None
+        return base64_value(value, where)
 
     return convert
 
@@ -322,8 +334,8 @@ _SCALARS: dict[str, Callable[[str], Convert]] = {
     "boolean": partial(_exactly, bool, "boolean"),
     "int": partial(_integer, -(2**31), 2**31 - 1, "int"),
     "long": partial(_integer, -(2**63), 2**63 - 1, "long"),
-    "float": _float,
-    "double": partial(_floating, "double"),
+    "float": partial(floating, "float", nearest=single),
+    "double": partial(floating, "double"),
     "string": partial(_exactly, str, "string"),
     "binary": _binary,
     "date": _date,

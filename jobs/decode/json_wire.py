@@ -109,6 +109,7 @@ def _declared_list(values: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.Array:
+    """Dates or timestamps from texts, or from days or numbers of this unit; raises ArrowInvalid."""
     ticks_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
     low, high = (FIRST_DAY, LAST_DAY) if pa.types.is_date(kind) else (FIRST_MICROSECOND, LAST_MICROSECOND)
     if not pa.types.is_string(values.type):
@@ -120,10 +121,15 @@ def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.A
             if shortest is not None and shortest < (20 if kind.tz else 16):
                 raise pa.ArrowInvalid("a time that may have no minutes")
         ticks = pc.cast(_parsed(values, kind), ticks_type)
-    bounds = pc.min_max(ticks).as_py()
-    if bounds["min"] is not None and not (low <= bounds["min"] and bounds["max"] <= high):
-        raise pa.ArrowInvalid("a time outside years 1 to 9999")
-    return pc.cast(pc.cast(ticks, ticks_type), kind)
+    return within(ticks, low, high).cast(ticks_type).cast(kind)
+
+
+def within(values: pa.Array, low: int, high: int) -> pa.Array:
+    """The values; raises ArrowInvalid if one is outside these bounds."""
+    found = pc.min_max(values).as_py()
+    if found["min"] is not None and not (low <= found["min"] and found["max"] <= high):
+        raise pa.ArrowInvalid("a value out of range")
+    return values
 
 
 def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:

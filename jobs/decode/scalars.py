@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from operator import index
@@ -22,12 +20,15 @@ from jobs.decode.json_values import (
     UNITS,
     Exact,
     base64_bytes,
+    base64_value,
     days_of,
     exact_decimal,
+    floating,
     mismatch,
-    non_finite,
+    single,
     text_to_date,
     text_to_microseconds,
+    unfit,
     unscaled,
     whole,
 )
@@ -77,11 +78,13 @@ def _integer(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
         return None
     if not wire.json_number and (wire.kind == "int" or (wire.kind == "long" and kind == pa.int64())):
         return as_it_is
-    low, high = _LIMITS[kind]
+    return _bounded(*_LIMITS[kind], kind, where)
 
+
+def _bounded(low: int, high: int, kind: pa.DataType, where: str) -> Convert:
     def convert(value: int) -> int:
         if not low <= value <= high:
-            raise _unfit(where, kind)
+            raise unfit(where, type_name(kind))
         return value
 
     return convert
@@ -91,39 +94,20 @@ def _float(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.kind not in ("float", "double", "int", "long", "ulong") or wire.logical:
         return None
     if wire.json_number:
-        return _json_float(
-            kind, where, as_it_is if wire.kind != "float" and kind == pa.float64() else _single(kind, where)
-        )
+        # A float's digits in JSON are another number when read as a double.
+        nearest = single if wire.kind == "float" or kind == pa.float32() else float
+        return floating(type_name(kind), where, nearest, (int, Exact))
     if wire.kind == "float" or (wire.kind == "double" and kind == pa.float64()):
         return as_it_is
     return float if kind == pa.float64() else _single(kind, where)
 
 
-def _json_float(kind: pa.DataType, where: str, nearest: Convert) -> Convert:
-    expected = type_name(kind)
-
-    def convert(value: Any) -> float:
-        if type(value) not in (int, Exact):
-            return non_finite(value, expected, where)
-        try:
-            number: float = nearest(float(value))
-        except OverflowError:  # a whole number of more than 308 digits
-            raise _unfit(where, kind) from None
-        if math.isinf(number):
-            raise _unfit(where, kind)
-        return number
-
-    return convert
-
-
 def _single(kind: pa.DataType, where: str) -> Convert:
-    """Rounds to four-byte floats, since a float's digits in JSON are another number when read as a double."""
-
     def convert(value: float) -> float:
         try:
-            return float(struct.unpack("<f", struct.pack("<f", value))[0])
+            return single(value)
         except OverflowError:
-            raise _unfit(where, kind) from None
+            raise unfit(where, type_name(kind)) from None
 
     return convert
 
@@ -223,29 +207,16 @@ def _nanoseconds(parts: Mapping[str, int]) -> int:
 
 
 def _binary(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
-    if not wire.bytes_as:
-        return as_it_is if wire.kind == "bytes" else None
-
-    def convert(value: Any) -> bytes:
-        try:
-            return base64_bytes(value)
-        except ValueError:
-            raise Refused("type", f"{where}: expected binary, found a string that is no base64") from None
-
-    return convert
+    if wire.bytes_as:
+        return lambda value: base64_value(value, where)
+    return as_it_is if wire.kind == "bytes" else None
 
 
 def _date(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     if wire.logical == "date-parts":
         return lambda value: _days(value, where)
     if wire.kind in ("int", "long") and wire.logical in ("date", ""):
-
-        def from_days(value: int) -> int:
-            if not FIRST_DAY <= value <= LAST_DAY:
-                raise _unfit(where, kind)
-            return value
-
-        return from_days
+        return _bounded(FIRST_DAY, LAST_DAY, kind, where)
     if wire.logical.startswith("timestamp") and wire.kind != "string":  # Connect's Date counts in days only as a class
         return None
     if wire.logical == "date-iso":
@@ -274,7 +245,7 @@ def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
     def convert(value: int) -> int:
         microseconds = value * multiply // divide
         if not FIRST_MICROSECOND <= microseconds <= LAST_MICROSECOND:
-            raise _unfit(where, kind)
+            raise unfit(where, expected)
         return microseconds
 
     return convert
@@ -282,10 +253,6 @@ def _timestamp(wire: Wire, kind: pa.DataType, where: str) -> Convert | None:
 
 def _boolean(wire: Wire, _kind: pa.DataType, _where: str) -> Convert | None:
     return as_it_is if wire.kind == "boolean" else None
-
-
-def _unfit(where: str, kind: pa.DataType) -> Refused:
-    return Refused("range", f"{where}: expected {type_name(kind)}, found a number that does not fit")
 
 
 _SCALARS: list[tuple[Callable[[pa.DataType], bool], Callable[[Wire, Any, str], Convert | None]]] = [

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
-from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, LONGEST_TIME
-from jobs.decode.json_wire import declared_binary, declared_time, microseconds
+from jobs.decode.json_values import LONGEST_TIME
+from jobs.decode.json_wire import declared_binary, declared_time, microseconds, within
 from jobs.decode.scalars import as_it_is
 from jobs.schema.wire import Wire
 
@@ -104,7 +104,7 @@ def _string(wire: Wire, _kind: pa.DataType) -> Cast | None:
 
 def _time_of_day(wire: Wire) -> Cast:
     def cast(values: pa.Array) -> pa.Array:
-        signed = _within(microseconds(values, wire.logical.removeprefix("time-")), -LONGEST_TIME, LONGEST_TIME)
+        signed = within(microseconds(values, wire.logical.removeprefix("time-")), -LONGEST_TIME, LONGEST_TIME)
         micros = pc.abs(signed)
         hours = pc.divide(micros, _HOUR)
         rest = pc.subtract(micros, pc.multiply(hours, _HOUR)).cast(pa.time64("us")).cast(pa.string())
@@ -137,11 +137,11 @@ def _binary(wire: Wire, _kind: pa.DataType) -> Cast | None:
 
 
 def _date(wire: Wire, kind: pa.DataType) -> Cast | None:
-    if wire.kind in ("int", "long") and wire.logical in ("date", ""):
-        return lambda values: _within(values, FIRST_DAY, LAST_DAY).cast(pa.int32()).cast(kind)
     if wire.logical == "date-iso":
         return lambda values: declared_time(_without_z(values), kind)
-    return (lambda values: declared_time(values, kind)) if wire.kind == "string" and not wire.bytes_as else None
+    is_date = wire.kind in ("int", "long") and wire.logical in ("date", "")
+    is_text = wire.kind == "string" and not wire.bytes_as
+    return (lambda values: declared_time(values, kind)) if is_date or is_text else None
 
 
 def _without_z(values: pa.Array) -> pa.Array:
@@ -156,14 +156,7 @@ def _timestamp(wire: Wire, kind: pa.DataType) -> Cast | None:
     if wire.kind not in ("int", "long", INSTANT) or not (wire.logical.startswith("timestamp") or not wire.logical):
         return None
     unit = wire.logical.removeprefix("timestamp-") or "ms"
-    return lambda values: _within(microseconds(values, unit), FIRST_MICROSECOND, LAST_MICROSECOND).cast(kind)
-
-
-def _within(values: pa.Array, low: int, high: int) -> pa.Array:
-    found = pc.min_max(values).as_py()
-    if found["min"] is not None and not (low <= found["min"] and found["max"] <= high):
-        raise pa.ArrowInvalid("a value out of range")
-    return values
+    return lambda values: declared_time(values, kind, unit)
 
 
 def _check(holds: pa.Array, text: str) -> None:
