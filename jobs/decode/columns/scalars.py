@@ -27,7 +27,6 @@ INSTANT = "instant"
 
 _HOUR = 3_600_000_000
 _WHOLE = ("int", "long", "ulong")
-_EXACT = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}  # larger integers of JSON may not be representable
 
 
 def scalar_cast(wire: Wire, kind: pa.DataType) -> Cast | None:
@@ -58,9 +57,7 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
         doubles = values.cast(pa.float64(), safe=False)
         if wire.json_number:
             _check(pc.is_finite(doubles), "a number that does not fit")
-            # An integer that may not be representable, or -0, which is a negative zero only if written as -0.0.
-            exact = pc.less(pc.abs(doubles), _EXACT[kind])
-            _check(pc.or_(exact, pc.not_equal(pc.floor(doubles), doubles)), "a number that may be no float")
+            # Zero is below zero only if written as -0.0, not as -0.
             _check(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
         # A float's digits in JSON are another number when they are read as a double.
         found = doubles.cast(pa.float32() if wire.kind == "float" else kind, safe=False).cast(kind)
