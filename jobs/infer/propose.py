@@ -169,7 +169,7 @@ def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tu
         return _bytes(records, why), {}
     newest = max(found)
     stored = found[newest]
-    document = {"format": _FORMATS[stored.type], "registry": registry.name}
+    document = {"format": stored.type.lower(), "registry": registry.name}
     remarks = [f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"]
     fields = described_fields(wire_of(stored, (one for one in records if split(one)[0] == newest)), remarks)
     kind = _envelope(fields)
@@ -208,6 +208,3 @@ def _envelope(fields: Iterable[pa.Field]) -> str | None:
     metadata = kinds.get("metadata")
     is_dms = metadata is not None and pa.types.is_struct(metadata) and "operation" in metadata.names
     return "dms" if is_dms and pa.types.is_struct(kinds.get("data", pa.null())) else None
-
-
-_FORMATS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}

@@ -158,14 +158,18 @@ class _Parser:
         name = (self._take("a type", _IDENTIFIER.fullmatch)).lower()
         if name in _SCALARS:
             kind = _SCALARS[name]
-        elif name in ("decimal", "array", "map", "struct"):
+        elif name == "decimal":
+            kind = self._decimal()
+        elif name in ("array", "map", "struct"):
+            self._symbol("<")
             kind = getattr(self, f"_{name}")(depth + 1)
+            self._symbol(">")
         else:
             self.at = start
             raise self._error("no such type")
         return pa.field("", kind, nullable=not self._not_null(), metadata=_TEXT if name == "text" else None)
 
-    def _decimal(self, _depth: int) -> pa.DataType:
+    def _decimal(self) -> pa.DataType:
         start = self.at
         self._symbol("(")
         precision = int(self._take("a precision", str.isdigit))
@@ -178,21 +182,15 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _array(self, depth: int) -> pa.DataType:
-        self._symbol("<")
-        element = self._type(depth)
-        self._symbol(">")
-        return pa.list_(element.with_name("element"))
+        return pa.list_(self._type(depth).with_name("element"))
 
     def _map(self, depth: int) -> pa.DataType:
-        self._symbol("<")
         key = self._type(depth)
         self._symbol(",")
         value = self._type(depth)
-        self._symbol(">")
         return pa.map_(key.type, value.with_name("value"))
 
     def _struct(self, depth: int) -> pa.DataType:
-        self._symbol("<")
         fields: list[pa.Field] = []
         while not fields or self._peek() == ",":
             if fields:
@@ -205,7 +203,6 @@ class _Parser:
                 raise self._error("a field name stands twice in one struct")
             self._symbol(":")
             fields.append(self._type(depth).with_name(name))
-        self._symbol(">")
         return pa.struct(fields)
 
     def _not_null(self) -> bool:
