@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from jobs.decode.json_dialect import is_best_fit
 from jobs.decode.json_values import DATE, NUMERIC, Convert, Integer, Real, scalar_converter
 from jobs.decode.meant import text_converter
-from jobs.decode.unknown import as_text
+from jobs.decode.unknown import text_of
 from jobs.schema.wire import Wire
 
 _BOOLEANS = {"true": True, "false": False}
@@ -80,7 +80,7 @@ def _fitted(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return _boolean
     if pa.types.is_timestamp(kind):
         return _midnight
-    return as_text if pa.types.is_string(kind) else None
+    return text_of if pa.types.is_string(kind) else None
 
 
 def _number(value: Any) -> Any:

@@ -23,7 +23,6 @@ declared              accepted
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -64,7 +63,7 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
 def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
     """Converts a record; copies it only if a field has to be changed."""
     known = dict(wire.fields)
-    work: list[tuple[str, Convert | None]] = []
+    work: list[tuple[str, Convert]] = []
     required: list[tuple[str, str]] = []
     for field in kind:
         inner_path = f"{path}.{field.name}" if path else field.name
@@ -76,7 +75,19 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
             required.append((field.name, f"column {inner_path}: expected {type_name(field.type)} not null"))
     if not work and not required:
         return None
-    return lambda value: _record(value, work, required)
+
+    def convert_all(value: dict[str, Any]) -> dict[str, Any]:
+        for name, expected in required:
+            if value.get(name) is None:
+                raise Refused("missing", f"{expected}, found {'null' if name in value else 'nothing'}")
+        converted = dict(value)
+        for name, convert in work:
+            inner = converted.get(name)
+            if inner is not None:
+                converted[name] = convert(inner)
+        return converted
+
+    return convert_all
 
 
 def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
@@ -89,20 +100,6 @@ def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
             return fitted
         raise
     return best_fit.of_json(field, convert) if convert and wire.kind == "string" else convert
-
-
-def _record(
-    value: dict[str, Any], work: Iterable[tuple[str, Any]], required: Iterable[tuple[str, str]]
-) -> dict[str, Any]:
-    for name, expected in required:
-        if value.get(name) is None:
-            raise Refused("missing", f"{expected}, found {'null' if name in value else 'nothing'}")
-    converted = dict(value)
-    for name, convert in work:
-        inner = converted.get(name)
-        if inner is not None:
-            converted[name] = convert(inner)
-    return converted
 
 
 def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:

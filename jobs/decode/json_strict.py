@@ -36,7 +36,7 @@ import pyarrow as pa
 from jobs.decode import best_fit
 from jobs.decode.base import Decoded, Refused, decode_each
 from jobs.decode.json_values import Convert, Exact, Integer, Real, field_converter, mismatch, scalar_converter
-from jobs.decode.unknown import Finding, Rest, Watch, as_text
+from jobs.decode.unknown import Finding, Rest, Watch, text_of
 from jobs.schema.types import is_text, type_name
 from resources.errors import ConfigurationError
 
@@ -145,7 +145,7 @@ def _converter(kind: pa.DataType, path: str, ignore_case: bool) -> Convert:
 
 def _field_converter(field: pa.Field, path: str, ignore_case: bool) -> Convert:
     if is_text(field):
-        return as_text
+        return text_of
     convert = field_converter(field, f"column {path}") or _converter(field.type, path, ignore_case)
     return best_fit.of_json(field, convert)
 
@@ -188,10 +188,8 @@ def _struct(kind: pa.StructType, path: str, where: str, ignore_case: bool) -> Co
     fields = []
     for field in kind:
         inner_path = f"{path}.{field.name}" if path else field.name
-        fields.append(
-            (field.name, _field_converter(field, inner_path, ignore_case), not field.nullable, f"column {inner_path}")
-        )
-    types = {field.name: field.type for field in kind}
+        expected = "" if field.nullable else f"column {inner_path}: expected {type_name(field.type)} not null"
+        fields.append((field.name, _field_converter(field, inner_path, ignore_case), expected))
     spelling = {field.name.lower(): field.name for field in kind}
 
     def convert(value: Any) -> dict[str, Any]:
@@ -200,13 +198,12 @@ def _struct(kind: pa.StructType, path: str, where: str, ignore_case: bool) -> Co
         if ignore_case:
             value = _spelled(value, spelling, where)
         converted = {}
-        for name, field, required, field_where in fields:
+        for name, field, expected in fields:
             inner = value.get(name)
             if inner is not None:
                 converted[name] = field(inner)
-            elif required:
-                found = "null" if name in value else "nothing"
-                raise Refused("missing", f"{field_where}: expected {type_name(types[name])} not null, found {found}")
+            elif expected:
+                raise Refused("missing", f"{expected}, found {'null' if name in value else 'nothing'}")
         return converted
 
     return convert

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from jobs.decode.json_values import Real
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
-from jobs.decode.unknown import as_text
+from jobs.decode.unknown import text_of
 from jobs.schema.wire import INSTANT, Wire
 
 _EPOCH = datetime(1970, 1, 1)
@@ -25,7 +25,7 @@ def text_converter(wire: Wire) -> Convert:
     """A function to the text of a value: text as it is, anything else as JSON; numbers with all digits, times in ISO
     format, bytes in base64."""
     meaning = meaning_of(wire)
-    return as_text if meaning is None else lambda value: as_text(meaning(value))
+    return text_of if meaning is None else lambda value: text_of(meaning(value))
 
 
 def meaning_of(wire: Wire) -> Meaning | None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pyarrow as pa
 from jobs.decode.base import Refused
 from jobs.decode.json_values import NON_FINITE, Exact, Integer, Real
 from jobs.schema.found_fields import Excluded, FoundField, FoundFields, Path, common_type, known_type, shown, struct_of
+from jobs.schema.types import inside
 
 Rest = Callable[[Any], Any]
 """From a parsed value to its part that has no column, in the same shape; None if there is none."""
@@ -100,13 +103,12 @@ class Finding:
 
     def __init__(self) -> None:
         self._types: dict[Path, pa.DataType] = {}
-        self._records: dict[Path, int] = {}
+        self._records = Counter[Path]()
 
     def add(self, rest: Any) -> None:
         for path, value in leaves(rest):
-            self._records[path] = self._records.get(path, 0) + 1
-            kind = type_of(value)
-            self._types[path] = common_type(self._types[path], kind) if path in self._types else kind
+            self._records[path] += 1
+            self._types[path] = common_type(self._types.get(path, pa.null()), type_of(value))
 
     @property
     def fields(self) -> FoundFields:
@@ -120,10 +122,10 @@ class Finding:
 
 def leaves(rest: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """The outermost unknown fields of a rest, with their paths."""
-    if isinstance(rest, Nested):
+    if isinstance(rest, StructRest):
         for name, part in rest.items():
             yield from leaves(part, (*path, rest.step or name))
-    elif isinstance(rest, NestedList):
+    elif isinstance(rest, ListRest):
         for part in rest:
             if part is not None:
                 yield from leaves(part, (*path, rest.step))
@@ -151,19 +153,19 @@ def pruned(rest: Any, excluded: Excluded, outside: int = 0, path: Path = ()) -> 
     return rest
 
 
-class Nested(dict[str, Any]):
+class StructRest(dict[str, Any]):
     """The rest of a struct that is a column."""
 
     step = ""
 
 
-class NestedMap(Nested):
+class MapRest(StructRest):
     """The rest of each value of a map, by its keys, which are not field names."""
 
     step = "value"
 
 
-class NestedList(list[Any]):
+class ListRest(list[Any]):
     """The rest of each element of a list."""
 
     step = "element"
@@ -171,10 +173,8 @@ class NestedList(list[Any]):
 
 def holds_values(value: Any) -> bool:
     """Whether a parsed value contains anything but nulls."""
-    if isinstance(value, dict):
-        return any(map(holds_values, value.values()))
-    if isinstance(value, list):
-        return any(map(holds_values, value))
+    if isinstance(value, dict | list):
+        return any(map(holds_values, value.values() if isinstance(value, dict) else value))
     return value is not None
 
 
@@ -183,10 +183,7 @@ def type_of(value: Any) -> pa.DataType:
     if isinstance(value, dict):
         return struct_of({name: type_of(inner) for name, inner in value.items()})
     if isinstance(value, list):
-        inner: pa.DataType = pa.null()
-        for item in value:
-            inner = common_type(inner, type_of(item))
-        return pa.list_(pa.field("element", inner))
+        return pa.list_(pa.field("element", reduce(common_type, map(type_of, value), pa.null())))
     return _TYPES.get(type(value), _number_type)(value)
 
 
@@ -209,11 +206,11 @@ _TYPES: dict[type, Callable[[Any], pa.DataType]] = {
 def _rest(kind: pa.DataType, ignore_case: bool) -> Rest | None:
     if pa.types.is_struct(kind):
         return _struct_rest(kind, ignore_case)
-    if pa.types.is_list(kind):
-        return _list_rest(_rest(kind.value_type, ignore_case))
-    if pa.types.is_map(kind):
-        return _map_rest(_rest(kind.item_type, ignore_case))
-    return None
+    if not (pa.types.is_list(kind) or pa.types.is_map(kind)):
+        return None
+    (items,) = inside(kind)
+    rest = _rest(items.type, ignore_case)
+    return rest and (_list_rest(rest) if pa.types.is_list(kind) else _map_rest(rest))
 
 
 def _without(kind: pa.DataType, column: str) -> pa.DataType:
@@ -227,7 +224,7 @@ def _struct_rest(kind: pa.StructType, ignore_case: bool, observes: Callable[[Pat
     def of_struct(value: Any) -> Any:
         if type(value) is not dict:
             return None
-        found = Nested()
+        found = StructRest()
         if not value.keys() <= names:
             for name, inner in value.items():
                 unknown = (name.lower() if ignore_case else name) not in names
@@ -245,27 +242,21 @@ def _struct_rest(kind: pa.StructType, ignore_case: bool, observes: Callable[[Pat
     return of_struct
 
 
-def _list_rest(rest: Rest | None) -> Rest | None:
-    if rest is None:
-        return None
-
+def _list_rest(rest: Rest) -> Rest:
     def of_list(value: Any) -> Any:
         if type(value) is not list:
             return None
-        parts = NestedList(None if item is None else rest(item) for item in value)
+        parts = ListRest(None if item is None else rest(item) for item in value)
         return parts if any(part is not None for part in parts) else None
 
     return of_list
 
 
-def _map_rest(rest: Rest | None) -> Rest | None:
-    if rest is None:
-        return None
-
+def _map_rest(rest: Rest) -> Rest:
     def of_map(value: Any) -> Any:
         pairs = value.items() if isinstance(value, dict) else value
         parts = {str(name): rest(item) for name, item in pairs if item is not None}
-        return NestedMap((name, part) for name, part in parts.items() if part is not None) or None
+        return MapRest((name, part) for name, part in parts.items() if part is not None) or None
 
     return of_map
 
@@ -287,7 +278,7 @@ def json_text(value: Any) -> str:
     return f'"{found}"' if found in NON_FINITE else found
 
 
-def as_text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A parsed value for a column of type `text`: text and NaN as they are, anything else as JSON."""
     if type(value) is str:
         return str(value)
