@@ -28,7 +28,7 @@ from jobs.decode.of_schema import Reading, SchemaDecoder, only_column
 from jobs.decode.parts import SMALL, Part, Rows
 from jobs.decode.scalars import as_it_is
 from jobs.decode.unknown import Watch
-from jobs.schema.connect_schema import connect_wire
+from jobs.schema.connect import connect_wire
 from jobs.schema.found_fields import FoundFields
 from jobs.schema.types import inside, with_inside
 from jobs.schema.wire import Wire, parts_of

@@ -90,9 +90,7 @@ def operation_of(kind: str, envelope: pa.Array) -> pa.Array:
         return pc.if_else(pc.is_valid(envelope), found, pa.scalar(None, pa.string()))
     metadata = pc.struct_field(envelope, "metadata")
     name = pc.struct_field(metadata, "operation")
-    operations = pa.nulls(len(envelope), pa.string())
-    for word, operation in _DMS.items():
-        operations = pc.if_else(pc.fill_null(pc.equal(name, word), False), pa.scalar(operation), operations)
+    operations = pa.array(_DMS.values()).take(pc.index_in(name, value_set=pa.array(_DMS)))
     # DMS's records about tables (create-table, add-column, …) are not changes of rows.
     control = pc.and_(pc.equal(pc.struct_field(metadata, "record-type"), "control"), pc.is_null(operations))
     return pc.if_else(pc.fill_null(control, False), pa.scalar(MESSAGE), operations)

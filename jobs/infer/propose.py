@@ -19,7 +19,7 @@ from jobs.decode.registered import PREFIX_BYTES, split
 from jobs.infer.schema_types import described_fields, string_instead, wire_of
 from jobs.infer.trial import Trial, trial
 from jobs.infer.value_types import infer_json
-from jobs.schema.connect_schema import connect_wire
+from jobs.schema.connect import connect_wire
 from jobs.spec.formats import columns_text
 from resources.errors import ConfigurationError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jobs.schema.connect_names import with_name
+from jobs.schema.connect import with_name
 from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
 
@@ -93,7 +93,7 @@ class _Reader:
         if schema["type"] == "enum":
             return Wire("string", "enum", name=full)
         if schema["type"] == "fixed":
-            return replace(_fixed(schema), name=full)
+            return replace(_logical(schema), name=full)
         space = full.rpartition(".")[0]
         fields = tuple((field["name"], self.read(field["type"], space)) for field in schema["fields"])
         return Wire("record", fields=fields, name=full)
@@ -131,16 +131,12 @@ def _full_name(schema: Mapping[str, Any], namespace: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def _fixed(schema: Mapping[str, Any]) -> Wire:
-    if schema.get("logicalType") == "uuid" and schema.get("size") == 16:
-        return Wire("bytes", "uuid")
-    return _decimal(schema) if schema.get("logicalType") == "decimal" else Wire("bytes")
-
-
 def _logical(schema: Mapping[str, Any]) -> Wire:
     kind, logical = str(schema["type"]), str(schema.get("logicalType"))
-    if logical == "decimal" and kind == "bytes":
+    if logical == "decimal" and kind in ("bytes", "fixed"):
         return _decimal(schema)
+    if kind == "fixed":
+        return Wire("bytes", "uuid" if logical == "uuid" and schema.get("size") == 16 else "")
     return Wire(kind, _LOGICAL.get((kind, logical), ""), local=logical.startswith("local-"))
 
 

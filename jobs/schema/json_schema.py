@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.schema.connect_names import with_name
+from jobs.schema.connect import CONNECT, with_name
 from jobs.schema.found_fields import common_type, struct_of
 from jobs.schema.wire import Wire, natural_type
 
@@ -20,8 +20,7 @@ _KINDS = {"boolean": "boolean", "integer": "long", "number": "double", "string":
 _FORMATS = {"date": "date-text", "date-time": "timestamp-text", "uuid": "uuid", "time": "time-text"}
 _MOST_REFERENCES = 10_000
 _NARROW = ("int8", "int16", "int32")
-_CONNECT = "org.apache.kafka.connect.data."
-_TITLES = {"integer": (f"{_CONNECT}Timestamp", f"{_CONNECT}Date"), "number": (f"{_CONNECT}Decimal",)}
+_TITLES = {"integer": (f"{CONNECT}Timestamp", f"{CONNECT}Date"), "number": (f"{CONNECT}Decimal",)}
 
 
 def json_schema_wire(schema: Any) -> Wire:

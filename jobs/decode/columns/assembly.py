@@ -20,13 +20,9 @@ _MOST_ITEMS = 4096
 
 def where(cursors: Cursors, chosen: Mask, read: Read) -> pa.Array:
     """A value for each chosen record, null for the others."""
-    if chosen.all():
-        return read(cursors)
     rows = np.flatnonzero(chosen)
-    own = cursors.of(rows)
-    values = read(own)
-    cursors.put(rows, own)
-    return spread(values, rows, len(cursors))
+    values = cursors.read(rows, read)
+    return values if len(rows) == len(cursors) else spread(values, rows, len(cursors))
 
 
 def spread(values: pa.Array, rows: Ints, count: int) -> pa.Array:

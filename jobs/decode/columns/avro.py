@@ -152,16 +152,12 @@ def _blocks(cursors: Cursors, item: Callable[[Cursors], pa.Array]) -> tuple[pa.A
     while True:
         rows = np.flatnonzero(open_ & (left == 0) & cursors.good)
         if len(rows):
-            own = cursors.of(rows)
-            left[rows] = _block_sizes(own)
-            cursors.put(rows, own)
+            left[rows] = cursors.read(rows, _block_sizes)
             open_[rows] = left[rows] != 0
         rows = np.flatnonzero((left > 0) & cursors.good)
         if not lists.goes_on(cursors, rows):
             return lists.concatenated(item(cursors.of(rows[:0])))
-        own = cursors.of(rows)
-        lists.add(rows, item(own))
-        cursors.put(rows, own)
+        lists.add(rows, cursors.read(rows, item))
         left[rows] -= 1
 
 
@@ -170,7 +166,5 @@ def _block_sizes(cursors: Cursors) -> Ints:
     cursors.refuse(sizes == np.iinfo(np.int64).min)
     sized = np.flatnonzero(sizes < 0)
     if len(sized):
-        own = cursors.of(sized)
-        own.zigzag()
-        cursors.put(sized, own)
+        cursors.read(sized, Cursors.zigzag)
     return np.abs(sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,15 @@ class Cursors:
         """Writes back cursors that `of` returned, after reading."""
         self.at[rows] = read.at
         self.good[rows] &= read.good
+
+    def read(self, rows: Ints, read: Callable[[Cursors], Any]) -> Any:
+        """Reads on in some records."""
+        if len(rows) == len(self):
+            return read(self)
+        own = self.of(rows)
+        found = read(own)
+        self.put(rows, own)
+        return found
 
     def part(self, lengths: Words) -> Cursors:
         """Cursors for the next `lengths` bytes, which these cursors skip; finish with `join`."""

@@ -74,14 +74,15 @@ def _tags(cursors: Cursors) -> Words:
     """Reads the next tag (a field's number and wire type) of each message; 0 at its end."""
     rows = np.flatnonzero(cursors.at < cursors.end)
     tags = np.zeros(len(cursors), np.uint64)
-    own = cursors if len(rows) == len(cursors) else cursors.of(rows)
-    before = own.at.copy()
-    found = own.varint()
-    own.refuse((found < 8) | (found >= 2**32) | (own.at - before > 5))
-    if own is not cursors:
-        cursors.put(rows, own)
-    tags[rows] = np.where(own.good, found, 0)
+    tags[rows] = cursors.read(rows, _tag)
     return tags
+
+
+def _tag(cursors: Cursors) -> Words:
+    before = cursors.at.copy()
+    found = cursors.varint()
+    cursors.refuse((found < 8) | (found >= 2**32) | (cursors.at - before > 5))
+    return np.where(cursors.good, found, np.uint64(0))
 
 
 def _skip(cursors: Cursors, tags: Words, known: Words) -> None:
@@ -93,10 +94,7 @@ def _skip(cursors: Cursors, tags: Words, known: Words) -> None:
         own = cursors.of(rows)
         kind = tags[rows] & np.uint64(7)
         for written, skip in _SKIPS.items():
-            some = np.flatnonzero(kind == written)
-            part = own.of(some)
-            skip(part)
-            own.put(some, part)
+            own.read(np.flatnonzero(kind == written), skip)
         own.refuse(~np.isin(kind, list(_SKIPS)))
         tags[rows] = _tags(own)
         cursors.put(rows, own)
@@ -147,14 +145,15 @@ class _Singular:
         rows = np.flatnonzero(tags == self._field.tags[0])
         if not len(rows) and self._rows:
             return
-        own = cursors if len(rows) == len(cursors) else cursors.of(rows)
+
+        def read(own: Cursors) -> Words:
+            self._values.append(self._field.read(own))
+            own.refuse(self._seen[rows])
+            return _tags(own)
+
+        tags[rows] = cursors.read(rows, read)
         self._rows.append(rows)
-        self._values.append(self._field.read(own))
-        own.refuse(self._seen[rows])
         self._seen[rows] = True
-        tags[rows] = _tags(own)
-        if own is not cursors:
-            cursors.put(rows, own)
 
     def column(self, cursors: Cursors, oneofs: dict[str, Mask]) -> pa.Array:
         field, others = self._field, oneofs.get(self._field.oneof)

@@ -14,7 +14,7 @@ from jobs.decode.base import DecodeError
 from jobs.decode.connect_json import ConnectJson
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unknown import Watch
-from jobs.schema.connect_schema import connect_wire
+from jobs.schema.connect import connect_wire
 from jobs.schema.types import as_text, parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
 from tests.kit.arrow import copied, raw_values

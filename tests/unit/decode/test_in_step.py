@@ -23,7 +23,7 @@ from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf
 from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire, plain
-from jobs.schema.connect_schema import connect_wire
+from jobs.schema.connect import connect_wire
 from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
 from jobs.schema.types import parse_type
 from jobs.schema.wire import natural_type
