@@ -6,7 +6,7 @@ become ``double``, structs get the fields of both, and incompatible types become
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -101,16 +101,10 @@ def shown(path: Path) -> str:
     return ".".join(path)
 
 
-def field_paths(fields: Iterable[pa.Field]) -> frozenset[Path]:
-    """The paths of the fields and of all nested ones."""
-    return frozenset(_paths(fields, ()))
-
-
-def _paths(fields: Iterable[pa.Field], path: Path) -> Iterator[Path]:
-    for one in fields:
-        here = (*path, one.name)
-        yield here
-        yield from _paths(inside(one.type), here)
+def field_paths(fields: Iterable[pa.Field], at: Path = ()) -> frozenset[Path]:
+    """The paths of the fields, which are inside the one at this path, and of all nested ones."""
+    outer = [((*at, one.name), one.type) for one in fields]
+    return frozenset(path for path, _ in outer).union(*(field_paths(inside(kind), path) for path, kind in outer))
 
 
 @dataclass(frozen=True)

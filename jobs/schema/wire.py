@@ -134,13 +134,10 @@ def natural_type(wire: Wire, path: str = "the record") -> pa.DataType:
         case "record" if wire.fields:
             return pa.struct(natural_fields(wire, path))
         case "array":
-            element = wire.items[0]
-            inner = natural_type(element, f"{path}.element")
-            return pa.list_(pa.field("element", inner, nullable=element.nullable))
+            return pa.list_(_natural_field("element", wire.items[0], path))
         case "map":
             key, value = wire.items
-            inner = natural_type(value, f"{path}.value")
-            return pa.map_(natural_type(key, f"{path}.key"), pa.field("value", inner, nullable=value.nullable))
+            return pa.map_(natural_type(key, f"{path}.key"), _natural_field("value", value, path))
         case "union":
             return _of_union([(name, natural_type(branch, path)) for name, branch in wire.fields])
     raise ConfigurationError(
@@ -161,10 +158,11 @@ def _simple_type(wire: Wire, path: str) -> pa.DataType | None:
 
 def natural_fields(wire: Wire, path: str = "") -> list[pa.Field]:
     """The columns of a record."""
-    return [
-        pa.field(name, natural_type(kind, f"{path}.{name}" if path else name), nullable=kind.nullable)
-        for name, kind in wire.fields
-    ]
+    return [_natural_field(name, kind, path) for name, kind in wire.fields]
+
+
+def _natural_field(name: str, wire: Wire, path: str) -> pa.Field:
+    return pa.field(name, natural_type(wire, f"{path}.{name}" if path else name), nullable=wire.nullable)
 
 
 def _decimal(wire: Wire, path: str) -> pa.DataType:

@@ -91,19 +91,19 @@ def _array(wire: Wire, kind: pa.ListType) -> Convert | None:
 
 
 def _map(wire: Wire, kind: pa.MapType) -> Convert | None:
-    key, item = (column_converter(w, k) for w, k in zip(wire.items, (kind.key_type, kind.item_type), strict=True))
-    if key is None or item is None:
+    fields = tuple(zip(("key", "value"), wire.items, strict=True))
+    entry = _struct(Wire("record", fields=fields), pa.struct([kind.key_field, kind.item_field.with_name("value")]))
+    if entry is None:
         return None
 
     def convert(values: pa.Array) -> tuple[pa.Array, Ints]:
         offsets, entries = _items(values)
-        (keys, bad_keys), (items, bad) = (of(part) for of, part in zip((key, item), entries.flatten(), strict=True))
-        if not kind.item_field.nullable and items.null_count:
-            bad = _all([bad, _rows(items.is_null())])
+        pairs, bad = entry(entries)
+        keys, items = pairs.flatten()
         if keys.null_count:
             keys = keys.fill_null(pa.scalar("").cast(kind.key_type)) if pa.types.is_string(kind.key_type) else keys
         found = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=_mask(values))
-        return found, _owners(offsets, _all([bad_keys, bad]))
+        return found, _owners(offsets, bad)
 
     return convert
 
