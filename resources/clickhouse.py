@@ -21,7 +21,6 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
 from clickhouse_connect.driver.external import ExternalData
 from clickhouse_connect.driver.httputil import check_env_proxy, get_pool_manager
-from clickhouse_connect.driver.summary import QuerySummary
 
 from resources.connections import ClickHouseConnection, secret_text
 from resources.errors import (
@@ -122,37 +121,36 @@ class ClickHouseServer:
             ) from None
         return text
 
-    @property
-    def _client(self) -> Client:
+    @contextmanager
+    def _client(self) -> Iterator[Client]:
+        """The client, for one statement; its exceptions become our errors."""
         password = secret_text(self.connection.password)
         with clickhouse_errors(self.where):
-            return _open(self.connection.model_dump_json(), password, self.endpoint, self._authority)
+            client = _open(self.connection.model_dump_json(), password, self.endpoint, self._authority)
+        with clickhouse_errors(self.where):
+            yield client
 
     def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """The rows of a SELECT, by column name; times are in UTC."""
-        client = self._client
-        with clickhouse_errors(self.where):
+        with self._client() as client:
             return list(client.query(sql, parameters=dict(parameters or {})).named_results())
 
     def arrow(self, sql: str) -> pa.Table:
         """The rows of a SELECT as Arrow."""
-        client = self._client
-        with clickhouse_errors(self.where):
+        with self._client() as client:
             return client.query_arrow(sql, use_strings=True)
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The rows of a SELECT as Arrow, in batches as the server sends them."""
-        client = self._client
-        with clickhouse_errors(self.where), client.query_arrow_stream(sql, use_strings=True) as found:
+        with self._client() as client, client.query_arrow_stream(sql, use_strings=True) as found:
             yield from found
 
     def select_with(
         self, sql: str, data: pa.Table, structure: str, parameters: Mapping[str, object] | None = None
     ) -> pa.Table:
         """The rows of a SELECT over `data`, which is sent with it, its columns having these types."""
-        client = self._client
         sent = ExternalData(data=to_arrow_file(data), file_name="data", fmt="Arrow", structure=structure)
-        with clickhouse_errors(self.where):
+        with self._client() as client:
             return client.query_arrow(sql, dict(parameters or {}), use_strings=True, external_data=sent)
 
     def execute(
@@ -161,20 +159,14 @@ class ClickHouseServer:
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
         data: bytes | None = None,
-    ) -> int:
-        """Runs one statement; `data` is what an INSERT reads, in the format that the statement names.
-
-        Returns:
-            How many rows the server says were written.
-        """
-        client = self._client
-        with clickhouse_errors(self.where):
+    ) -> None:
+        """Runs one statement; `data` is what an INSERT reads, in the format that the statement names."""
+        with self._client() as client:
             if data is None:
                 # As a form: long parameters (the offsets of thousands of partitions) do not fit into an address.
                 client.raw_query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
-                return 0
-            done = client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
-            return int(done.written_rows) if isinstance(done, QuerySummary) else 0
+            else:
+                client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
 
 
 def to_arrow_file(rows: pa.Table) -> bytes:

@@ -55,14 +55,12 @@ class InsertCounts(Added):
     Attributes:
         deletes, out_of_range: included in `rows`; the latter have a value that was clamped or set to null.
         refused: not included in `rows`.
-        written: as the server reports.
     """
 
     rows: int = 0
     deletes: int = 0
     refused: int = 0
     out_of_range: int = 0
-    written: int = 0
 
 
 # Columns that the insert needs besides the row itself and those of `Refusal`.
@@ -130,16 +128,16 @@ class InsertTask:
         numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
         good, dead_letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.dead_letters)
         try:
-            written = self._send(chunk, good, dead_letters)
+            self._send(chunk, good, dead_letters)
         except TerminalError as problem:
             good, more = self._without_unfit(good, problem)
             dead_letters = pa.concat_tables([dead_letters, more])
-            written = self._send(chunk, good, dead_letters)
+            self._send(chunk, good, dead_letters)
         # After the rows: else a crash in between could leave the dead letter of a row that a corrected table accepts.
         self._keep(chunk, dead_letters)
         deletes = pc.sum(good[SENT_DELETED]).as_py() or 0 if SENT_DELETED in good.column_names else 0
         out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
-        return InsertCounts(good.num_rows, deletes, dead_letters.num_rows, out_of_range, written)
+        return InsertCounts(good.num_rows, deletes, dead_letters.num_rows, out_of_range)
 
     def _own(self, rows: pa.Table, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows and the dead letters that belong on this endpoint."""
@@ -153,16 +151,16 @@ class InsertTask:
             own = self.spread.own(rows)
         return own, self.spread.own_dead_letters(dead_letters)
 
-    def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> int:
+    def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> None:
         coordinates = _coordinates(chunk, self.coordinates)
         for is_there in self.elsewhere:
             rows = rows.filter(pa.array(~is_there.holds(rows, coordinates)))
         if not rows.num_rows:
-            return 0
+            return
         body = to_arrow_file(rows.select(list(self.wire)))
         parameters = {**self.parameters, **coordinates}
         token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}"
-        return retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
+        retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
 
     def _settings(self, token: str) -> dict[str, object]:
         # A new id each time: the previous try may still be running.

@@ -138,7 +138,7 @@ class StepInserts:
 
         retried(apply)
         failpoint("clickhouse.truncated")
-        return InsertCounts(rows, deletes=rows, written=rows)
+        return InsertCounts(rows, deletes=rows)
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches for the table, as they were read first."""

@@ -46,7 +46,7 @@ class Server(ClickHouseServer):
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
         data: bytes | None = None,
-    ) -> int:
+    ) -> None:
         assert parameters
         assert settings
         assert data
@@ -57,7 +57,6 @@ class Server(ClickHouseServer):
         if sql == "insert":
             self._check(rows)
         self.tokens.setdefault(token, rows.num_rows)
-        return int(rows.num_rows)
 
     def select_with(
         self, sql: str, data: pa.Table, structure: str, parameters: Mapping[str, object] | None = None
@@ -139,9 +138,9 @@ def test_next_chunk_is_read_while_one_is_sent() -> None:
     is_read = threading.Event()
 
     class Waiting(Server):
-        def execute(self, *arguments: Any) -> int:
+        def execute(self, *arguments: Any) -> None:
             assert is_read.wait(60)
-            return super().execute(*arguments)
+            super().execute(*arguments)
 
     def second() -> pa.Table:
         is_read.set()

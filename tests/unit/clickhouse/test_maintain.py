@@ -30,10 +30,9 @@ class Server:
 
         def execute(
             at: ClickHouseServer, sql: str, parameters: Mapping[str, object] | None = None, *_: object, **__: object
-        ) -> int:
+        ) -> None:
             self.asked.append((at.endpoint, at.connection.statement_timeout_seconds, " ".join(sql.split())))
             self.lease.update({name: value for name, value in (parameters or {}).items() if name in self.lease})
-            return 1
 
         monkeypatch.setattr(ClickHouseServer, "execute", execute)
         monkeypatch.setattr(ClickHouseServer, "rows", lambda _, sql, *__: self._rows(sql))

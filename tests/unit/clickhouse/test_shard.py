@@ -37,9 +37,8 @@ class Server:
     sent: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def execute(self, sql: str, settings: dict[str, object] | None = None) -> int:
+    def execute(self, sql: str, settings: dict[str, object] | None = None) -> None:
         self.sent.append((sql, settings or {}))
-        return 0
 
     def rows(self, sql: str, parameters: dict[str, object] | None = None) -> list[dict[str, Any]]:
         del parameters
