@@ -118,7 +118,7 @@ class Advance:
         """Forgets the handled ranges after an offset reset, except those whose rows may be in the table."""
         known = self.store.partitions(sorted(step.batch.ranges))
         kept = kept_by_reset(step.batch, known, _committed(held))
-        forgotten = {tp: row.handled.span for tp, row in known.items() if tp not in kept}
+        forgotten = {tp: row.span for tp, row in known.items() if tp not in kept}
         self.store.write(held, PartitionWrite(step.batch, Phase.BEFORE, kept), known)
         self.store.write(held, PartitionWrite(replace(step.batch, topic_ids={}), Phase.AFTER, forgotten), known)
         failpoint("clickhouse.reset")
@@ -138,7 +138,7 @@ class Advance:
         tp, case = found.refused
         row = self.store.partitions([tp])[tp]
         raise LineageBroken(
-            f"offsets {step.spans[tp]} of {tp} cannot follow {row.handled.span} of batch {row.batch} (case "
+            f"offsets {step.spans[tp]} of {tp} cannot follow {row.span} of batch {row.batch} (case "
             f"{case.value!r}): another writer has moved them",
             where=self.where,
             remedy=choices(step.batch.pipeline),

@@ -64,13 +64,11 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
             if open_span.last > span.last:
                 beyond[tp] = Span(max(open_span.first, span.last + 1), open_span.last)
         elif tp not in own:
-            case = case_of(row.handled.span, span)
+            case = case_of(row.span, span)
             if case.refused:
                 return Found(False, True, {}, (tp, case))
             some = some or not case.follows
-    is_done = (
-        bool(step.spans) and len(own) == len(step.spans) and all(rows[tp].handled.phase is Phase.AFTER for tp in own)
-    )
+    is_done = bool(step.spans) and len(own) == len(step.spans) and all(rows[tp].phase is Phase.AFTER for tp in own)
     return Found(is_done and not beyond, some, beyond)
 
 
@@ -84,4 +82,4 @@ def kept_by_reset(reset: Batch, rows: Rows, committed: int) -> Spans:
 def _open(row: PartitionRow, batch: Batch, committed: int) -> Span | None:
     """Offsets that were begun and never committed."""
     abandoned = row.batch > committed and row.commit_id != batch.commit_id
-    return row.handled.span if row.handled.phase is Phase.BEFORE or abandoned else None
+    return row.span if row.phase is Phase.BEFORE or abandoned else None

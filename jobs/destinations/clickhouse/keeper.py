@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner, state_from_text
-from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
+from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.destinations.leases import LeaseState, PartitionState
 from jobs.groups import groups
 from jobs.offsets import TopicPartition
@@ -265,8 +265,8 @@ def _lease(row: Row) -> Lease:
 
 
 def _partition(row: Row) -> PartitionRow:
-    handled = Handled(Span(row["first"], row["last"]), Phase(row["phase"]))
-    return PartitionRow(handled, row["batch"], row["commit_id"], row["topic_id"])
+    span = Span(row["first"], row["last"])
+    return PartitionRow(span, Phase(row["phase"]), row["batch"], row["commit_id"], row["topic_id"])
 
 
 def _partition_state(row: Row) -> PartitionState:

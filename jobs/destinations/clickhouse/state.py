@@ -15,7 +15,7 @@ from typing import Protocol
 
 from jobs.batch import Batch, CommittedState
 from jobs.compact_text import compact_text, plain_text
-from jobs.destinations.clickhouse.transitions import Handled, Phase, Span
+from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.offsets import TopicPartition
 from resources.clickhouse import NEWER_RUN
 from resources.errors import Interrupted
@@ -109,10 +109,12 @@ class PartitionRow:
     """The last insert of a topic-partition.
 
     Attributes:
+        span: the offsets that were handled last.
         topic_id: Kafka's id of the topic, since a recreated topic has unrelated offsets.
     """
 
-    handled: Handled
+    span: Span
+    phase: Phase
     batch: int
     commit_id: str
     topic_id: str
@@ -132,8 +134,10 @@ class PartitionWrite:
     confirms: bool = False
 
     def row(self, tp: TopicPartition) -> PartitionRow:
-        handled = Handled(self.spans[tp], self.phase)
-        return PartitionRow(handled, self.batch.number, self.batch.commit_id, self.batch.topic_ids.get(tp.topic, ""))
+        batch = self.batch
+        return PartitionRow(
+            self.spans[tp], self.phase, batch.number, batch.commit_id, batch.topic_ids.get(tp.topic, "")
+        )
 
 
 class StateStore(Protocol):

@@ -40,13 +40,6 @@ class Phase(StrEnum):
     AFTER = "AFTER"
 
 
-class Handled(NamedTuple):
-    """The state of a topic-partition: the last range and its phase."""
-
-    span: Span
-    phase: Phase
-
-
 class Case(StrEnum):
     FIRST = "first"
     NEW = "new"

@@ -303,4 +303,4 @@ class TestLostIntermediateTable:
             run(shared, table, landed)
         assert sorted(row[:3] for row in table.rows) == [("id", P0, n) for n in range(ends[-1])]
         assert state(shared)[0] == landed[-1].number
-        assert all(row.handled.phase is Phase.AFTER for row in shared.partitions([P0, P1]).values())
+        assert all(row.phase is Phase.AFTER for row in shared.partitions([P0, P1]).values())
