@@ -6,7 +6,8 @@ the whole statement. So it is found before anything is sent, also inside nested 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -30,10 +31,18 @@ Judge = Callable[[pa.Array], "Mask | None"]
 
 @dataclass(frozen=True)
 class Range:
-    """The smallest and the largest value, both included; None: no bound. Dates in days, times in microseconds."""
+    """The smallest and the largest value, both included. Dates in days, times in microseconds."""
 
-    low: int | Decimal | None
-    high: int | Decimal | None
+    low: int | Decimal
+    high: int | Decimal
+
+    def ends(self, kind: pa.DataType) -> Iterator[tuple[pa.Scalar, Callable[..., pa.Array]]]:
+        """Each bound as a scalar of the type by which values are compared, and what finds the values beyond it; without
+        bounds that no value of the type is beyond."""
+        as_number = {"date": pa.int32(), "timestamp": pa.int64()}.get(family(kind) or "", kind)
+        for bound, is_beyond in ((self.low, pc.less), (self.high, pc.greater)):
+            with suppress(pa.ArrowInvalid, OverflowError):
+                yield pa.scalar(bound, as_number), is_beyond
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,8 @@ def _in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullab
 
 
 def _clamped(array: pa.Array, bounds: Range) -> pa.Array:
-    for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
-        scalar = _scalar(bound, array.type)
-        if scalar is not None:
-            array = pc.if_else(is_beyond(as_integers(array), scalar), scalar.cast(array.type), array)
+    for end, is_beyond in bounds.ends(array.type):
+        array = pc.if_else(is_beyond(as_integers(array), end), end.cast(array.type), array)
     return array
 
 
@@ -162,30 +169,12 @@ def _nulled(array: pa.Array, bounds: Range) -> pa.Array:
 def _outside(array: pa.Array, bounds: Range) -> Mask | None:
     values = as_integers(array)  # some times cannot be formatted as text
     found: Mask | None = None
-    ends = pc.min_max(values).as_py()
-    if ends["min"] is None or (_is_below(bounds.low, ends["min"]) and _is_below(ends["max"], bounds.high)):
+    there = pc.min_max(values).as_py()
+    if there["min"] is None or (bounds.low <= there["min"] and there["max"] <= bounds.high):
         return None
-    for bound, is_beyond in ((bounds.low, pc.less), (bounds.high, pc.greater)):
-        scalar = _scalar(bound, array.type)
-        if scalar is not None:
-            found = _or(found, mask(is_beyond(values, scalar)))
+    for end, is_beyond in bounds.ends(array.type):
+        found = _or(found, mask(is_beyond(values, end)))
     return found if found is not None and found.any() else None
-
-
-def _is_below(low: int | Decimal | None, high: int | Decimal | None) -> bool:
-    """Whether `low` is at most `high`; None is beyond all values."""
-    return low is None or high is None or low <= high
-
-
-def _scalar(bound: int | Decimal | None, kind: pa.DataType) -> pa.Scalar | None:
-    """A bound as a scalar of the type by which values are compared; None if all values of the type are within it."""
-    if bound is None:
-        return None
-    as_number = {"date": pa.int32(), "timestamp": pa.int64()}.get(family(kind) or "", kind)
-    try:
-        return pa.scalar(bound, as_number)
-    except (pa.ArrowInvalid, OverflowError):
-        return None
 
 
 def _children(array: pa.Array) -> list[tuple[Mask | None, pa.Array]]:

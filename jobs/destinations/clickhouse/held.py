@@ -21,6 +21,16 @@ _FIRST, _LAST = -25567, 120529
 _SECOND = 1_000_000
 # The ranges of the wire types, Date32 and DateTime64(6).
 _WIRE = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
+# The ranges of named types: of dates, up to the last complete day; of times.
+_TIMES = {
+    # As a time, a day is its first moment.
+    r"Date": {"date": Range(0, 65535), "timestamp": Range(0, 65535 * DAY)},
+    r"DateTime(\(.*)?": {"date": Range(0, 2**32 // 86_400 - 1), "timestamp": Range(0, (2**32 - 1) * _SECOND)},
+    r"DateTime64\(9.*": {
+        "date": Range(_FIRST, 2**63 // 1000 // DAY - 1),
+        "timestamp": Range(_FIRST * DAY, (2**63 - 1) // 1000),
+    },
+}
 
 
 def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn, ...]:
@@ -39,7 +49,8 @@ def held_column(column: Column, table: ClickHouseTable, order_by: str | None) ->
     own = _named(column) if column.declared and table.out_of_range != "refuse" else None
     if own is not None:
         of = family(column.arrow) or ""
-        ranges = {**_WIRE, of: _both(own, _WIRE.get(of, own))}
+        wire = _WIRE.get(of, own)
+        ranges = {**_WIRE, of: Range(max(own.low, wire.low), min(own.high, wire.high))}
     return HeldColumn(
         name=column.name,
         label=column.name,
@@ -60,32 +71,7 @@ def _named(column: Column) -> Range | None:
         return Range(0, 2**bits - 1) if found[1] else Range(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     if found := re.fullmatch(r"Decimal\((\d+), ?(\d+)\)", target):
         return _decimals(column.arrow, int(found[1]), int(found[2]))
-    if source not in ("date", "timestamp"):
-        return None
-    days = _days(target)
-    if days is None:
-        return None
-    return days if source == "date" else Range(int(days.low or 0) * DAY, _last_instant(target, days))
-
-
-def _days(target: str) -> Range | None:
-    if target == "Date":
-        return Range(0, 65535)
-    if re.match(r"DateTime(\(|$)", target):
-        # The last complete day.
-        return Range(0, 2**32 // 86_400 - 1)
-    if target.startswith("DateTime64(9"):
-        return Range(_FIRST, 2**63 // 1000 // DAY - 1)
-    return None
-
-
-def _last_instant(target: str, days: Range) -> int:
-    if re.match(r"DateTime(\(|$)", target):
-        return (2**32 - 1) * _SECOND
-    if target.startswith("DateTime64(9"):
-        return (2**63 - 1) // 1000
-    # As a time, a day is its first moment.
-    return int(days.high or 0) * DAY
+    return next((ranges.get(source or "") for name, ranges in _TIMES.items() if re.fullmatch(name, target)), None)
 
 
 def _decimals(source: pa.DataType, precision: int, scale: int) -> Range:
@@ -96,9 +82,3 @@ def _decimals(source: pa.DataType, precision: int, scale: int) -> Range:
     digits = min(scale, source.scale) if pa.types.is_decimal(source) else scale
     most = Decimal(whole) - Decimal(1).scaleb(-digits)
     return Range(-most, most)
-
-
-def _both(one: Range, other: Range) -> Range:
-    lows = [bound for bound in (one.low, other.low) if bound is not None]
-    highs = [bound for bound in (one.high, other.high) if bound is not None]
-    return Range(max(lows, default=None), min(highs, default=None))
