@@ -9,7 +9,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_keeps_records
-from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
+from jobs.destinations.clickhouse.chunk_size import chunk_rows, landed_bytes
 from jobs.destinations.clickhouse.engines import joins_rows
 from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.present_table import Present
@@ -19,6 +19,7 @@ from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.merge_context import MergeContext
 from jobs.failpoints import failpoint
+from jobs.offsets import total
 from resources.errors import CommitFailed, ConfigurationError, LineageBroken
 from resources.spark import parallelism
 from sql import render
@@ -86,8 +87,9 @@ def _steps(
     found = window.windows(shard.server, shard.layout.path, present)
     steps = [begun] if begun else []
     if rest:
-        most, landed = min(w.chunks for w in found), Landed.of(rest, context.intermediate)
-        rows = chunk_rows(landed, shard.table.chunk_rows, lambda: parallelism(context.spark), most)
+        offsets, size = sum(total(b.batch.ranges) for b in rest), landed_bytes(rest, context.intermediate)
+        most = min(w.chunks for w in found)
+        rows = chunk_rows(offsets, size, shard.table.chunk_rows, lambda: parallelism(context.spark), most)
         steps += cut(rest, rows, most)
     for each in found:
         each.check(max(len(step.chunks) for step in steps))

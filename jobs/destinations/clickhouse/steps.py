@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from math import inf
 
 from jobs.batch import Batch, LandedBatch
 from jobs.destinations.clickhouse.state import Lease
@@ -116,7 +117,8 @@ def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> li
 
     return [
         Step(tuple(chain.from_iterable(runs)), chunk_rows)
-        for stretch in _stretches(batches)
+        # Each reset alone, as if it were larger than all others together.
+        for stretch in groups(batches, lambda landed: inf if landed.batch.continues is not None else 0, 0)
         for runs in groups(_runs(stretch, chunk_rows), chunks, most_chunks)
     ]
 
@@ -151,19 +153,6 @@ def left_behind(
         remedy=remedy,
         batch=lease.batch,
     )
-
-
-def _stretches(batches: Sequence[LandedBatch]) -> Iterator[list[LandedBatch]]:
-    """Groups of batches between resets; each reset (and each revising batch) alone."""
-    found: list[LandedBatch] = []
-    for landed in batches:
-        if landed.batch.continues is not None or (found and found[-1].batch.continues is not None):
-            if found:
-                yield found
-            found = []
-        found.append(landed)
-    if found:
-        yield found
 
 
 def _runs(batches: Sequence[LandedBatch], chunk_rows: int) -> Iterator[list[LandedBatch]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
+from jobs.destinations.clickhouse.chunk_size import chunk_rows
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from jobs.destinations.clickhouse.chunk_size import Landed, chunk_rows
     ],
 )
 def test_chunk_rows(offsets: int, megabytes: int, most: int, cores: int, most_chunks: int, expected: int) -> None:
-    assert chunk_rows(Landed(offsets, megabytes * 1_000_000), most, lambda: cores, most_chunks) == expected
+    assert chunk_rows(offsets, megabytes * 1_000_000, most, lambda: cores, most_chunks) == expected
 
 
 def test_spark_is_not_asked_for_its_cores_where_they_cannot_matter() -> None:
     def cores() -> int:
         raise AssertionError("asked")
 
-    assert chunk_rows(Landed(1000, 50_000), 250_000, cores, 500) == 1000
-    assert chunk_rows(Landed(1_000_000, 12_000_000), 250_000, cores, 3) == 250_000
+    assert chunk_rows(1000, 50_000, 250_000, cores, 500) == 1000
+    assert chunk_rows(1_000_000, 12_000_000, 250_000, cores, 3) == 250_000
