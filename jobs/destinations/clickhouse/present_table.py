@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
-from jobs.destinations.clickhouse.present_types import arrow_type, declared_part
+from jobs.destinations.clickhouse.present_types import declared_field, without_own_fields
 from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
 from resources.errors import SchemaRefused
@@ -108,15 +108,14 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         if found == wanted_types[column.name]:
             there.append(pa.field(column.name, column.arrow, column.nullable))
             continue
-        declared = None if column.declared else arrow_type(found)
+        declared = None if column.declared else declared_field(found)
         if declared is None:
             raise SchemaRefused(
                 f"column {column.name} is {found} in the table and {column.type} in the file",
                 where=where,
                 remedy="declare the column, and name the table's type in `column_types`; or change the table by hand",
             )
-        kind, nullable = declared
-        there.append(pa.field(column.name, declared_part(kind, column.arrow), nullable))
+        there.append(pa.field(column.name, without_own_fields(declared.type, column.arrow), declared.nullable))
     wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
     changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
     kept = present.sorting_columns | present.partition_columns
@@ -158,10 +157,10 @@ def _is_new(change: SchemaChange) -> bool:
 
 def _changed(column: Column, found: str) -> str:
     """The type that holds the column's values and the existing ones; struct fields that the file lacks are kept."""
-    there = arrow_type(found)
-    if there is None or not pa.types.is_nested(there[0]):
+    there = declared_field(found)
+    if there is None or not pa.types.is_nested(there.type):
         return column.type
-    return clickhouse_type(evolved(there[0], column.arrow), column.nullable)
+    return clickhouse_type(evolved(there.type, column.arrow), column.nullable)
 
 
 def missing_origin(layout: Layout, present: Present) -> list[str]:

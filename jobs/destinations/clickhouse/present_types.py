@@ -11,25 +11,20 @@ import pyarrow as pa
 from jobs.destinations.clickhouse.columns import ARROW, SCALARS, Column, clickhouse_type
 from jobs.destinations.clickhouse.named_types import fields, parts
 from jobs.destinations.takes import Takes
+from jobs.schema.types import inside, with_inside
 
 
-def arrow_type(name: str) -> tuple[pa.DataType, bool] | None:
-    """The declared type that becomes this ClickHouse type, and its nullability; None if there is none."""
-    found = declared_field(name, _scalar)
-    return None if found is None else (found.type, found.nullable)
-
-
-def declared_field(name: str, scalar: Callable[[str], pa.Field | None]) -> pa.Field | None:
+def declared_field(name: str, scalar: Callable[[str], pa.Field | None] | None = None) -> pa.Field | None:
     """The declared type for this ClickHouse type, as a field without a name; None if there is none.
 
     Arrays, maps and tuples count as nullable: `null_collections` decides what becomes of null.
 
     Args:
-        scalar: the same for types that are none of these.
+        scalar: the same for types that are none of these. None: the declared type that becomes this one.
     """
     outer, arguments = parts(name)
     if outer not in ("Array", "Map", "Tuple"):
-        return scalar(name)
+        return (scalar or _scalar)(name)
     titles = ("element",) if outer == "Array" else ("key", "value")
     named = fields(name) if outer == "Tuple" else dict(zip(titles, arguments, strict=True))
     if named is None:
@@ -55,8 +50,12 @@ def _scalar(name: str) -> pa.Field | None:
 
 def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
     """What the columns of these names accept, if their types correspond to declared types."""
-    known = {name: arrow_type(present[name]) for name in names if name in present}
-    return {name: Takes(*found, also=partial(_are_one, found[0])) for name, found in known.items() if found}
+    known = {name: declared_field(present[name]) for name in names if name in present}
+    return {
+        name: Takes(found.type, found.nullable, also=partial(_are_one, found.type))
+        for name, found in known.items()
+        if found is not None
+    }
 
 
 def compared_types(columns: Sequence[Column], present: Mapping[str, str]) -> dict[str, str]:
@@ -65,8 +64,8 @@ def compared_types(columns: Sequence[Column], present: Mapping[str, str]) -> dic
     found = dict[str, str]()
     for c in columns:
         own = pa.types.is_nested(c.arrow) and not c.declared and c.name in present
-        there = arrow_type(present[c.name]) if own else None
-        if there and (part := declared_part(there[0], c.arrow)) != there[0]:
+        there = declared_field(present[c.name]) if own else None
+        if there is not None and (part := without_own_fields(there.type, c.arrow)) != there.type:
             found[c.name] = clickhouse_type(part, False)
     return found
 
@@ -76,13 +75,10 @@ def _are_one(kind: pa.DataType, other: pa.DataType) -> bool:
     return kind in SCALARS and SCALARS.get(other) == SCALARS[kind]
 
 
-def declared_part(old: pa.DataType, new: pa.DataType) -> pa.DataType:
-    """The type `old` without fields that `new` lacks: these are the table's own, and have defaults."""
-    if pa.types.is_struct(old) and pa.types.is_struct(new):
-        wanted = {f.name: f.type for f in new}
-        return pa.struct([f.with_type(declared_part(f.type, wanted[f.name])) for f in old if f.name in wanted])
-    if pa.types.is_list(old) and pa.types.is_list(new):
-        return pa.list_(old.value_field.with_type(declared_part(old.value_type, new.value_type)))
-    if pa.types.is_map(old) and pa.types.is_map(new):
-        return pa.map_(old.key_type, old.item_field.with_type(declared_part(old.item_type, new.item_type)))
-    return old
+def without_own_fields(present: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    """The present type without fields that the declared one lacks: these are the table's own, and have defaults."""
+    if present.id != declared.id:
+        return present
+    wanted = {f.name: f.type for f in inside(declared)}
+    shared = [f for f in inside(present) if f.name in wanted]
+    return with_inside(present, [f.with_type(without_own_fields(f.type, wanted[f.name])) for f in shared])

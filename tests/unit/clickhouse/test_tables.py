@@ -13,7 +13,7 @@ from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_
 from jobs.destinations.clickhouse.engines import removes_old_rows
 from jobs.destinations.clickhouse.named_types import bare
 from jobs.destinations.clickhouse.present_table import Present, describe, plan_changes
-from jobs.destinations.clickhouse.present_types import arrow_type, compared_types
+from jobs.destinations.clickhouse.present_types import compared_types, declared_field
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.statements import Statements
@@ -132,7 +132,7 @@ def test_append_tables_carry_coordinates() -> None:
 def test_default_types(declared: str, expected: str) -> None:
     kind, nullable = parse_type(declared)
     assert clickhouse_type(kind, nullable) == expected
-    assert arrow_type(expected) == (kind, nullable)
+    assert declared_field(expected) == pa.field("", kind, nullable)
 
 
 @pytest.mark.parametrize(
