@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,14 +37,6 @@ class Takes:
     def at_all(self, kind: pa.DataType) -> bool:
         """Whether the column accepts values of this type, also of a narrower type than its own."""
         return self.as_well(kind) or is_wider(kind, self.type)
-
-    @property
-    def is_foreign(self) -> bool:
-        try:
-            type_name(self.type)
-        except ConfigurationError:
-            return True
-        return False
 
 
 Taking = Callable[[Collection[str]], Mapping[str, Mapping[str, Takes]]]
@@ -83,12 +75,13 @@ def _fitted(found: pa.DataType | None, tables: Mapping[str, Takes]) -> pa.DataTy
         return found
     if found is not None and pa.types.is_nested(found) and all(c.type.id == found.id for c in tables.values()):
         return _fitted_nested(found, tables)
-    own = [column.type for column in tables.values() if not column.is_foreign]
+    own = [column.type for column in tables.values() if _name(column.type)]
     for kind in [*own, *([found] if found is not None else [])]:
         if all(column.at_all(kind) for column in tables.values()):
             return kind
-    shown = ", ".join(f"{_shown(column.type)} in {name}" for name, column in tables.items())
-    raise ConfigurationError(f"no type of a column goes into all tables that have it: {shown}")
+    shown = {name: _name(c.type) or f"{c.type} (which no column of a pipeline can be)" for name, c in tables.items()}
+    where = ", ".join(f"{kind} in {name}" for name, kind in shown.items())
+    raise ConfigurationError(f"no type of a column goes into all tables that have it: {where}")
 
 
 def _fitted_nested(found: pa.DataType, tables: Mapping[str, Takes]) -> pa.DataType:
@@ -102,20 +95,14 @@ def _fitted_nested(found: pa.DataType, tables: Mapping[str, Takes]) -> pa.DataTy
 def _at(column: Takes | None, path: Path) -> Takes | None:
     """The nested part of a column at this path."""
     for step in path:
-        if column is None:
-            return None
-        column = next(_parts(column, step), None)
+        parts = inside(column.type) if column else []
+        column = next((Takes(f.type, f.nullable) for f in parts if f.name.lower() == step.lower()), None)
     return column
 
 
-def _parts(column: Takes, name: str) -> Iterator[Takes]:
-    for field in inside(column.type):
-        if field.name.lower() == name.lower():
-            yield Takes(field.type, field.nullable)
-
-
-def _shown(kind: pa.DataType) -> str:
+def _name(kind: pa.DataType) -> str | None:
+    """The type string; None: no column of a pipeline can be of this type."""
     try:
         return type_name(kind)
     except ConfigurationError:
-        return f"{kind} (which no column of a pipeline can be)"
+        return None
