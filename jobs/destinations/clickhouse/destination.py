@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination, oldest
-from jobs.destinations.clickhouse import present_table, window
+from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
 from jobs.destinations.clickhouse.held import held_columns
@@ -21,6 +20,7 @@ from jobs.destinations.clickhouse.layout_differences import layout_differences
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.present_types import taken
 from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
@@ -30,9 +30,9 @@ from jobs.destinations.clickhouse.wanted_table import Layout, layout_of
 from jobs.destinations.leases import LeaseState
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.refused_rows import with_refused
+from jobs.destinations.stages import Stages
 from jobs.destinations.takes import Takes
 from jobs.maintenance.report import Done, do
-from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import Unavailable
@@ -79,18 +79,14 @@ class ClickHouseDestination(Destination):
     ) -> Merged | None:
         if committed and batches[0].batch.revises is not None and self._others_lack(committed.batch_number):
             return None
-        began = time.monotonic()
-        results = [merge(shard, context, committed, batches) for shard in self.shards]
-        return self._merged(results, began, sum(b.counts.landed for b in batches))
+        return self._merged(batches, lambda shard: merge(shard, context, committed, batches))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        began = time.monotonic()
-        results = [replay(shard, context, committed, batches) for shard in self.shards]
-        return self._merged(results, began, sum(b.counts.landed for b in batches))
+        return self._merged(batches, lambda shard: replay(shard, context, committed, batches))
 
     def check_replay(self) -> None:
         for shard in self.shards:
-            check_keeps_records(shard.where, self.table, present_table.describe(shard.server, self.layout.path))
+            check_keeps_records(shard.where, self.table, shard.present())
 
     def dataset(self) -> tuple[str, str]:
         return f"clickhouse://{self.connection.endpoints[0]}", self.table.table
@@ -106,7 +102,7 @@ class ClickHouseDestination(Destination):
     def drop(self) -> bool:
         found = False
         for shard in self.shards:
-            found |= present_table.describe(shard.server, self.layout.path) is not None
+            found |= shard.present() is not None
             for table in (self.layout.path, shard.statements.side_table):
                 shard.server.execute(render("clickhouse", "table_drop", table=table))
         return found
@@ -145,12 +141,12 @@ class ClickHouseDestination(Destination):
         least = oldest(replace(self, endpoint=None).states())
         return least is None or least.batch_number < number
 
-    def _described(self) -> present_table.Present | None:
+    def _described(self) -> Present | None:
         """The table as it is on the first endpoint that answers."""
         for shard in self.shards[:-1]:
             with suppress(Unavailable):
-                return present_table.describe(shard.server, self.layout.path)
-        return present_table.describe(self.shards[-1].server, self.layout.path)
+                return shard.present()
+        return self.shards[-1].present()
 
     def _clean_up(self) -> Mapping[str, int]:
         options = self.spec.maintenance
@@ -158,14 +154,16 @@ class ClickHouseDestination(Destination):
             return {}
         return {"partitions rewritten": sum(drop_deletes(s, options.time_limit_seconds) for s in self.shards)}
 
-    def _merged(self, results: Sequence[InsertCounts], began: float, changes: int) -> Merged:
-        done = sum(results, InsertCounts())
+    def _merged(self, batches: Sequence[LandedBatch], insert: Callable[[Shard], InsertCounts]) -> Merged:
+        clock = Stages()
+        done = clock.time("insert", lambda: sum(map(insert, self.shards), InsertCounts()))
+        changes = sum(b.counts.landed for b in batches)
         # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
         counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)
         counts = with_refused(counts, self.spec, done.refused, done.out_of_range)
         # Each chunk is a query of its own; their log_comment has the run id.
         reference = ", ".join(f"{shard.query_prefix}%" for shard in self.shards)
-        return Merged(counts, reference, {"insert": round(time.monotonic() - began, 3)})
+        return Merged(counts, reference, clock.seconds)
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -178,8 +176,6 @@ class ClickHouseDestination(Destination):
                 server=ClickHouseServer(self.table.connection, self.connection, endpoint),
                 number=number,
                 layout=self.layout,
-                rows=tuple(self.row_columns),
-                order_by=self._order_by,
             )
             for number, endpoint in enumerate(self.connection.endpoints, start=1)
             if self.endpoint in (None, number)
@@ -190,11 +186,3 @@ class ClickHouseDestination(Destination):
         partitions = window.most_partitions(self.connection) if self.table.partition_by else 1
         needed = window.for_new_table(self.spec.batch.max_records, self.table.chunk_rows, partitions)
         return layout_of(self.spec, self.table, needed, self.connection.cluster)
-
-    @property
-    def _order_by(self) -> RowColumn | None:
-        """The column that orders the changes to one key, where one is named."""
-        name = self.spec.changes.ordered_by
-        if name is None or self.table.mode == "append":
-            return None
-        return next(c for c in self.row_columns if c.name == name)

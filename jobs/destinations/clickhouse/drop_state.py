@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jobs.batch import CommittedState
-from jobs.destinations.clickhouse import present_table
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
@@ -20,7 +19,7 @@ def drop_state(shard: Shard) -> bool:
     lease = shard.store.lease()
     if lease is None:
         return False
-    require_empty(shard.row_count(present_table.describe(shard.server, shard.layout.path)), shard.where)
+    require_empty(shard.row_count(shard.present()), shard.where)
     _forget(shard, lease)
     return True
 

@@ -27,7 +27,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if lease:
         check_endpoints(shard.where, lease, shard.endpoints)
         check_spread(shard.where, lease, shard.spread_by)
-    present = present_table.describe(shard.server, shard.layout.path)
+    present = shard.present()
     if lease:
         shard.check_table(lease, present)
     if lease is None or not lease.state:

@@ -25,7 +25,7 @@ class Present:
 
     Attributes:
         id: the table's UUID; a recreated table has another.
-        rows: their number; None: the engine does not know it, such as `Distributed` (`row_count` asks then).
+        rows: their number; None: the engine does not know it, such as `Distributed` (`Shard.row_count` asks then).
         types: by column name, as the server spells them; of columns that take values.
         sorting_columns: the columns of its sorting key.
         views: materialized views that read its inserts, as (database, name).
@@ -73,13 +73,6 @@ def describe(server: ClickHouseServer, path: Sequence[str]) -> Present | None:
         views=tuple((database, name) for database, name in row["views"]),
         computed=computed,
     )
-
-
-def row_count(server: ClickHouseServer, path: Sequence[str], present: Present) -> int:
-    """The number of stored rows, with replaced versions."""
-    if present.rows is not None:
-        return present.rows
-    return int(server.rows(render("clickhouse", "count_rows", table=path, final=False))[0]["rows"])
 
 
 def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> list[SchemaChange]:

@@ -10,9 +10,9 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.destinations.clickhouse import present_table
 from jobs.destinations.clickhouse.columns import Column
 from jobs.destinations.clickhouse.engines import computes_values, joins_rows, removes_old_rows
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.present_types import compared_types
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.wanted_table import Layout
@@ -89,12 +89,12 @@ class ClickHouseReader(TableReader):
         if any(removes_old_rows(one.engine_full) for one in described):
             yield EXPIRY
 
-    def _found(self) -> list[tuple[Shard, present_table.Present]]:
+    def _found(self) -> list[tuple[Shard, Present]]:
         """The table on each endpoint that has it."""
-        described = ((shard, present_table.describe(shard.server, self._layout.path)) for shard in self._shards)
+        described = ((shard, shard.present()) for shard in self._shards)
         return [(shard, one) for shard, one in described if one]
 
-    def _described(self) -> list[present_table.Present]:
+    def _described(self) -> list[Present]:
         return [one for _, one in self._found()]
 
     @contextmanager
@@ -121,6 +121,6 @@ class ClickHouseReader(TableReader):
             yield from (ReadShare(partial(shard.server.batches, text), self.values) for shard in self._shards)
 
 
-def _stored(found: Sequence[tuple[Shard, present_table.Present]]) -> int:
+def _stored(found: Sequence[tuple[Shard, Present]]) -> int:
     """The number of stored rows, with replaced versions."""
     return sum(shard.row_count(one) for shard, one in found)

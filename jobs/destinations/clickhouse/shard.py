@@ -20,7 +20,7 @@ from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.wanted_table import Layout
 from jobs.destinations.requirements import require_same_table
 from jobs.only_writer import require_only_writer
-from jobs.spec.columns import RowColumn
+from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from resources.clickhouse import ClickHouseServer, retried
 from resources.errors import TableReplaced
@@ -36,8 +36,6 @@ class Shard:
 
     Attributes:
         number: of the endpoint, from 1.
-        rows: the columns of a row, as landed.
-        order_by: the column that orders the changes of one key; None: batch and position do, or each becomes a row.
     """
 
     pipeline: str
@@ -46,12 +44,21 @@ class Shard:
     server: ClickHouseServer
     number: int
     layout: Layout
-    rows: tuple[RowColumn, ...]
-    order_by: RowColumn | None
 
     @property
     def where(self) -> str:
         return f"clickhouse {self.table.table} on {self.server.endpoint}"
+
+    @cached_property
+    def rows(self) -> tuple[RowColumn, ...]:
+        """The columns of a row, as landed."""
+        return tuple(row_columns(self.spec, self.table))
+
+    @property
+    def order_by(self) -> RowColumn | None:
+        """The column that orders the changes of one key; None: batch and position do, or each becomes a row."""
+        ordered_by = self.spec.changes.ordered_by
+        return next(c for c in self.rows if c.name == ordered_by) if self.layout.ordered else None
 
     @cached_property
     def store(self) -> KeeperStore:
@@ -86,7 +93,7 @@ class Shard:
             return None
         check_endpoints(self.where, lease, self.endpoints)
         if lease.state:
-            self.check_table(lease, present_table.describe(self.server, self.layout.path))
+            self.check_table(lease, self.present())
         return lease.committed
 
     def check_table(self, lease: Lease, present: Present | None) -> None:
@@ -97,9 +104,18 @@ class Shard:
                 lease.committed, lease.table_id, found, self.table, self.where, lambda: self.row_count(present)
             )
 
+    def present(self) -> Present | None:
+        """The table as it is now; None if it does not exist."""
+        return present_table.describe(self.server, self.layout.path)
+
     def row_count(self, present: Present | None) -> int:
-        """The number of rows on this endpoint; 0 without a table."""
-        return present_table.row_count(self.server, self.layout.path, present) if present else 0
+        """The number of stored rows on this endpoint, with replaced versions; 0 without a table."""
+        if present is None:
+            return 0
+        if present.rows is not None:
+            return present.rows
+        counting = render("clickhouse", "count_rows", table=self.layout.path, final=False)
+        return int(self.server.rows(counting)[0]["rows"])
 
     @cached_property
     def dead_letters(self) -> SideTable:
@@ -151,7 +167,7 @@ class Shard:
         require_only_writer(self.pipeline, self.store.other_pipelines(), self.where)
 
     def require_table(self) -> Present:
-        present = present_table.describe(self.server, self.layout.path)
+        present = self.present()
         if present is None:
             raise TableReplaced("the table is gone", where=self.where, remedy="restore it, then run again")
         return present

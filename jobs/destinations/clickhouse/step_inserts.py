@@ -18,7 +18,7 @@ from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts, InsertTask, Only
 from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
 from jobs.destinations.clickhouse.newest_rows import NewestRows
-from jobs.destinations.clickhouse.present_table import Present, describe
+from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spread import Question
@@ -216,7 +216,7 @@ class StepInserts:
 
     def _elsewhere(self) -> tuple[Question, ...]:
         """The other endpoints: a record that was read again may be there, though its values now belong here."""
-        there = [(other, describe(other.server, other.layout.path)) for other in self.shard.others]
+        there = [(other, other.present()) for other in self.shard.others]
         return tuple(
             other.statements.elsewhere(other.server, set(other.layout.origin) <= set(present.types))
             for other, present in there

@@ -50,7 +50,7 @@ def shard(server: Any, cluster: str | None, mode: str = "append") -> Shard:
     spec = specs.spec(specs.table("clickhouse", mode, "d.t"), columns={"name": "string"}, key=key)
     (table,) = spec.tables
     assert isinstance(table, ClickHouseTable)
-    return Shard("p", spec, table, server, 1, layout_of(spec, table, 0, cluster), (), None)
+    return Shard("p", spec, table, server, 1, layout_of(spec, table, 0, cluster))
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [(300, 15), (10, 5)])
