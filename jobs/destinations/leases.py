@@ -18,8 +18,6 @@ class PartitionState:
     last: int
     phase: str
     batch: int
-    commit_id: str
-    run_id: str
     changed_at: datetime
 
 
@@ -35,8 +33,6 @@ class LeaseState:
         changed_at: when the lease last changed.
     """
 
-    pipeline: str
-    table: str
     shard: int
     endpoint: str
     owner: str

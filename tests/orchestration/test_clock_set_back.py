@@ -43,7 +43,7 @@ def test_sensors_wait_no_longer() -> None:
     cursor = LagCursor(requested_at=AHEAD, waiting_marks=[(AHEAD, 9)], tables_marks=[(AHEAD, 9)])
     after = observe(cursor, seen, NOW)
     assert (after.requested_at, after.waiting_since, after.tables_since) == (NOW, NOW, NOW)
-    lease = LeaseState("p", "d.t", 1, "host:1", "owner", "run-1", 1, 3, None, datetime.now(UTC), ())
+    lease = LeaseState(1, "host:1", "owner", "run-1", 1, 3, None, datetime.now(UTC), ())
     assert is_due(Asked(batch=3, times=1, at=AHEAD), [lease], NOW)
 
 

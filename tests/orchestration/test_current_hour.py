@@ -33,7 +33,7 @@ def _by_lag(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Fo
 def _by_lease(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> Found:
     del monkeypatch
     (table,) = FLOW.spec.tables
-    left = LeaseState("p", "d.t", 1, "host:1", "owner", "run-1", 1, 3, None, datetime(2026, 5, 1, tzinfo=UTC), ())
+    left = LeaseState(1, "host:1", "owner", "run-1", 1, 3, None, datetime(2026, 5, 1, tzinfo=UTC), ())
     looked = [lease_state._Looked(table, [left])]
     (request,), _, _ = lease_state._recover(looked, LeaseCursor(), HOURS, instance, {table.table: None})
     assert request.asset_selection == [table_key(table)]

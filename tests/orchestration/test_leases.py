@@ -21,7 +21,7 @@ STATUS = dg.DagsterRunStatus
 
 def _lease(batch: int = 3, seconds_ago: float = 10) -> LeaseState:
     changed = NOW - timedelta(seconds=seconds_ago)
-    return LeaseState("p", "d.t", 1, "host:1", "owner", "run-1", 1, batch, None, changed, ())
+    return LeaseState(1, "host:1", "owner", "run-1", 1, batch, None, changed, ())
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def test_take_over_of_a_half_done_batch_is_refused_before_any_table_is_handed_ov
 
     def table(name: str, begun: int) -> SimpleNamespace:
         now = datetime(2026, 5, 1, tzinfo=UTC)
-        lease = LeaseState("old", name, 1, "h:1", "", "run", 1, begun, committed(5), now, ())
+        lease = LeaseState(1, "h:1", "", "run", 1, begun, committed(5), now, ())
         return SimpleNamespace(name=f"clickhouse {name}", settle=lambda: None, leases=lambda: [lease], states=list)
 
     old = SimpleNamespace(destinations=lambda: [table("a.whole", 0), table("a.half", 6)])

@@ -65,10 +65,8 @@ class ClickHouseDestination(Destination):
         return [done for shard in self.shards for done in prepare(shard, dry_run)]
 
     def layout_differences(self) -> list[str]:
-        found = dict[str, None]()  # in the order in which they are found, each once
-        for shard in self.shards:
-            found |= dict.fromkeys(layout_differences(shard.server, self.table))
-        return list(found)
+        # In the order in which they are found, each once.
+        return list(dict.fromkeys(one for shard in self.shards for one in layout_differences(shard.server, self.table)))
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         present = self._described()

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner, state_from_text
+from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.destinations.leases import LeaseState, PartitionState
 from jobs.groups import groups
@@ -100,17 +100,14 @@ class KeeperStore:
         if lease is None:
             return None
         below = [row for row in rows if row["name"].startswith(f"{self.name}/")]
-        pipeline, table, shard = self.name.split("/")
         return LeaseState(
-            pipeline=pipeline,
-            table=table,
-            shard=int(shard),
+            shard=int(self.name.rpartition("/")[2]),
             endpoint=self.server.endpoint,
             owner=lease["owner"],
             run_id=lease["run_id"],
             epoch=lease["epoch"],
             batch=lease["batch"],
-            committed=state_from_text(lease["state"]) if lease["state"] else None,
+            committed=_lease(lease).committed,
             changed_at=lease["changed_at"],
             partitions=tuple(sorted((_partition_state(row) for row in below), key=lambda p: (p.topic, p.partition))),
         )
@@ -278,7 +275,5 @@ def _partition_state(row: Row) -> PartitionState:
         last=row["last"],
         phase=row["phase"],
         batch=row["batch"],
-        commit_id=row["commit_id"],
-        run_id=row["run_id"],
         changed_at=row["changed_at"],
     )
