@@ -8,55 +8,45 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from jobs.offsets import Offsets
-from resources.clickhouse import ClickHouseServer
+from resources.clickhouse import ClickHouseServer, Row
 from resources.errors import SourceError
 from resources.topic_partition import TopicPartition
 from sql import render
 
 
-@dataclass(frozen=True)
-class KeeperRow:
-    """One row of the ClickHouse sink's state."""
-
-    key: str
-    last: int
-    state: str
-
-
 def after_keeper_state(
     offsets: Mapping[TopicPartition, int],
-    rows: Iterable[KeeperRow],
+    rows: Iterable[Row],
     where: str,
     key_of: Callable[[TopicPartition], str],
 ) -> Offsets:
     """The next offsets by the sink's state; unchanged for partitions without a row.
 
     Args:
-        key_of: the key of a partition's row.
+        rows: `keeper_rows`. key_of: the key of a partition's row.
 
     Raises:
         SourceError: a batch was begun and not finished, or a row is that of several partitions.
     """
-    by_key, keys = {row.key: row for row in rows}, {tp: key_of(tp) for tp in offsets}
+    by_key, keys = {row["key"]: row for row in rows}, {tp: key_of(tp) for tp in offsets}
     partitions = Counter(keys.values())
     found = dict(offsets)
     for tp, key in keys.items():
         row = by_key.get(key)
-        if row is None or row.state == "NONE":
+        if row is None or row["state"] == "NONE":
             continue
         if partitions[key] > 1:
             raise open_state(f"{', '.join(str(one) for one in keys if keys[one] == key)} have one row, {key}", where)
-        if row.state != "AFTER_PROCESSING":
+        if row["state"] != "AFTER_PROCESSING":
             raise SourceError(
-                f"the sink has begun a batch of {tp} that ends at offset {row.last}, and it is not "
+                f"the sink has begun a batch of {tp} that ends at offset {row['last']}, and it is not "
                 "known whether it was inserted",
                 where=where,
                 remedy="start the connector again until it has finished the batch, stop it, then import again",
             )
-        found[tp] = row.last + 1
+        found[tp] = row["last"] + 1
     return found
 
 
@@ -69,7 +59,6 @@ def open_state(why: str, where: str) -> SourceError:
     )
 
 
-def keeper_rows(server: ClickHouseServer, table: str) -> list[KeeperRow]:
+def keeper_rows(server: ClickHouseServer, table: str) -> list[Row]:
     """The rows of the sink's state; a dot in the table's name is a part of it, as in the sink."""
-    rows = server.rows(render("clickhouse", "connect_state", table=table))
-    return [KeeperRow(row["key"], int(row["maxOffset"]), row["state"]) for row in rows]
+    return server.rows(render("clickhouse", "connect_state", table=table))

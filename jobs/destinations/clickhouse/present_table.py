@@ -18,6 +18,8 @@ from sql import render
 if TYPE_CHECKING:
     from resources.clickhouse import ClickHouseServer
 
+_ADD = "ADD COLUMN IF NOT EXISTS"
+
 
 @dataclass(frozen=True)
 class Present:
@@ -128,20 +130,17 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
 def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, changes: Sequence[SchemaChange]) -> None:
     """Changes the table's columns in one statement, and waits until it is done."""
     by_name = {c.name: c for c in layout.columns}
-    verbs: dict[str, tuple[str, str, str]] = {}
+    changed: dict[str, tuple[str, str]] = {}
     for change in changes:
         column = by_name[change.path[0]]
         if _is_new(change):
             # Nullable, so that existing rows get null and not a default that looks like a value.
             kind = column.type if column.declared else clickhouse_type(column.arrow, True)
-            verbs[column.name] = ("ADD COLUMN IF NOT EXISTS", column.name, kind)
+            changed[column.name] = _ADD, kind
         else:
-            verbs[column.name] = ("MODIFY COLUMN", column.name, _changed(column, present.types[column.name]))
-    if verbs:
-        sql = render(
-            "clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=list(verbs.values())
-        )
-        server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2, "flatten_nested": 0})
+            changed[column.name] = "MODIFY COLUMN", _changed(column, present.types[column.name])
+    if changed:
+        _change(server, layout, changed)
 
 
 def _is_new(change: SchemaChange) -> bool:
@@ -166,9 +165,13 @@ def missing_origin(layout: Layout, present: Present) -> list[str]:
 def add_origin(server: ClickHouseServer, layout: Layout, names: Sequence[str], topic_ids: Mapping[str, str]) -> None:
     """Adds columns of `Layout.origin`; existing rows are of the topics with these ids."""
     kinds = with_defaults({name: layout.origin[name] for name in names}, topic_ids)
-    changes = [("ADD COLUMN IF NOT EXISTS", name, kind) for name, kind in kinds.items()]
+    _change(server, layout, {name: (_ADD, kind) for name, kind in kinds.items()})
+
+
+def _change(server: ClickHouseServer, layout: Layout, changes: Mapping[str, tuple[str, str]]) -> None:
+    """Changes columns, by name with the verb and the type."""
     sql = render("clickhouse", "table_change", table=layout.path, cluster=layout.cluster, changes=changes)
-    server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2})
+    server.execute(sql, settings={"mutations_sync": 1, "alter_sync": 2, "flatten_nested": 0})
 
 
 def _spelled(server: ClickHouseServer, types: dict[str, str]) -> dict[str, str]:

@@ -51,8 +51,7 @@ class Statements:
         Args:
             origin: the table has the columns of `Layout.origin`.
         """
-        return render(
-            "clickhouse",
+        return self._fenced(
             "insert_rows",
             table=self.layout.path,
             columns=self.layout.columns,
@@ -60,8 +59,6 @@ class Statements:
             ordered=self.layout.ordered,
             deletes=self.has_deletes,
             structure=_structure(self.wire),
-            state_table=self.state_table,
-            lease_lost=LEASE_LOST,
             only=only.value,
             origin=origin,
         )
@@ -72,14 +69,7 @@ class Statements:
 
     def truncate(self) -> str:
         """The statement that marks rows with a smaller `order_by` value as deleted."""
-        return render(
-            "clickhouse",
-            "rows_truncate",
-            table=self.layout.path,
-            columns=self.layout.columns,
-            state_table=self.state_table,
-            lease_lost=LEASE_LOST,
-        )
+        return self._fenced("rows_truncate", table=self.layout.path, columns=self.layout.columns)
 
     @property
     def shard_by(self) -> list[str]:
@@ -138,14 +128,9 @@ class Statements:
         return self.layout.path[0], f"{self.layout.path[1]}__dead_letters"
 
     def insert_dead_letters(self) -> str:
-        return render(
-            "clickhouse",
-            "side_table_insert",
-            table=self.side_table,
-            columns=_DEAD_LETTER_COLUMNS,
-            structure=_structure(_DEAD_LETTER_COLUMNS),
-            state_table=self.state_table,
-            lease_lost=LEASE_LOST,
+        structure = _structure(_DEAD_LETTER_COLUMNS)
+        return self._fenced(
+            "side_table_insert", table=self.side_table, columns=_DEAD_LETTER_COLUMNS, structure=structure
         )
 
     def create_side_table(self) -> str:
@@ -158,6 +143,10 @@ class Statements:
             engine=f"{replication(self.layout.engine)}MergeTree",
             window=deduplication_window(self.layout.engine),
         )
+
+    def _fenced(self, template: str, **arguments: object) -> str:
+        """A statement that fails if the lease belongs to another run."""
+        return render("clickhouse", template, state_table=self.state_table, lease_lost=LEASE_LOST, **arguments)
 
 
 _IN_CLICKHOUSE = {pa.string(): "String", pa.int32(): "Int32", pa.int64(): "Int64"}

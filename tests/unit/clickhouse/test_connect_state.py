@@ -8,7 +8,7 @@ import pytest
 
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.sink import sink_of
-from jobs.destinations.clickhouse.connect_offsets import KeeperRow, after_keeper_state
+from jobs.destinations.clickhouse.connect_offsets import after_keeper_state
 from jobs.destinations.clickhouse.connect_sink import ClickHouseSink
 from jobs.offsets import Offsets
 from resources.errors import SourceError
@@ -32,7 +32,7 @@ ORDERS = TopicPartition("pg.orders", 3)
 
 def after(rows: list[tuple[str, int, str]], *partitions: TopicPartition, **options: str) -> Offsets:
     sink = ClickHouseSink(Configuration("s", {**SINK, **options}))
-    found = [KeeperRow(key, last, f"{state}_PROCESSING") for key, last, state in rows]
+    found = [{"key": key, "last": last, "state": f"{state}_PROCESSING"} for key, last, state in rows]
     return after_keeper_state(dict.fromkeys(partitions, 100), found, "here", sink.state_key)
 
 
