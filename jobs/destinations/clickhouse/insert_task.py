@@ -91,7 +91,7 @@ class InsertTask:
         query_prefix: of the statements' ids, by which a newer owner finds and stops them.
         dead_letters_sql: the insert into the side table.
         unfit: for columns of a named type the question which values do not fit.
-        fit_sql: for all of these columns the query that fails if a value does not fit, and their wire type.
+        fits: for all of these columns the query that fails if a value does not fit.
         spread: which rows belong on this endpoint; None: all.
         elsewhere: of each other endpoint whether it has a row's record, given the records that the chunk covers: such
             rows are not inserted here.
@@ -110,7 +110,7 @@ class InsertTask:
     refusal: Refusal
     dead_letters_sql: str
     unfit: Mapping[str, Question] = field(default_factory=dict)
-    fit_sql: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    fits: Mapping[str, Question] = field(default_factory=dict)
     spread: Spread | None = None
     elsewhere: tuple[Question, ...] = ()
 
@@ -234,10 +234,8 @@ class InsertTask:
         return found
 
     def _all_fit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> bool:
-        values = rows.select([column.name]).take(numbers)
-        sql, structure = self.fit_sql[column.name]
         try:
-            retried(lambda: self.server.select_with(sql, values, structure))
+            self.fits[column.name].ask(rows.select([column.name]).take(numbers))
         except TerminalError as problem:
             if problem.facts.get("code") not in _DOES_NOT_FIT:
                 raise

@@ -20,10 +20,11 @@ NUMBER = "__bm_number"
 
 @dataclass(frozen=True)
 class Question:
-    """A question about each row of a chunk; travels to the workers.
+    """A question about the rows of a chunk; travels to the workers.
 
     Attributes:
-        sql: the query for the `NUMBER`s of the rows for which the answer is yes, of data with `columns` in `structure`.
+        sql: a query of data with `columns` in `structure`; for `holds` the one for the `NUMBER`s of the rows for which
+            the answer is yes.
     """
 
     server: ClickHouseServer
@@ -31,17 +32,20 @@ class Question:
     columns: tuple[str, ...]
     structure: str
 
-    def holds(self, rows: pa.Table, parameters: Mapping[str, object] | None = None) -> np.ndarray:
-        """The answer for each row.
+    def ask(self, rows: pa.Table, parameters: Mapping[str, object] | None = None) -> pa.Table:
+        """The query's result.
 
         Raises:
             TerminalError: a value cannot be converted to the column's type.
         """
+        asked = rows.select(list(self.columns))
+        return retried(lambda: self.server.select_with(self.sql, asked, self.structure, parameters))
+
+    def holds(self, rows: pa.Table, parameters: Mapping[str, object] | None = None) -> np.ndarray:
+        """The answer for each row; raises as `ask` does."""
         if not rows.num_rows:
             return np.zeros(0, dtype=bool)
-        asked = rows.select([*self.columns, NUMBER])
-        found = retried(lambda: self.server.select_with(self.sql, asked, self.structure, parameters))
-        return np.isin(rows[NUMBER].to_numpy(), found[NUMBER].to_numpy())
+        return np.isin(rows[NUMBER].to_numpy(), self.ask(rows, parameters)[NUMBER].to_numpy())
 
 
 @dataclass(frozen=True)

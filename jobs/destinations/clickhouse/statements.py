@@ -94,30 +94,26 @@ class Statements:
             shards=endpoints,
             shard=endpoint,
         )
-        structure = _structure({**{c.name: c.wire for c in by}, NUMBER: "UInt32"})
-        return Spread(Question(server, sql, tuple(c.name for c in by), structure), endpoint, endpoints)
+        return Spread(_about_rows(server, sql, {c.name: c.wire for c in by}), endpoint, endpoints)
 
     def elsewhere(self, server: ClickHouseServer, origin: bool) -> Question:
         """Whether `server`, another endpoint, has a row's record; `origin` as in `insert`, of that server's table."""
         sql = render("clickhouse", "present_records", table=self.layout.path, number=NUMBER, origin=origin)
-        wire = {name: self.wire[name] for name in ("_topic", "_partition", "_offset")}
-        return Question(server, sql, tuple(wire), _structure({**wire, NUMBER: "UInt32"}))
+        return _about_rows(server, sql, {name: self.wire[name] for name in ("_topic", "_partition", "_offset")})
 
     def unfit(self, server: ClickHouseServer) -> dict[str, Question]:
         """For each converted column the question which values do not fit; arrays, maps and structs cannot be null
         instead, so they have none."""
-        questions = dict[str, Question]()
-        for c in self.layout.columns:
-            if c.declared and not pa.types.is_nested(c.arrow):
-                sql = render("clickhouse", "unfit", column=c, number=NUMBER)
-                structure = _structure({c.name: c.wire, NUMBER: "UInt32"})
-                questions[c.name] = Question(server, sql, (c.name,), structure)
-        return questions
-
-    def fits(self) -> dict[str, tuple[str, str]]:
-        """For each converted column the query that checks whether values fit, and their wire type."""
         return {
-            c.name: (render("clickhouse", "does_fit", column=c), _structure({c.name: c.wire}))
+            c.name: _about_rows(server, render("clickhouse", "unfit", column=c, number=NUMBER), {c.name: c.wire})
+            for c in self.layout.columns
+            if c.declared and not pa.types.is_nested(c.arrow)
+        }
+
+    def fits(self, server: ClickHouseServer) -> dict[str, Question]:
+        """For each converted column the query that fails if a value does not fit."""
+        return {
+            c.name: _question(server, render("clickhouse", "does_fit", column=c), {c.name: c.wire})
             for c in self.layout.columns
             if c.declared
         }
@@ -151,6 +147,15 @@ class Statements:
 
 _IN_CLICKHOUSE = {pa.string(): "String", pa.int32(): "Int32", pa.int64(): "Int64"}
 _DEAD_LETTER_COLUMNS = {f.name: _IN_CLICKHOUSE[f.type] for f in DEAD_LETTER_ROW}
+
+
+def _question(server: ClickHouseServer, sql: str, types: dict[str, str]) -> Question:
+    return Question(server, sql, tuple(types), _structure(types))
+
+
+def _about_rows(server: ClickHouseServer, sql: str, types: dict[str, str]) -> Question:
+    """A question that is answered by numbers of rows."""
+    return _question(server, sql, {**types, NUMBER: "UInt32"})
 
 
 def _structure(types: dict[str, str]) -> str:

@@ -75,7 +75,7 @@ class StepInserts:
         shard = self.shard
         if only is Only.RECORD:
             check_keeps_records(shard.where, shard.table, self.present)
-        task = self._task(held, step.batches, step.chunks, held.step, only, step.last)
+        task = self._task(held, step.batches, step.chunks, uuid.uuid4().hex, only, step.last)
         # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
         inserted = self._rows(step.batches).insert(task, shard.where)
@@ -86,24 +86,21 @@ class StepInserts:
     def replay(self, held: Lease, until: int, batches: Sequence[LandedBatch]) -> InsertCounts:
         """Inserts the missing rows of these batches (append), or the newest row, up to batch `until`, of their keys."""
         shard = self.shard
-        token = f"replay-{uuid.uuid4().hex}"
         wanted = Reductions(shard.spec, shard.table, shard.rows, self.context.intermediate).replay(until, batches)
         outdated = OutdatedDeadLetters.of(self.context, wanted, shard.dead_letters)
         attempt = uuid.uuid4().hex
         if shard.table.mode == "append":
-            done = self._missing(held, token, until, batches, attempt)
+            done = self._missing(held, until, batches, attempt)
         else:
             count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
             rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
-            done = rows.insert(self._task(held, batches, chunks, token, attempt=attempt), shard.where)
+            done = rows.insert(self._task(held, batches, chunks, attempt), shard.where)
         failpoint("clickhouse.replayed")
         outdated.forget(attempt)
         return done
 
-    def _missing(
-        self, held: Lease, token: str, until: int, batches: Sequence[LandedBatch], attempt: str
-    ) -> InsertCounts:
+    def _missing(self, held: Lease, until: int, batches: Sequence[LandedBatch], attempt: str) -> InsertCounts:
         """Inserts only the newest reading of each record: if that is no row of this table, no older reading counts."""
         shard, landed = self.shard, self.context.intermediate.landed().batches
         known = [b for b in landed if b.number <= until]
@@ -112,7 +109,7 @@ class StepInserts:
             part = RevisedRows(self.context, self._taken(revising, revising.number), known, revising, batches)
             chunks = part.chunks(shard.table.chunk_rows)
             if chunks:
-                task = self._task(held, batches, chunks, token, Only.RECORD, attempt=attempt)
+                task = self._task(held, batches, chunks, attempt, Only.RECORD)
                 slices = LandedSlices(self.context.spark, part.files, self._shape, newer)
                 done += slices.insert(task, shard.where)
             newer += (PlannedFiles.of(part.landed.taking(READINGS, None), [revising], []),)
@@ -120,7 +117,7 @@ class StepInserts:
         if first_readings:
             steps = cut(first_readings, shard.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
-            task = self._task(held, first_readings, chunks, token, Only.RECORD, attempt=attempt)
+            task = self._task(held, first_readings, chunks, attempt, Only.RECORD)
             done += replace(self._rows(first_readings), newer=newer).insert(task, shard.where)
         return done
 
@@ -172,20 +169,20 @@ class StepInserts:
         held: Lease,
         batches: Sequence[LandedBatch],
         chunks: Sequence[Chunk],
-        token: str,
+        attempt: str,
         only: Only = Only.ALL,
         step: int = 0,
-        attempt: str | None = None,
     ) -> InsertTask:
         """What a task needs for its inserts.
 
         Args:
-            step: the number that marks the rows of the step, 0 for none.
-            attempt: the attempt that writes the dead letters; None: a new one.
+            attempt: the attempt that writes the dead letters.
+            step: the number that marks the rows of the step; 0: of a replay.
         """
         shard = self.shard
         appends = shard.table.mode == "append"
         origin = appends and set(shard.layout.origin) <= set(self.present.types)
+        token = held.step if step else f"replay-{attempt}"
         fence = {"lease": shard.store.name, "owner": held.owner}
         endpoints = len(shard.endpoints)
         return InsertTask(
@@ -204,12 +201,12 @@ class StepInserts:
                 columns=held_columns(shard.spec, shard.table),
                 on_bad_record=shard.spec.on_bad_record,
                 out_of_range=shard.table.out_of_range,
-                attempt=attempt or uuid.uuid4().hex,
+                attempt=attempt,
                 topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
             dead_letters_sql=shard.statements.insert_dead_letters(),
             unfit=shard.statements.unfit(shard.server),
-            fit_sql=shard.statements.fits(),
+            fits=shard.statements.fits(shard.server),
             spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
             elsewhere=self._elsewhere() if appends and only is Only.RECORD else (),
         )

@@ -16,7 +16,7 @@ from jobs.destinations.clickhouse.columns import table_column
 from jobs.destinations.clickhouse.held import held_column
 from jobs.destinations.clickhouse.insert_task import InsertTask
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.spread import Question
+from jobs.destinations.clickhouse.spread import NUMBER, Question
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.clickhouse.transitions import Span
 from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, Refusal
@@ -92,8 +92,8 @@ def _task(server: Server, attempt: str = "first") -> InsertTask:
         query_prefix="q-",
         refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
         dead_letters_sql="dead_letters",
-        unfit={"n": Question(server, "unfit", ("n",), "n Int64, __bm_number UInt32")},
-        fit_sql={"n": ("fits", "n Int64")},
+        unfit={"n": Question(server, "unfit", ("n", NUMBER), "n Int64, __bm_number UInt32")},
+        fits={"n": Question(server, "fits", ("n",), "n Int64")},
     )
 
 
