@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from jobs.batch import MergeCounts
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
@@ -40,30 +41,30 @@ def retry_command(pipeline: str) -> str:
     return f"batchmerge dead-letters retry {pipeline}"
 
 
-def as_letter(row: Mapping[str, object], table: str, stage: str) -> DeadLetter:
+def as_letter(row: Mapping[str, Any], table: str, stage: str) -> DeadLetter:
     """A row of a side table as a dead letter; `stage` is the destination's name."""
     wanted = f" ({row['declared']} to {row['wanted']})" if row["wanted"] else ""
     value, key = row.get("row"), row.get("key")
     return DeadLetter(
         table=table,
-        topic=str(row["topic"]),
-        partition=int(str(row["partition"])),
-        offset=int(str(row["offset"])),
+        topic=row["topic"],
+        partition=int(row["partition"]),
+        offset=int(row["offset"]),
         timestamp=None,
-        batch=int(str(row["batch"])),
+        batch=int(row["batch"]),
         i=None,
         stage=stage,
         kind=KIND,
         message=f"{_of_column(row)}{wanted}",
-        key=str(key).encode() if key else None,
-        value=str(value).encode() if value else None,
+        key=key.encode() if key else None,
+        value=value.encode() if value else None,
     )
 
 
-def as_group(row: Mapping[str, object], table: str, stage: str) -> DeadLetterGroup:
+def as_group(row: Mapping[str, Any], table: str, stage: str) -> DeadLetterGroup:
     """Dead letters of a side table with the same column and reason."""
-    return DeadLetterGroup(table, stage, KIND, int(str(row["records"])), str(row["first"]), _of_column(row))
+    return DeadLetterGroup(table, stage, KIND, int(row["records"]), row["first"], _of_column(row))
 
 
-def _of_column(row: Mapping[str, object]) -> str:
-    return f"{row['column']}: {row['reason']}" if row["column"] else str(row["reason"])
+def _of_column(row: Mapping[str, Any]) -> str:
+    return f"{row['column']}: {row['reason']}" if row["column"] else row["reason"]

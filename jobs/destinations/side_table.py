@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,7 +36,7 @@ class SideTable(ABC):
         """The destination's name, which is the stage of its dead letters."""
 
     @abstractmethod
-    def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
+    def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, Any]]:
         """The rows of a SELECT on the side table (a template of the dialect); none if the table does not exist."""
 
     @abstractmethod
@@ -54,7 +55,7 @@ class SideTable(ABC):
 
     def by_batch(self) -> Mapping[int, int]:
         """The number of refused rows by batch."""
-        return {int(str(row["batch"])): int(str(row["records"])) for row in self.rows("side_table_batches", {})}
+        return {int(row["batch"]): int(row["records"]) for row in self.rows("side_table_batches", {})}
 
     def places(self) -> Iterator[pa.Table]:
         """`PLACES` of the refused rows; twice if two attempts have written the row."""
@@ -67,7 +68,7 @@ class SideTable(ABC):
 
     def attempts(self, first: int = _ALL[0], last: int = _ALL[1]) -> Sequence[str]:
         """The attempts that have written dead letters of these batches so far."""
-        return [str(row["attempt"]) for row in self.rows("side_table_attempts", {"first": first, "last": last})]
+        return [row["attempt"] for row in self.rows("side_table_attempts", {"first": first, "last": last})]
 
     def forget(self, attempts: Sequence[str], first: int = _ALL[0], last: int = _ALL[1]) -> None:
         """Deletes these attempts' dead letters of these batches: another attempt has checked all rows again."""
@@ -86,6 +87,6 @@ class SideTable(ABC):
         if newest_by is not None:
             # A query of its own: some systems refuse a DELETE with a subquery on the same table.
             judged = self.rows("side_table_outdated", {"places": places, "attempts": attempts, "by": newest_by})
-            places = [str(row["place"]) for row in judged]
+            places = [row["place"] for row in judged]
         if places:
             self.change("side_table_forget", {"places": places, "attempts": attempts}, by_place=True)

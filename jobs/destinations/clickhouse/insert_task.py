@@ -155,26 +155,36 @@ class InsertTask:
         coordinates = _coordinates(chunk, self.coordinates)
         for is_there in self.elsewhere:
             rows = rows.filter(pa.array(~is_there.holds(rows, coordinates)))
-        if not rows.num_rows:
-            return
-        body = to_arrow_file(rows.select(list(self.wire)))
-        parameters = {**self.parameters, **coordinates}
-        token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}"
-        retried(lambda: self.server.execute(self.sql, parameters, self._settings(token), body))
-
-    def _settings(self, token: str) -> dict[str, object]:
-        # A new id each time: the previous try may still be running.
-        query = f"{self.query_prefix}{uuid.uuid4().hex}"
-        return {**self.settings, "insert_deduplication_token": token, "query_id": query}
+        if rows.num_rows:
+            token, parameters = self._token(chunk, dead_letters), {**self.parameters, **coordinates}
+            self._execute(self.sql, parameters, token, rows.select(list(self.wire)))
 
     def _keep(self, chunk: Chunk, dead_letters: pa.Table) -> None:
         """Writes dead letters with a token of the attempt: deduplication must not skip those that an earlier attempt
         wrote too, since the earlier ones will be deleted."""
         if dead_letters.num_rows and self.refusal.keeps_dead_letters:
-            token = f"{self.token_prefix}/{chunk.name}{_without(dead_letters)}/{self.refusal.attempt}/dead"
+            token = f"{self._token(chunk, dead_letters)}/{self.refusal.attempt}/dead"
             lease = {name: self.parameters[name] for name in ("lease", "owner")}
-            body = to_arrow_file(dead_letters)
-            retried(lambda: self.server.execute(self.dead_letters_sql, lease, self._settings(token), body))
+            self._execute(self.dead_letters_sql, lease, token, dead_letters)
+
+    def _token(self, chunk: Chunk, dead_letters: pa.Table) -> str:
+        """The token of an insert without the rows of these dead letters: with a corrected type they are sent too, which
+        must not count as the same insert."""
+        token = f"{self.token_prefix}/{chunk.name}"
+        if not dead_letters.num_rows:
+            return token
+        places = dead_letters.select(["topic", "partition", "offset"]).to_pylist()
+        return f"{token}/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
+
+    def _execute(self, sql: str, parameters: Mapping[str, object], token: str, rows: pa.Table) -> None:
+        body = to_arrow_file(rows)
+
+        def once() -> None:
+            # A new id each time: the previous try may still be running.
+            own = {"insert_deduplication_token": token, "query_id": f"{self.query_prefix}{uuid.uuid4().hex}"}
+            self.server.execute(sql, parameters, {**self.settings, **own}, body)
+
+        retried(once)
 
     def _without_unfit(self, rows: pa.Table, problem: TerminalError) -> tuple[pa.Table, pa.Table]:
         """The rows without those that the declared ClickHouse types cannot hold, and dead letters of the latter; raises
@@ -183,19 +193,16 @@ class InsertTask:
             raise problem
         dead_letters = DEAD_LETTER_ROW.empty_table()
         for column, held in zip(self.columns, self.refusal.columns, strict=True):
-            if not column.declared:
-                continue
-            asked = judged(rows, held, np.ones(rows.num_rows, dtype=bool))
-            mask = np.zeros(rows.num_rows, dtype=bool)
-            mask[self._unfit(column, rows, np.flatnonzero(asked))] = True
-            rows, more = self.refusal.parted(rows, mask, held, _UNFIT)
-            dead_letters = pa.concat_tables([dead_letters, more])
+            if column.declared:
+                asked = np.flatnonzero(judged(rows, held, np.ones(rows.num_rows, dtype=bool)))
+                rows, more = self.refusal.parted(rows, self._unfit(column, rows, asked), held, _UNFIT)
+                dead_letters = pa.concat_tables([dead_letters, more])
         if not dead_letters.num_rows:
             raise problem
         return rows, dead_letters
 
     def _unfit(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> np.ndarray:
-        """Which of these rows have a value that cannot be converted. One question tells it of most types."""
+        """Which rows, of those with these numbers, have a value that cannot be converted; one question tells most."""
         unfit = np.zeros(len(numbers), dtype=bool)
         if column.name in self.unfit:
             try:
@@ -204,8 +211,10 @@ class InsertTask:
                 # Numbers as enums, and times that overflow, fail instead of being null.
                 if problem.facts.get("code") not in _DOES_NOT_FIT:
                     raise
-        found = self._bisected(column, rows, numbers[~unfit])
-        return np.sort(np.concatenate([numbers[unfit], np.array(found, dtype=numbers.dtype)]))
+        mask = np.zeros(rows.num_rows, dtype=bool)
+        mask[numbers[unfit]] = True
+        mask[self._bisected(column, rows, numbers[~unfit])] = True
+        return mask
 
     def _bisected(self, column: Column, rows: pa.Table, numbers: np.ndarray) -> list[int]:
         """Numbers of the rows whose value cannot be converted, by queries that fail if one of their values cannot."""
@@ -269,15 +278,6 @@ def _coordinates(chunk: Chunk, only: Only | None) -> dict[str, object]:
         "firsts": [span.first for span in spans],
         "lasts": [span.last for span in spans],
     }
-
-
-def _without(dead_letters: pa.Table) -> str:
-    """A suffix for the token of an insert without these rows: with a corrected type they are sent too, which must not
-    count as the same insert."""
-    if not dead_letters.num_rows:
-        return ""
-    places = dead_letters.select(["topic", "partition", "offset"]).to_pylist()
-    return f"/without-{hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]}"
 
 
 def run_tasks(pieces: DataFrame, task: Task, where: str) -> InsertCounts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -39,14 +39,11 @@ class ClickHouseValues(RowValues):
     server: ClickHouseServer
     own: Sequence[Column]
 
-    def texts(self) -> Mapping[str, str]:
-        """Columns that are read as text, with their types in the table."""
-        types, compared_in_python = {c.name: c.type for c in self.own}, {c.name for c in self.compared_in_python}
+    def texts(self) -> set[str]:
+        """Columns that are read as text."""
         # A key of a named type is compared in its declared type.
-        return {c.name: types[c.name] for c in self.columns if c.name in compared_in_python or self._is_renamed_text(c)}
-
-    def _is_renamed_text(self, column: RowColumn) -> bool:
-        return column.name in self.named_types and pa.types.is_string(column.type)
+        keys = {c.name for c in self.columns if c.name in self.named_types and pa.types.is_string(c.type)}
+        return keys | {c.name for c in self.compared_in_python}
 
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         own = next(c for c in self.own if c.name == column.name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+
+from pyspark.sql import Row
 
 from jobs.batch import LandedBatch
 from jobs.changes.files import LandedFiles
@@ -74,19 +77,17 @@ class RevisedRows:
             snapshot=self.landed.snapshot,
             revision=self.revising.number,
         )
-        spans: dict[tuple[TopicPartition, str], Piece] = {}
+        found = defaultdict[tuple[TopicPartition, str], list[Row]](list)
         for row in self.context.spark.sql(text, args={"first": first, "last": last}).collect():
             tp = TopicPartition(row["topic"], row["partition"])
-            batch, topic_id = row["batch"], ids.get(row["batch"], {}).get(tp.topic, "")
-            known = spans.get((tp, topic_id), Piece(tp, topic_id, Span(row["first"], row["last"]), 0, batch, batch))
-            span = Span(min(known.span.first, row["first"]), max(known.span.last, row["last"]))
-            count, first, last = known.rows + row["rows"], min(known.first, batch), max(known.last, batch)
-            spans[tp, topic_id] = Piece(tp, topic_id, span, count, first, last)
-        for piece in spans.values():
-            step = rows if piece.rows > rows else piece.span.last - piece.span.first + 1
-            for start in range(piece.span.first, piece.span.last + 1, step):
-                part = Span(start, min(start + step - 1, piece.span.last))
-                yield replace(piece, span=part, rows=min(piece.rows, rows))
+            found[tp, ids.get(row["batch"], {}).get(tp.topic, "")].append(row)
+        for (tp, topic_id), read in found.items():
+            batches, count = [row["batch"] for row in read], sum(row["rows"] for row in read)
+            begin, end = min(row["first"] for row in read), max(row["last"] for row in read) + 1
+            step = rows if count > rows else end - begin
+            for start in range(begin, end, step):
+                span = Span(start, min(start + step, end) - 1)
+                yield Piece(tp, topic_id, span, min(count, rows), min(batches), max(batches))
 
 
 def _groups(pieces: Sequence[Piece], rows: int) -> Iterator[list[Piece]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -60,8 +60,7 @@ def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
         yield Mistake(("order_by",), what, f"name exactly the key columns, in any order: {', '.join(keys)}")
     words = re.findall(r"\w+", table.partition_by or "")
     for option, used in (("partition_by", words), ("shard_by", table.shard_by)):
-        moving = _moving(layout, used)
-        if moving:
+        if moving := [c.name for c in layout.columns if c.name in used and not c.is_key]:
             what = f"{', '.join(moving)} may change while the key stays, and the versions of a row would be apart"
             yield Mistake((option,), what, f"use key columns only: {', '.join(keys)}")
     if not replaces(layout, layout.engine):
@@ -75,10 +74,6 @@ def _keyed(layout: Layout, spec: PipelineSpec) -> Iterator[Mistake]:
     if order and not _has_integer_order(order.arrow):
         what = f"`changes.order_by` names {order.name}, and a version in ClickHouse is an integer"
         yield Mistake((), what, "name an int, long, date or timestamp column")
-
-
-def _moving(layout: Layout, used: Sequence[str]) -> list[str]:
-    return [c.name for c in layout.columns if c.name in used and not c.is_key]
 
 
 def _has_integer_order(kind: pa.DataType) -> bool:
