@@ -16,8 +16,7 @@ from jobs.changes.routing import route_filter
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts, InsertTask, Only
-from jobs.destinations.clickhouse.landed_slices import LandedSlices, RowShape
-from jobs.destinations.clickhouse.newest_rows import NewestRows
+from jobs.destinations.clickhouse.inserted_rows import LandedSlices, NewestRows, RowShape
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
@@ -78,7 +77,7 @@ class StepInserts:
         task = self._task(held, step.batches, step.chunks, uuid.uuid4().hex, only, step.last)
         # This attempt checks again the rows that earlier attempts at this step refused.
         known = () if only is Only.ALL else shard.dead_letters.attempts(step.first, step.last)
-        inserted = self._rows(step.batches).insert(task, shard.where)
+        inserted = self._rows(step.batches).insert(task)
         check_limits(shard.spec, shard.where, inserted.refused, inserted.rows + inserted.refused, len(step.batches))
         shard.dead_letters.forget(known, step.first, step.last)
         return inserted
@@ -95,7 +94,7 @@ class StepInserts:
             count = 1 + sum(b.counts.landed for b in batches) // shard.table.chunk_rows
             chunks = [Chunk(str(n), batches[0].number, batches[-1].number, {}) for n in range(count)]
             rows = NewestRows(self.context.spark, wanted, shard.order_by, until if wanted.revised else None)
-            done = rows.insert(self._task(held, batches, chunks, attempt), shard.where)
+            done = rows.insert(self._task(held, batches, chunks, attempt))
         failpoint("clickhouse.replayed")
         outdated.forget(attempt)
         return done
@@ -111,14 +110,14 @@ class StepInserts:
             if chunks:
                 task = self._task(held, batches, chunks, attempt, Only.RECORD)
                 slices = LandedSlices(self.context.spark, part.files, self._shape, newer)
-                done += slices.insert(task, shard.where)
+                done += slices.insert(task)
             newer += (PlannedFiles.of(part.landed.taking(READINGS, None), [revising], []),)
         first_readings = [b for b in batches if b.batch.revises is None]
         if first_readings:
             steps = cut(first_readings, shard.table.chunk_rows, most_chunks=1)
             chunks = [chunk for step in steps for chunk in step.chunks]
             task = self._task(held, first_readings, chunks, attempt, Only.RECORD)
-            done += replace(self._rows(first_readings), newer=newer).insert(task, shard.where)
+            done += replace(self._rows(first_readings), newer=newer).insert(task)
         return done
 
     def _truncate(self, held: Lease, below: int) -> InsertCounts:
