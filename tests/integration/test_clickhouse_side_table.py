@@ -10,22 +10,22 @@ import pytest
 
 from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse import side_table
-from jobs.destinations.clickhouse.side_table import SideTable
+from jobs.destinations.clickhouse.side_table import ClickHouseSideTable
 from resources.errors import Unavailable
 from tests.kit.clickhouse import servers
 
 
 @pytest.fixture
-def make(clickhouse: Path) -> Iterator[Callable[[str], SideTable]]:
+def make(clickhouse: Path) -> Iterator[Callable[[str], ClickHouseSideTable]]:
     (server,) = servers(load_connections(clickhouse / "connections.yaml"))
     name = f"side_{uuid.uuid4().hex[:8]}"
 
-    def side(engine: str) -> SideTable:
+    def side(engine: str) -> ClickHouseSideTable:
         server.execute(
             f"CREATE TABLE default.{name} (topic String, partition Int32, offset Int64, batch Int64, attempt String, "
             f"key String) ENGINE = {engine.format(name)} ORDER BY (topic, partition, offset)"
         )
-        return SideTable(server, ("default", name), "clickhouse a.b")
+        return ClickHouseSideTable(server, ("default", name), "clickhouse a.b")
 
     yield side
     server.execute(f"DROP TABLE default.{name} SYNC")
@@ -33,7 +33,7 @@ def make(clickhouse: Path) -> Iterator[Callable[[str], SideTable]]:
 
 @pytest.mark.parametrize(("newest_by", "left"), [(None, [4, 5, 6]), ("new", [2, 4, 5, 6])])
 def test_what_was_judged_again_is_forgotten(
-    make: Callable[[str], SideTable], newest_by: str | None, left: list[int]
+    make: Callable[[str], ClickHouseSideTable], newest_by: str | None, left: list[int]
 ) -> None:
     """Key a is fine now. Of key b the newest change was refused again: its older one was not judged."""
     side = make("MergeTree")
@@ -56,11 +56,11 @@ def test_what_was_judged_again_is_forgotten(
 
 
 def test_replicated_table_takes_the_statement(
-    make: Callable[[str], SideTable], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[str], ClickHouseSideTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It refuses one that looks into other rows (code 36). This server only reads replicated tables: aborted (236)."""
     side = make("ReplicatedMergeTree('/tests/{}', 'r1')")
-    monkeypatch.setattr(SideTable, "rows", lambda *_, **__: [{"place": "1/t-0@1"}])
+    monkeypatch.setattr(ClickHouseSideTable, "rows", lambda *_, **__: [{"place": "1/t-0@1"}])
     monkeypatch.setattr(side_table, "retried", lambda work: work())
     with pytest.raises(Unavailable, match="code 236"):
         side.forget_places(["1/t-0@1"], ["old"], "new")

@@ -75,7 +75,10 @@ class Advance:
         """Makes this run the owner and begins the step; from then on inserts of older owners are refused or stopped."""
         old = seen or Lease()
         wanted = replace(
-            old.taken(self.run_id), endpoints=self.endpoints, spread_by=self.spread_by, table_id=self.table_id
+            old.with_new_owner(self.run_id),
+            endpoints=self.endpoints,
+            spread_by=self.spread_by,
+            table_id=self.table_id,
         )
         held = self.store.swap(seen, _begun(wanted, step) if step else wanted)
         failpoint("clickhouse.leased")

@@ -21,10 +21,10 @@ from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
 from jobs.destinations.clickhouse.present_table import Present
-from jobs.destinations.clickhouse.present_types import taken
+from jobs.destinations.clickhouse.present_types import column_takes
 from jobs.destinations.clickhouse.read import ClickHouseReader, ClickHouseValues
 from jobs.destinations.clickhouse.shard import Shard
-from jobs.destinations.clickhouse.side_table import SideTable
+from jobs.destinations.clickhouse.side_table import ClickHouseSideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.wanted_table import Layout, layout_of
 from jobs.destinations.leases import LeaseState
@@ -70,7 +70,7 @@ class ClickHouseDestination(Destination):
 
     def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
         present = self._described()
-        return taken(present.types if present else {}, set(names).difference(self.table.column_types))
+        return column_takes(present.types if present else {}, set(names).difference(self.table.column_types))
 
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
@@ -117,7 +117,7 @@ class ClickHouseDestination(Destination):
         )
         return ClickHouseReader(values, self.layout, self.shards)
 
-    def side_tables(self) -> Sequence[SideTable]:
+    def side_tables(self) -> Sequence[ClickHouseSideTable]:
         return [shard.dead_letters for shard in self.shards]
 
     def leases(self) -> list[LeaseState]:

@@ -20,7 +20,7 @@ from jobs.destinations.clickhouse.steps import Spans, Step
 from jobs.destinations.clickhouse.transitions import Case, Phase, Span, case_of
 from jobs.offsets import TopicPartition
 
-Rows = Mapping[TopicPartition, PartitionRow]
+PartitionRows = Mapping[TopicPartition, PartitionRow]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Found:
         return {tp: Span(span.first, self.beyond[tp].last) if tp in self.beyond else span for tp, span in spans.items()}
 
 
-def find(step: Step, rows: Rows, committed: int) -> Found:
+def find(step: Step, rows: PartitionRows, committed: int) -> Found:
     """Compares a step with the rows of its topic-partitions.
 
     Args:
@@ -72,7 +72,7 @@ def find(step: Step, rows: Rows, committed: int) -> Found:
     return Found(is_done and not beyond, some, beyond)
 
 
-def kept_by_reset(reset: Batch, rows: Rows, committed: int) -> Spans:
+def kept_by_reset(reset: Batch, rows: PartitionRows, committed: int) -> Spans:
     """Offsets that may be in the table although they are not committed; other rows are irrelevant after a reset."""
     kept = {tp: _open(row, reset, committed) for tp, row in rows.items()}
     ids = reset.topic_ids

@@ -48,7 +48,7 @@ def _scalar(name: str) -> pa.Field | None:
     return pa.field("", ARROW[bare], nullable) if bare in ARROW else None
 
 
-def taken(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
+def column_takes(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
     """What the columns of these names accept, if their types correspond to declared types."""
     known = {name: declared_field(present[name]) for name in names if name in present}
     return {

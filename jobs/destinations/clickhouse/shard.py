@@ -13,7 +13,7 @@ from jobs.destinations.clickhouse import present_table
 from jobs.destinations.clickhouse.checks import check_endpoints
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.present_table import Present
-from jobs.destinations.clickhouse.side_table import SideTable
+from jobs.destinations.clickhouse.side_table import ClickHouseSideTable
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.statements import Statements
@@ -118,8 +118,8 @@ class Shard:
         return int(self.server.rows(counting)[0]["rows"])
 
     @cached_property
-    def dead_letters(self) -> SideTable:
-        return SideTable(self.server, self.statements.side_table, f"clickhouse {self.table.table}")
+    def dead_letters(self) -> ClickHouseSideTable:
+        return ClickHouseSideTable(self.server, self.statements.side_table, f"clickhouse {self.table.table}")
 
     @property
     def query_prefix(self) -> str:
@@ -136,7 +136,7 @@ class Shard:
 
     def take(self, seen: Lease) -> Lease:
         """Makes this process the owner, without a step; inserts of older owners are refused or stopped."""
-        held = self.store.swap(seen, seen.idle().taken())
+        held = self.store.swap(seen, seen.idle().with_new_owner())
         self.stop_older(held)
         return held
 

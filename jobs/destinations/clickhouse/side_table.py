@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobs.destinations import side_table
 from jobs.destinations.clickhouse import present_table
-from jobs.destinations.side_table import Parameters
+from jobs.destinations.side_table import Parameters, SideTable
 from resources.clickhouse import ClickHouseServer, retried
 from sql import render
 
 
 @dataclass(frozen=True)
-class SideTable(side_table.SideTable):
+class ClickHouseSideTable(SideTable):
     server: ClickHouseServer
     path: tuple[str, str]
     where: str

@@ -73,7 +73,7 @@ class Lease:
         """The lease without a current step."""
         return replace(self, first_batch=0, batch=0, commit_id="", chunk_rows=0, step="")
 
-    def taken(self, run_id: str = "") -> Lease:
+    def with_new_owner(self, run_id: str = "") -> Lease:
         """The lease with a new owner."""
         # By the clock: higher than in any state that was forgotten, whose run may still wake up.
         epoch = max(self.epoch + 1, int(time.time() * 1000))

@@ -30,10 +30,6 @@ class Statements:
     state_table: tuple[str, str]
 
     @property
-    def has_deletes(self) -> bool:
-        return self.layout.table.mode == "upsert_delete"
-
-    @property
     def wire(self) -> dict[str, str]:
         """Names and types of the columns that are sent: the row's, and those that make its version."""
         sent = {c.name: c.wire for c in self.layout.columns}
@@ -41,7 +37,7 @@ class Statements:
             sent |= {SENT_VERSION: "Int64", POSITION: "Int64"}
         if self.layout.ordered:
             sent |= {ORDER: "Int64"}
-        if self.has_deletes:
+        if self.layout.table.loses_rows:
             sent |= {SENT_DELETED: "UInt8"}
         return sent
 
@@ -57,7 +53,7 @@ class Statements:
             columns=self.layout.columns,
             versioned=self.layout.versioned,
             ordered=self.layout.ordered,
-            deletes=self.has_deletes,
+            deletes=self.layout.table.loses_rows,
             structure=_structure(self.wire),
             only=only.value,
             origin=origin,

@@ -105,7 +105,7 @@ class StepInserts:
         known = [b for b in landed if b.number <= until]
         done, newer = InsertCounts(), tuple[PlannedFiles, ...]()
         for revising in reversed([b for b in of_one_meaning(known) if b.batch.revises is not None]):
-            part = RevisedRows(self.context, self._taken(revising, revising.number), known, revising, batches)
+            part = RevisedRows(self.context, self._files(revising, revising.number), known, revising, batches)
             chunks = part.chunks(shard.table.chunk_rows)
             if chunks:
                 task = self._task(held, batches, chunks, attempt, Only.RECORD)
@@ -138,15 +138,15 @@ class StepInserts:
 
     def _rows(self, batches: Sequence[LandedBatch]) -> LandedSlices:
         """All rows of these batches for the table, as they were read first."""
-        files = PlannedFiles.of(self._taken(batches[-1]), batches, self._shape.paths)
+        files = PlannedFiles.of(self._files(batches[-1]), batches, self._shape.paths)
         below = truncated_below(self.shard.spec, self.shard.table, batches[-1])
         return LandedSlices(self.context.spark, files, replace(self._shape, truncated_below=below))
 
-    def _taken(self, newest: LandedBatch, revision: int | None = None) -> LandedFiles:
+    def _files(self, newest: LandedBatch, revision: int | None = None) -> LandedFiles:
         shard = self.shard
         files = LandedFiles.up_to(newest, self.context.intermediate)
-        taken = files.taking(operations(shard.table), route_filter(shard.spec, shard.table))
-        return replace(taken, revision=revision)
+        own = files.taking(operations(shard.table), route_filter(shard.spec, shard.table))
+        return replace(own, revision=revision)
 
     @property
     def _shape(self) -> RowShape:

@@ -189,7 +189,7 @@ def _ids(batch: Batch, tps: Iterable[TopicPartition]) -> dict[str, str]:
 def _spans(batches: Sequence[Batch]) -> Spans:
     spans: Spans = {}
     for batch in batches:
-        for tp, taken in batch.ranges.items():
-            if len(taken):
-                spans[tp] = Span(spans[tp].first if tp in spans else taken.start, taken.end - 1)
+        for tp, offsets in batch.ranges.items():
+            if len(offsets):
+                spans[tp] = Span(spans[tp].first if tp in spans else offsets.start, offsets.end - 1)
     return spans

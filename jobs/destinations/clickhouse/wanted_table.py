@@ -53,7 +53,7 @@ class Layout:
     def added(self) -> dict[str, str]:
         """Columns besides the row's own: version and deletion mark."""
         version = {VERSION: "UInt128" if self.ordered else "UInt64"} if self.versioned else {}
-        return {**version, **({DELETED: "UInt8"} if self.table.mode == "upsert_delete" else {})}
+        return {**version, **({DELETED: "UInt8"} if self.table.loses_rows else {})}
 
     @property
     def origin(self) -> dict[str, str]:

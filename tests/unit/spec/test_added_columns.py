@@ -15,7 +15,7 @@ from jobs.decode.base import Decoded
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.schema import taken as bigquery_taken
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.clickhouse.present_types import taken as clickhouse_taken
+from jobs.destinations.clickhouse.present_types import column_takes as clickhouse_taken
 from jobs.destinations.takes import Takes, Taking, of_schema
 from jobs.landing.readers import record_reader
 from jobs.landing.required_columns import required_property, with_required
