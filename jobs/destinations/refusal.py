@@ -84,12 +84,12 @@ class HeldColumn:
     @property
     def may_refuse(self) -> bool:
         """Whether the declared type has values that the column cannot hold, as far as the pipeline file shows."""
-        return bool(self.held.checks) or _has_limits(self.declared, self.held)
+        return bool(self.held.checks) or _has_limits(self.declared, self.held, of_nulls=True)
 
     @property
     def may_be_adjusted(self) -> bool:
         """Whether values outside its range may be clamped or set to null, if the file says so."""
-        return not self.is_key and not self.fixed and _has_ranges(self.declared, self.held)
+        return not self.is_key and not self.fixed and _has_limits(self.declared, self.held, of_nulls=False)
 
 
 @dataclass(frozen=True)
@@ -255,18 +255,13 @@ def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
     return kept
 
 
-def _has_limits(kind: pa.DataType, held: Held) -> bool:
+def _has_limits(kind: pa.DataType, held: Held, of_nulls: bool) -> bool:
+    """Whether values of the type may be out of a range, or (`of_nulls`) null where the column holds no null."""
     if not pa.types.is_nested(kind):
         return held.range_of(kind) is not None
-    if not held.collections or (not held.elements and pa.types.is_list(kind)):
+    if of_nulls and (not held.collections or (not held.elements and pa.types.is_list(kind))):
         return True
-    return any(_has_limits(field.type, held) for field in inner_fields(kind))
-
-
-def _has_ranges(kind: pa.DataType, held: Held) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_ranges(field.type, held) for field in inner_fields(kind))
-    return held.range_of(kind) is not None
+    return any(_has_limits(field.type, held, of_nulls) for field in inner_fields(kind))
 
 
 def _plain(column: pa.ChunkedArray) -> list[object]:
