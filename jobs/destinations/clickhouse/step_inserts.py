@@ -180,7 +180,7 @@ class StepInserts:
         """
         shard = self.shard
         appends = shard.table.mode == "append"
-        origin = appends and set(shard.layout.origin) <= set(self.present.types)
+        origin = shard.layout.has_origin(self.present.types)
         token = held.step if step else f"replay-{attempt}"
         fence = {"lease": shard.store.name, "owner": held.owner}
         endpoints = len(shard.endpoints)
@@ -214,7 +214,7 @@ class StepInserts:
         """The other endpoints: a record that was read again may be there, though its values now belong here."""
         there = [(other, other.present()) for other in self.shard.others]
         return tuple(
-            other.statements.elsewhere(other.server, set(other.layout.origin) <= set(present.types))
+            other.statements.elsewhere(other.server, other.layout.has_origin(present.types))
             for other, present in there
             if present
         )

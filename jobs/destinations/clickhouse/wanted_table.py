@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,10 @@ class Layout:
         """
         is_ours = not self.versioned and "MergeTree" in self.engine
         return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
+
+    def has_origin(self, present: Collection[str]) -> bool:
+        """Whether a table with these columns has those of `origin`; a table of another engine has none."""
+        return bool(self.origin) and set(self.origin) <= set(present)
 
     @property
     def engine(self) -> str:

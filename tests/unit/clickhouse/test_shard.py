@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +15,7 @@ from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease, state_text
+from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.wanted_table import layout_of
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError, TableReplaced
@@ -45,9 +46,9 @@ class Server:
         return next((rows for part, rows in self.answers.items() if part in sql), [])
 
 
-def shard(server: Any, cluster: str | None, mode: str = "append") -> Shard:
+def shard(server: Any, cluster: str | None, mode: str = "append", **options: object) -> Shard:
     key = None if mode == "append" else specs.ID
-    spec = specs.spec(specs.table("clickhouse", mode, "d.t"), columns={"name": "string"}, key=key)
+    spec = specs.spec(specs.table("clickhouse", mode, "d.t", **options), columns={"name": "string"}, key=key)
     (table,) = spec.tables
     assert isinstance(table, ClickHouseTable)
     return Shard("p", spec, table, server, 1, layout_of(spec, table, 0, cluster))
@@ -126,6 +127,15 @@ def test_versions_without_a_lease_are_compared_with_all_that_is_landed(monkeypat
     assert merged(server, monkeypatch, "upsert", 20, newest=5).refill_until == 0
     with pytest.raises(ConfigurationError, match="rows of batch 5, and the landed batches end with batch 4"):
         merged(server, monkeypatch, "upsert", 20, newest=4)
+
+
+def test_an_insert_names_no_hidden_columns_of_an_engine_that_gets_none() -> None:
+    """The file may name the engine of a table that is there; the server would refuse the statement."""
+    context: Any = SimpleNamespace(run_id="r")
+    present = replace(there(0), engine="Distributed", types={"name": "Nullable(String)"})
+    own = shard(Server(CONNECTION), None, engine="Distributed('c', 'd', 't')")
+    task = StepInserts(own, context, present)._task(Lease(), [], [], "me")
+    assert "_topic_id" not in task.sql
 
 
 EMPTY, FULL = Server(CONNECTION, answers=counted(0)), Server(CONNECTION, answers=counted(3))
