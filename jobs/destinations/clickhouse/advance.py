@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.batch import CommittedState
-from jobs.destinations.clickhouse.found import Found, find, kept_by_reset
+from jobs.destinations.clickhouse.found import find, kept_by_reset
 from jobs.destinations.clickhouse.insert_task import InsertCounts, Only
 from jobs.destinations.clickhouse.state import Lease, PartitionWrite, StateStore, require_owner, state_text
 from jobs.destinations.clickhouse.steps import Step
@@ -100,7 +100,15 @@ class Advance:
         known = self.store.partitions(sorted(step.spans))
         found = find(step, known, _committed(held))
         if found.refused:
-            self._refuse(held, step, found)
+            # A run that slept may see the work of a newer owner: then it is interrupted, and nothing is wrong.
+            require_owner(held, self.store.lease(), self.where)
+            tp, case = found.refused
+            raise LineageBroken(
+                f"offsets {step.spans[tp]} of {tp} cannot follow {known[tp].span} of batch {known[tp].batch} (case "
+                f"{case.value!r}): another writer has moved them",
+                where=self.where,
+                remedy=choices(step.batch.pipeline),
+            )
         if found.is_done:
             return held, InsertCounts()
         if found.some and step.first > held.refill_until:
@@ -133,19 +141,6 @@ class Advance:
         moved = self.store.swap(held, moved)
         failpoint("clickhouse.committed")
         return moved
-
-    def _refuse(self, held: Lease, step: Step, found: Found) -> None:
-        # A run that slept may see the work of a newer owner: then it is interrupted, and nothing is wrong.
-        require_owner(held, self.store.lease(), self.where)
-        assert found.refused
-        tp, case = found.refused
-        row = self.store.partitions([tp])[tp]
-        raise LineageBroken(
-            f"offsets {step.spans[tp]} of {tp} cannot follow {row.span} of batch {row.batch} (case "
-            f"{case.value!r}): another writer has moved them",
-            where=self.where,
-            remedy=choices(step.batch.pipeline),
-        )
 
 
 def _only(held: Lease, step: Step, retries: bool) -> Only:
