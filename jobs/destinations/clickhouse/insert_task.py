@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -126,30 +127,27 @@ class InsertTask:
     def _insert(self, chunk: Chunk, rows: pa.Table) -> InsertCounts:
         fit = self.refusal.fit(rows)
         numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
-        good, dead_letters = self._own(fit.rows.append_column(NUMBER, numbers), fit.dead_letters)
-        try:
-            self._send(chunk, good, dead_letters)
-        except TerminalError as problem:
-            good, more = self._without_unfit(good, problem)
-            dead_letters = pa.concat_tables([dead_letters, more])
-            self._send(chunk, good, dead_letters)
+        good, dead_letters = fit.rows.append_column(NUMBER, numbers), fit.dead_letters
+        if spread := self.spread:
+            good, _, dead_letters = self._again_if_unfit(lambda found, _: spread.own(found), good, dead_letters)
+            dead_letters = spread.own_dead_letters(dead_letters)
+        _, good, dead_letters = self._again_if_unfit(partial(self._send, chunk), good, dead_letters)
         # After the rows: else a crash in between could leave the dead letter of a row that a corrected table accepts.
         self._keep(chunk, dead_letters)
         deletes = pc.sum(good[SENT_DELETED]).as_py() or 0 if SENT_DELETED in good.column_names else 0
         out_of_range = int(fit.adjusted[good[NUMBER].to_numpy()].sum())
         return InsertCounts(good.num_rows, deletes, dead_letters.num_rows, out_of_range)
 
-    def _own(self, rows: pa.Table, dead_letters: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows and the dead letters that belong on this endpoint."""
-        if self.spread is None:
-            return rows, dead_letters
+    def _again_if_unfit(
+        self, work: Callable[[pa.Table, pa.Table], T], rows: pa.Table, dead_letters: pa.Table
+    ) -> tuple[T, pa.Table, pa.Table]:
+        """The result of `work` on rows and dead letters, and both; once more without rows whose values do not fit."""
         try:
-            own = self.spread.own(rows)
+            return work(rows, dead_letters), rows, dead_letters
         except TerminalError as problem:
             rows, more = self._without_unfit(rows, problem)
-            dead_letters = pa.concat_tables([dead_letters, more])
-            own = self.spread.own(rows)
-        return own, self.spread.own_dead_letters(dead_letters)
+        dead_letters = pa.concat_tables([dead_letters, more])
+        return work(rows, dead_letters), rows, dead_letters
 
     def _send(self, chunk: Chunk, rows: pa.Table, dead_letters: pa.Table) -> None:
         coordinates = _coordinates(chunk, self.coordinates)
