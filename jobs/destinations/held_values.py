@@ -106,10 +106,8 @@ def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
-    """The fields inside an array, a map or a struct."""
-    if pa.types.is_map(kind):
-        return [kind.key_field, kind.item_field]
-    return [kind.value_field] if pa.types.is_list(kind) else [kind.field(n) for n in range(kind.num_fields)]
+    """The fields inside an array, a map or a struct; of a map a struct of key and value."""
+    return [kind.field(n) for n in range(kind.num_fields)]
 
 
 def out_of_range(array: pa.Array, held: Held) -> Mask | None:
@@ -122,7 +120,7 @@ def out_of_range(array: pa.Array, held: Held) -> Mask | None:
 
 
 def flawed_parts(array: pa.Array, judges: Iterable[Judge]) -> Mask | None:
-    """Rows with a flaw in one of the `inner_fields`, each of which has a judge; None if there are none."""
+    """Rows with a flaw in one part (of a map: keys, values), each of which has a judge; None if there are none."""
     found: Mask | None = None
     for (rows, child), judge in zip(_children(array), judges, strict=False):
         found = _or(found, _raised(judge(child), rows, len(array)))

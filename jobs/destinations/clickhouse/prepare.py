@@ -10,6 +10,7 @@ from jobs.destinations.clickhouse.checks import check_endpoints, check_spread
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
+from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.requirements import require_create
 from resources.errors import ConfigurationError
 
@@ -23,20 +24,19 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
         ConfigurationError: this pipeline cannot write the table. TableReplaced: it is not the one with our batches.
         SchemaRefused: the table cannot be adapted to the file.
     """
-    lease = shard.store.lease()
-    if lease:
-        check_endpoints(shard.where, lease, shard.endpoints)
-        check_spread(shard.where, lease, shard.spread_by)
+    known = shard.store.lease()
+    lease = known or Lease()
+    check_endpoints(shard.where, lease, shard.endpoints)
+    check_spread(shard.where, lease, shard.spread_by)
     present = shard.present()
-    if lease:
-        shard.check_table(lease, present)
-    if lease is None or not lease.state:
+    shard.check_table(lease, present)
+    if not lease.state:
         shard.check_only_writer()
-    if not dry_run and lease is None:
+    if not dry_run and known is None:
         shard.store.prepare()
     if present:
         done = _follow(shard, present, dry_run)
-        return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed if lease else None)]
+        return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed)]
     require_create(shard.table, shard.where)
     if not dry_run:
         wanted_table.create(shard.server, shard.layout)
