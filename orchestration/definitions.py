@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
+from dagster_shared.record import copy
 
 from orchestration.executor import PRELOAD, step_processes
 from orchestration.files import FOLDER
@@ -24,17 +25,11 @@ def defs() -> dg.Definitions:
 def with_shared(found: dg.Definitions) -> dg.Definitions:
     """The pipelines' definitions with one asset for each key, the sensors for all pipelines, and the executor of runs
     that are launched on assets, if they name none."""
-    return dg.Definitions(
+    return copy(
+        found,
         assets=_once(list(found.assets or [])),
-        asset_checks=found.asset_checks,
-        schedules=found.schedules,
         sensors=[*(found.sensors or []), failure_alert],
-        jobs=found.jobs,
-        resources=found.resources,
         executor=found.executor or step_processes(_AT_ONCE, PRELOAD),
-        loggers=found.loggers,
-        metadata=found.metadata,
-        component_tree=found.component_tree,
     )
 
 

@@ -9,7 +9,6 @@ tables' pools, and schedule and sensors wait for it.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any
@@ -23,7 +22,6 @@ from dagster._core.remote_origin import (
 )
 from dagster._core.remote_representation.code_location import GrpcServerCodeLocation
 from dagster._core.storage.tags import GRPC_INFO_TAG
-from dagster._grpc.client import DagsterGrpcClient
 from dagster._grpc.types import CanCancelExecutionRequest, CanCancelExecutionResult
 from dagster._serdes import deserialize_value
 from dagster_shared.error import DagsterError
@@ -100,10 +98,9 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its {death}")
         if process_state(run.tags, run.run_id) == "alive" or GRPC_INFO_TAG not in run.tags:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        server = json.loads(run.tags[GRPC_INFO_TAG])
         for pause in _PAUSES:
             try:
-                known = _knows(server, run.run_id)
+                known = self._code_server_knows(run.run_id)
             except DagsterError:
                 time.sleep(pause)
             else:
@@ -113,20 +110,16 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
                 )
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its code server does not answer")
 
+    def _code_server_knows(self, run_id: str) -> bool:
+        client = self._get_grpc_client_for_termination(run_id)  # type: ignore[no-untyped-call]
+        if client is None:
+            return False
+        answer = client.can_cancel_execution(CanCancelExecutionRequest(run_id=run_id), timeout=_TIMEOUT)
+        return deserialize_value(answer, CanCancelExecutionResult).can_cancel
+
 
 def _is_here(location: CodeLocationOrigin) -> bool:
     """Whether its code server surely shares this machine and this environment: the daemon, or `dagster dev`, has
     started it."""
     started_by_us = isinstance(location, GrpcServerCodeLocationOrigin) and location.socket is not None
     return sys.platform == "linux" and (started_by_us or isinstance(location, ManagedGrpcPythonEnvCodeLocationOrigin))
-
-
-def _knows(server: dict[str, str | int | bool], run_id: str) -> bool:
-    client = DagsterGrpcClient(
-        host=str(server["host"]),
-        port=int(server["port"]) if "port" in server else None,
-        socket=str(server["socket"]) if "socket" in server else None,
-        use_ssl=bool(server.get("use_ssl")),
-    )
-    answer = client.can_cancel_execution(CanCancelExecutionRequest(run_id=run_id), timeout=_TIMEOUT)
-    return deserialize_value(answer, CanCancelExecutionResult).can_cancel
