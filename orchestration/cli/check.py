@@ -28,6 +28,13 @@ class _Answer:
     what: str
     problem: BatchmergeError | None = None
     warning: str | None = None
+    _shown: str = ""
+
+    @property
+    def line(self) -> str:
+        if self.problem:
+            return f"WRONG {self.what}: {self.problem}"
+        return f"WARN  {self.what}: {self.warning}" if self.warning else f"ok    {self._shown or self.what}"
 
 
 @click.command()
@@ -41,20 +48,26 @@ def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     3: a system does not answer now.
     """
     found = list[_Answer]()
-    connections: Connections | None = None
-    try:
-        connections = load_connections()
-        found.append(_right("connections", f"{connections.origin}: {', '.join(connections.names())}"))
-    except BatchmergeError as problem:
-        found.append(_wrong("connections", problem))
-    names = pipelines or pipeline_names()
-    for name in names:
-        found += _check(name, connections, files_only)
-    found += (_wrong(f"pipeline {conflict.pipelines[1]}", conflict.problem) for conflict in conflicts_of(names))
+    for answer in _answers(pipelines, files_only):
+        output.say(answer.line)
+        found.append(answer)
     output.result(found)
     problems = [answer.problem for answer in found if answer.problem]
     if problems:
         sys.exit(failure_code(isinstance(problem, TransientError) for problem in problems))
+
+
+def _answers(pipelines: Sequence[str], files_only: bool) -> Iterator[_Answer]:
+    connections: Connections | None = None
+    try:
+        connections = load_connections()
+        yield _Answer("connections", _shown=f"{connections.origin}: {', '.join(connections.names())}")
+    except BatchmergeError as problem:
+        yield _Answer("connections", problem)
+    names = pipelines or pipeline_names()
+    for name in names:
+        yield from _check(name, connections, files_only)
+    yield from (_Answer(f"pipeline {one.pipelines[1]}", one.problem) for one in conflicts_of(names))
 
 
 def _check(name: str, connections: Connections | None, files_only: bool) -> Iterator[_Answer]:
@@ -62,16 +75,16 @@ def _check(name: str, connections: Connections | None, files_only: bool) -> Iter
     try:
         file = pipeline_file(name)
         if connections is None:
-            yield _right(f"{where}: file")
+            yield _Answer(f"{where}: file")
             return
         file.check_connections(connections)
-        yield _right(f"{where}: file and connection names")
+        yield _Answer(f"{where}: file and connection names")
         if not files_only:
             yield from _ask(name, connections)
         elif file.spec.source.for_each is None:
             yield from _warnings(where, file.spec, file.spec.tables)
     except BatchmergeError as problem:
-        yield _wrong(where, problem)
+        yield _Answer(where, problem)
 
 
 def _ask(name: str, connections: Connections) -> Iterator[_Answer]:
@@ -84,28 +97,11 @@ def _ask(name: str, connections: Connections) -> Iterator[_Answer]:
         pipeline = open_pipeline(name, connections)
         yield from _warnings(where, pipeline.spec, pipeline.tables)
         answers = ask_pipeline(pipeline)
-    for what, problem in answers:
-        yield _wrong(f"{where}: {what}", problem) if problem else _right(f"{where}: {what}")
+    yield from (_Answer(f"{where}: {what}", problem) for what, problem in answers)
 
 
 def _warnings(where: str, spec: PipelineSpec, tables: Sequence[Table]) -> Iterator[_Answer]:
     """What is valid and probably not intended."""
     for table in tables:
         for warning in warnings_of(spec, table):
-            yield _unlikely(f"{where}: {table.kind} {table.table}", warning)
-
-
-def _right(what: str, more: str = "") -> _Answer:
-    output.say(f"ok    {more or what}")
-    return _Answer(what)
-
-
-def _unlikely(what: str, warning: str) -> _Answer:
-    """Valid, but probably not intended."""
-    output.say(f"WARN  {what}: {warning}")
-    return _Answer(what, warning=warning)
-
-
-def _wrong(what: str, problem: BatchmergeError) -> _Answer:
-    output.say(f"WRONG {what}: {problem}")
-    return _Answer(what, problem)
+            yield _Answer(f"{where}: {table.kind} {table.table}", warning=warning)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from jobs.destinations.base import Destination
 from jobs.landing.transform import analyse
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
@@ -25,7 +25,7 @@ def ask_pipeline(pipeline: Pipeline) -> Iterator[Answer]:
     yield from _ask_shared(pipeline)
     yield _answer(pipeline.intermediate.identifier, pipeline.intermediate.committed, pipeline)
     for destination in destinations:
-        yield _answer(destination.name, _dry_run(destination), pipeline)
+        yield _answer(destination.name, partial(destination.prepare, dry_run=True), pipeline)
 
 
 def ask_members(members: Members) -> Iterator[Answer]:
@@ -73,10 +73,6 @@ def _reach_tables(pipeline: Pipeline) -> None:
 def _analyse(pipeline: Pipeline) -> None:
     with spark_errors("transform"):
         analyse(pipeline.spark("check", pipeline.intermediate.catalog), pipeline.spec.source)
-
-
-def _dry_run(destination: Destination) -> Callable[[], object]:
-    return lambda: destination.prepare(dry_run=True)
 
 
 def _answer(what: str, ask: Callable[[], object], pipeline: Pipeline) -> Answer:
