@@ -13,10 +13,11 @@ from typing import Any
 
 import click
 import dagster as dg
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from dagster._core.utils import make_new_run_id
 
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.cli.run_execution import executing_side_by_side
+from orchestration.cli.steps import executing_side_by_side
 from orchestration.current_hour import hour_of
 from orchestration.names import (
     MAX_RUNTIME_TAG,
@@ -38,10 +39,6 @@ _LOG = logging.getLogger("batchmerge")
 _AT_ONCE = 32
 # The daemon's limits are for its own runs: here a person waits, and can interrupt.
 _NO_LIMITS = {MAX_RUNTIME_TAG: "0", WORK_TAG: WORK_ASIDE}
-# Dagster's tag with the first partition of a run over several,
-_FIRST = "dagster/asset_partition_range_start"
-# and with the last one.
-_LAST = "dagster/asset_partition_range_end"
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,11 @@ def run_job(
         job = job.get_subset(asset_selection=set(assets))
     partitions = job.partitions_def
     assert partitions is not None
-    current, asked = (None, {_FIRST: hours[0], _LAST: hours[1]}) if hours else hour_of(partitions, datetime.now(UTC))
+    current, asked = (
+        (None, {ASSET_PARTITION_RANGE_START_TAG: hours[0], ASSET_PARTITION_RANGE_END_TAG: hours[1]})
+        if hours
+        else hour_of(partitions, datetime.now(UTC))
+    )
     tagged = {**(tags or {}), PIPELINE_TAG: pipeline, **asked}
     result = execute(instance, job, tagged, {"ops": _ops(job, config)}, wait, current)
     return RunResult(result.run_id, _steps(job, result))
@@ -134,19 +135,22 @@ def execute(
     partition: str | None = None,
     pools: Collection[str] = (),
     at_once: int = _AT_ONCE,
+    waits_once_begun: bool = False,
 ) -> dg.ExecuteInProcessResult:
     """One run of the job in this process; see `run_job`.
 
     Args:
         pools: pools that the steps claim themselves, besides those of their definitions.
         at_once: at most this many steps at once.
+        waits_once_begun: also without `wait` the run waits for another one that takes a table later: what was done
+            until then is not lost.
     """
     logging.getLogger("dagster").setLevel(logging.CRITICAL)
     end_dead(instance)
     pools = {*pools, *(node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition) and node.pool)}
-    if not wait:
-        require_free(instance, pools)
-    run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait)
+    if not wait and (held := holders(instance, pools)):
+        raise in_the_way(held)
+    run_id, waits = make_new_run_id(), PoolWaits(instance, _LOG.info, wait or waits_once_begun)
     try:
         with executing_side_by_side(at_once), waiting_for_pools(waits), signs_of_life(instance, run_id):
             result = job.execute_in_process(
@@ -167,12 +171,6 @@ def execute(
     for bug in filter(None, map(traceback_of, failures(result))):
         click.echo(bug, err=True)
     return result
-
-
-def require_free(instance: dg.DagsterInstance, pools: Collection[str]) -> None:
-    """Raises Unavailable: another run holds one of these pools."""
-    if held := holders(instance, pools):
-        raise in_the_way(held)
 
 
 def end_dead(instance: dg.DagsterInstance) -> None:

@@ -208,8 +208,7 @@ def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
 
 
 def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:
-    spec = pipeline_spec(pipeline)
-    name, topics = launched(pipeline, spec)
+    name, spec, topics = launched(pipeline)
     last = last or datetime.now(UTC).replace(tzinfo=None)
     if last < first:
         raise click.UsageError("--to is before --from")

@@ -40,8 +40,7 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     """
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")
-    spec = pipeline_spec(pipeline)
-    name, topics = launched(pipeline, spec)
+    name, spec, topics = launched(pipeline)
     config: dict[str, object] = {"until_caught_up": until_caught_up, **topics}
     if max_batches is not None:
         config["max_batches"] = max_batches
@@ -50,13 +49,14 @@ def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: 
     advance(name, spec, config, wait=not no_wait, although_paused=although_paused)
 
 
-def launched(name: str, spec: PipelineSpec) -> tuple[str, dict[str, object]]:
-    """The pipeline whose job to run, and the steps' options that limit the run to one topic, if `name` has one."""
-    pipeline, topic = split_name(name)
+def launched(name: str) -> tuple[str, PipelineSpec, dict[str, object]]:
+    """The pipeline whose job to run, its file, and the steps' options that limit the run to one topic, if `name` has
+    one."""
+    spec, (pipeline, topic) = pipeline_spec(name), split_name(name)
     if topic is None:
-        return pipeline, {}
+        return pipeline, spec, {}
     known_member(pipeline, spec, topic)
-    return pipeline, {"topics": [topic]}
+    return pipeline, spec, {"topics": [topic]}
 
 
 def advance(

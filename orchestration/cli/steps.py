@@ -2,13 +2,16 @@
 
 Dagster's own executor in one process takes one step after the other, and a daemon's run has a process for each. Here
 each step has a thread. INT and TERM reach the main thread only: it ends the work of all steps, waits a moment for their
-last events, and raises the interrupt.
+last events, and raises the interrupt. The run ends as cancelled then: Dagster shows it as failed, unless it was
+cancelled in Dagster.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
@@ -16,11 +19,17 @@ import dagster as dg
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.events import DagsterEvent
 from dagster._core.execution.compute_logs import create_compute_log_file_key
-from dagster._core.execution.context.system import PlanExecutionContext, StepExecutionContext
+from dagster._core.execution.context.system import (
+    PlanExecutionContext,
+    PlanOrchestrationContext,
+    StepExecutionContext,
+)
 from dagster._core.execution.plan.active import ActiveExecution
 from dagster._core.execution.plan.execute_plan import dagster_event_sequence_for_step
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.executor import in_process
+from dagster._core.executor.in_process import InProcessExecutor
 
 from jobs.time_limit import ending_with
 from resources.errors import Unavailable
@@ -31,7 +40,30 @@ _LOOK = 0.1
 _PATIENCE = 15.0
 
 
-def steps_side_by_side(
+@contextmanager
+def executing_side_by_side(at_once: int) -> Iterator[None]:
+    """Within it the runs of this process execute at most `at_once` steps side by side."""
+    iterator, execute = in_process.inprocess_execution_iterator, InProcessExecutor.execute
+
+    def cancelled_execute(
+        self: InProcessExecutor, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[DagsterEvent]:
+        try:
+            yield from execute(self, plan_context, execution_plan)
+        except (KeyboardInterrupt, DagsterExecutionInterruptedError):
+            plan_context.instance.report_run_canceling(plan_context.dagster_run, "The process was asked to end.")
+            raise
+
+    in_process.inprocess_execution_iterator = partial(_steps_side_by_side, at_once=at_once)
+    InProcessExecutor.execute = cancelled_execute  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        in_process.inprocess_execution_iterator = iterator
+        InProcessExecutor.execute = execute  # type: ignore[method-assign]
+
+
+def _steps_side_by_side(
     job_context: PlanExecutionContext, execution_plan: ExecutionPlan, at_once: int
 ) -> Iterator[DagsterEvent]:
     """Executes the plan, as `dagster._core.execution.plan.execute_plan.inner_plan_execution_iterator` does.

@@ -9,10 +9,9 @@ from dagster import AssetCheckEvaluation, ExecuteInProcessResult
 
 from orchestration.cli import failure_code, output
 from orchestration.cli.instance import dagster_instance
-from orchestration.cli.job_runs import definitions_of, end_dead, execute, require_free
+from orchestration.cli.job_runs import definitions_of, execute
 from orchestration.cli.progress import engine_log
 from orchestration.cli.run import launched
-from orchestration.files import pipeline_spec
 from orchestration.names import table_pool
 from orchestration.step_failures import failure_text, failures, is_transient
 
@@ -34,17 +33,12 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
     while it is compared. Exit code 1: a check failed. Where some tables could not be compared, 2: something needs a
     fix; 3: try again later.
     """
-    spec = pipeline_spec(pipeline)
-    name, topics = launched(pipeline, spec)
+    name, spec, topics = launched(pipeline)
     job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")
     config = {"ops": {f"{name}__verify": {"config": {"rows": rows, **topics}}}}
     with engine_log(), dagster_instance() as instance:
         pools = {table_pool(name, spec, table) for table in spec.tables}
-        if no_wait:
-            end_dead(instance)
-            require_free(instance, pools)
-        # A run that takes a table later is waited for: what was compared until then is not lost.
-        result = execute(instance, job, {}, config, wait=True)
+        result = execute(instance, job, {}, config, not no_wait, pools=pools, waits_once_begun=True)
     lines, checks = list[tuple[str, ...]](), result.get_asset_check_evaluations()
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())

@@ -209,7 +209,7 @@ def test_a_command_that_is_not_to_wait_names_who_holds_a_table(
     run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED)
     instance.event_log_storage.set_concurrency_slots("iceberg/n/t", 1)
     assert instance.event_log_storage.claim_concurrency_slot("iceberg/n/t", run.run_id, "step").is_claimed
-    monkeypatch.setattr(command, "pipeline_spec", lambda _: spec)
+    monkeypatch.setattr("orchestration.cli.run.pipeline_spec", lambda _: spec)
     monkeypatch.setattr(command, "dagster_instance", lambda: nullcontext(instance))
 
     done = CliRunner().invoke(command.maintain, ["p", "--no-wait"])
