@@ -1,17 +1,20 @@
-"""`batchmerge offsets`: the offsets in Kafka, in the intermediate table and in every table; and moving them by hand."""
+"""`batchmerge offsets`: the offsets in Kafka, in the intermediate table and in every table; and moving them by hand.
+
+`forget` is here; `orchestration.cli.offset_reset` and `orchestration.cli.offset_take_over` have the other commands.
+"""
 
 from __future__ import annotations
 
 import click
 
 from jobs.connections_file import load_connections
+from jobs.lineage import next_batches
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from orchestration.cli import output
-from orchestration.cli.offset_forget import forget
-from orchestration.cli.offset_reset import reset, set_offsets
+from orchestration.cli.offset_reset import require_idle, reset, set_offsets
 from orchestration.cli.offset_take_over import take_over
-from orchestration.files import each_pipeline, pipeline_spec, raise_most_terminal
+from orchestration.files import each_pipeline, open_pipeline, pipeline_spec, raise_most_terminal
 from resources.errors import BatchmergeError
 
 
@@ -22,7 +25,6 @@ def offsets() -> None:
 
 offsets.add_command(set_offsets)
 offsets.add_command(reset)
-offsets.add_command(forget)
 offsets.add_command(take_over)
 
 
@@ -67,3 +69,35 @@ def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
             continue
         found[destination.name] = state.offsets if state else {}
     return found
+
+
+@offsets.command()
+@click.argument("pipeline")
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
+def forget(pipeline: str, table: str, yes: bool) -> None:
+    """Forget what TABLE has committed, after it was dropped: the next run creates and fills it from landed batches.
+
+    For tables whose committed state is kept outside of them. Refuses a table that has rows.
+    """
+    opened = open_pipeline(pipeline, load_connections())
+    destination = opened.destination(table)
+    output.say(_says(opened, destination.name))
+    if not yes:
+        output.say("Nothing was changed. Add --yes to do it.")
+        output.result({"table": destination.name, "done": False})
+        return
+    require_idle(pipeline)
+    done = destination.drop_state()
+    output.say("Done." if done else f"{destination.name}: nothing was committed, so there is nothing to forget.")
+    output.result({"table": destination.name, "done": done})
+
+
+def _says(pipeline: Pipeline, name: str) -> str:
+    landed = pipeline.intermediate.landed()
+    try:
+        batches = next_batches(name, None, landed.batches, landed.complete)
+    except BatchmergeError as problem:
+        return f"The landed batches cannot fill it: {problem}"
+    rows = sum(batch.counts.landed for batch in batches)
+    return f"{name}: forgets its committed state; the next run fills it with {rows:,} changes of {len(batches)} batches"
