@@ -32,16 +32,8 @@ class Flights:
     month: int | None
 
     @cached_property
-    def _changes(self) -> FlightChanges:
+    def changes(self) -> FlightChanges:
         return FlightChanges(self.month)
-
-    @property
-    def records(self) -> int:
-        return len(self._changes)
-
-    @property
-    def malformed(self) -> dict[str, int]:
-        return self._changes.malformed
 
     @property
     def _topic(self) -> str:
@@ -58,7 +50,7 @@ class Flights:
             say("the topic is complete and the table is not: going on where the last demo was interrupted")
             return
         self._restart(say)
-        with click.progressbar(length=self.records, label="sending", file=sys.stderr) as bar:
+        with click.progressbar(length=len(self.changes), label="sending", file=sys.stderr) as bar:
             sent = produce_flights(
                 self._bootstrap,
                 self._topic,
@@ -72,7 +64,7 @@ class Flights:
             ends = self.pipeline.topic_state().stable
         except TopicMissing:
             return False
-        if sum(ends.values()) != self.records:
+        if sum(ends.values()) != len(self.changes):
             return False
         states = [destination.committed() for destination in self.pipeline.destinations()]
         return not all(state and dict(state.offsets) == dict(ends) for state in states)

@@ -50,14 +50,12 @@ def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | No
     return SchemaRegistry(names[0], connections.get(names[0], SchemaRegistryConnection)) if names else None
 
 
-def _show(
-    cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int
-) -> dict[str, str | int | dict[str, object] | None]:
+def _show(cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int) -> dict[str, object]:
     """Prints the proposal for a topic, and returns it for programs."""
     sample = newest_records(cluster, topic, count)
     output.say(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
     output.say(f"  topics: [{topic}]")
-    found: dict[str, str | int | dict[str, object] | None] = {"topic": topic, "records": len(sample)}
+    found: dict[str, object] = {"topic": topic, "records": len(sample)}
     for name, raw in (("key", sample["key"]), ("value", sample["value"])):
         try:
             proposal = propose(raw.drop_null().to_pylist(), registry)
