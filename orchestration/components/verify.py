@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import dagster as dg
 from pydantic import Field
@@ -21,7 +21,7 @@ from orchestration.components.failures import as_failures
 from orchestration.components.launch import Launch
 from orchestration.components.progress import engine_log_in_run
 from orchestration.files import most_terminal
-from orchestration.pools.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.pool_waits import PoolWaits
 from orchestration.pools.turns import turn
 from resources.errors import BatchmergeError
 
@@ -103,13 +103,10 @@ def _counts_keys(table: Table) -> bool:
 _Results = Iterator[dg.AssetCheckResult]
 
 
-@contextmanager
-def _turn(context: dg.AssetCheckExecutionContext, launch: Launch, table: Table) -> Iterator[None]:
+def _turn(context: dg.AssetCheckExecutionContext, launch: Launch, table: Table) -> AbstractContextManager[None]:
     """Holds the table's pool, so that merges wait: a table that moves on cannot be compared."""
     pool = names.table_pool(launch.name, launch.spec, table)
-    waits = PoolWaits(context.instance, context.log.info)
-    with waiting_for_pools(waits), turn(context.op_execution_context, [pool]):
-        yield
+    return turn(context.op_execution_context, [pool], waits=PoolWaits(context.instance, context.log.info))
 
 
 def _compare_tables(
@@ -187,9 +184,11 @@ def _verdict(pipeline: Pipeline, table: Table, rows: int) -> Verdict:
 
 def _results(table: Table, verdict: Verdict) -> _Results:
     key = names.table_key(table)
-    left_out = {"left out": ", ".join(verdict.left_out)} if verdict.left_out else {}
-    beside = {"rows of records that are not landed": verdict.beside} if verdict.beside else {}
-    refused = {"refused rows": verdict.refused} if verdict.refused else {}
+    further: dict[str, int | str] = {
+        "rows of records that are not landed": verdict.beside,
+        "refused rows": verdict.refused,
+        "left out": ", ".join(verdict.left_out),
+    }
     yield dg.AssetCheckResult(
         check_name=RECONCILED,
         asset_key=key,
@@ -199,9 +198,7 @@ def _results(table: Table, verdict: Verdict) -> _Results:
             "batch": verdict.batch,
             "rows": verdict.rows,
             "rows compared": verdict.compared,
-            **beside,
-            **refused,
-            **left_out,
+            **{name: value for name, value in further.items() if value},
         },
     )
     if _counts_keys(table):

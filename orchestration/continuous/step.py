@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.continuous.decision import LONGEST_PAUSE
 from orchestration.continuous.pace import Bell, ring, ticks
 from orchestration.doubled import doubled
-from orchestration.pools.pool_waits import PoolWaits, waiting_for_pools
+from orchestration.pools.pool_waits import PoolWaits
 from orchestration.pools.turns import Over, turn
 from orchestration.runs import current_run
 from orchestration.sensors.idle import again_after
@@ -132,12 +132,10 @@ class ContinuousStep:
         held = any(self.launch.held(self.context, table) for table in self.tables)
         return held or time.monotonic() < self._works_from
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Holds the table's pool. Raises Over: the step was over before it got the pool."""
         waits = PoolWaits(self.context.instance, self.context.log.info)
-        with waiting_for_pools(waits), turn(self.context, [self.pool], self.is_over):
-            yield
+        return turn(self.context, [self.pool], self.is_over, waits)
 
     def ring(self, tables: Sequence[dg.AssetKey]) -> None:
         ring(self.context.run_id, [names.continuous_op(self.launch.name, key) for key in tables])

@@ -32,7 +32,7 @@ from orchestration.cli.verify import exit_code
 from orchestration.components import KafkaPipeline, verify
 from orchestration.components.launch import Launch
 from orchestration.names import pool, table_key
-from orchestration.pools.pool_waits import holders
+from orchestration.pools.pool_waits import PoolWaits, holders
 from orchestration.pools.turns import turn as real_turn
 from resources.connections import Connections
 from resources.errors import BatchmergeError, CommitFailed, TerminalError, Unavailable
@@ -178,9 +178,9 @@ def test_tables_of_many_topics_take_turns_with_merges(
     turns, compared = list[list[str]](), list[tuple[int, str, list[str]]]()
 
     @contextmanager
-    def turn(context: dg.OpExecutionContext, claimed: Collection[str]) -> Iterator[None]:
+    def turn(context: dg.OpExecutionContext, claimed: Collection[str], waits: PoolWaits) -> Iterator[None]:
         turns.append([*claimed])
-        with real_turn(context, claimed):
+        with real_turn(context, claimed, waits=waits):
             yield
 
     def open_member(_members: Members, member: Member, _session: object) -> object:
@@ -218,7 +218,7 @@ def test_a_command_that_is_not_to_wait_names_who_holds_a_table(
     run: dg.DagsterRun = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED)
     instance.event_log_storage.set_concurrency_slots(held, 1)
     assert instance.event_log_storage.claim_concurrency_slot(held, run.run_id, "step").is_claimed
-    monkeypatch.setattr(command, "pipeline_spec", lambda _: spec)
+    monkeypatch.setattr("orchestration.cli.run.pipeline_spec", lambda _: spec)
     monkeypatch.setattr(command, "dagster_instance", lambda: nullcontext(instance))
 
     done = CliRunner().invoke(command.verify, ["p", "--no-wait"])
