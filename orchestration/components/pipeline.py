@@ -12,11 +12,10 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import read_pipeline_file
 from orchestration.components.assets import landing_asset, table_asset, topic_specs
 from orchestration.components.automation import pipeline_job, pipeline_schedule
+from orchestration.components.jobs_by_hand import pause_jobs, plan_job
 from orchestration.components.launch import Launch
 from orchestration.components.maintenance import maintenance_job, maintenance_schedule
 from orchestration.components.member_assets import member_assets
-from orchestration.components.pause_jobs import pause_jobs
-from orchestration.components.plan_job import plan_job
 from orchestration.components.scaffolding import PipelineScaffolder
 from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.continuous.job import continuous_job

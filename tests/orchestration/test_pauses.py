@@ -18,8 +18,8 @@ from dagster._core.test_utils import create_run_for_test
 from jobs.spec.tables import Table
 from orchestration import pauses
 from orchestration.cli import pause as pause_command
+from orchestration.components.jobs_by_hand import pause_jobs
 from orchestration.components.launch import Launch
-from orchestration.components.pause_jobs import pause_jobs
 from orchestration.names import (
     ALTHOUGH_PAUSED_TAG,
     LEFT_OUT_TAG,
