@@ -5,7 +5,7 @@ No IO managers: steps hand over no data, and the order of commits is the product
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -26,7 +26,7 @@ from orchestration.components.landing import run_landing
 from orchestration.components.launch import Launch
 from orchestration.components.member_steps import run_landing_of_members, run_merges_of_members
 from orchestration.components.merging import run_merge
-from orchestration.components.metadata import column_lineage, column_schema, table_columns
+from orchestration.components.metadata import about_table, column_schema, table_columns
 from resources.errors import ConfigurationError
 
 # Longest statement, in characters, that an asset's page shows: thousands of columns would make it slow.
@@ -87,13 +87,7 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         },
     )
 
-    @dg.multi_asset(
-        name=names.op_name(launch.name, key),
-        specs=[asset],
-        check_specs=checks.landing_checks(key),
-        pool=names.pool(key),
-        backfill_policy=dg.BackfillPolicy.single_run(),
-    )
+    @_step(launch, asset, checks.landing_checks(key), names.pool(key))
     def landing(context: dg.AssetExecutionContext, config: LandConfig) -> Iterator[dg.MaterializeResult[Any]]:
         run = run_landing_of_members if spec.source.for_each else run_landing
         yield from run(context, launch, key, config)
@@ -116,20 +110,10 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
         partitions_def=partitions,
         freshness_policy=_freshness(spec.freshness),
         description=_description(spec, table),
-        metadata={
-            "dagster/table_name": f"{table.connection}.{table.table}",
-            "dagster/column_schema": column_schema(columns),
-            "dagster/column_lineage": column_lineage(columns, names.landing_key(launch.name)),
-        },
+        metadata=about_table(launch.name, table, columns),
     )
 
-    @dg.multi_asset(
-        name=names.op_name(launch.name, key),
-        specs=[asset],
-        check_specs=checks.table_checks(key, table, spec.freshness),
-        pool=names.table_pool(launch.name, spec, table),
-        backfill_policy=dg.BackfillPolicy.single_run(),
-    )
+    @_step(launch, asset, checks.table_checks(key, table, spec.freshness), names.table_pool(launch.name, spec, table))
     def merge(context: dg.AssetExecutionContext, config: MergeConfig) -> Iterator[dg.MaterializeResult[Any]]:
         if spec.many_tables:
             yield from run_merges_of_members(context, launch, key, spec.tables.index(table), config)
@@ -137,6 +121,13 @@ def table_asset(launch: Launch, table: Table, partitions: dg.PartitionsDefinitio
             yield from run_merge(context, launch, key, table, columns, config)
 
     return merge
+
+
+def _step(
+    launch: Launch, asset: dg.AssetSpec, check_specs: Sequence[dg.AssetCheckSpec], pool: str
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    name, whole = names.op_name(launch.name, asset.key), dg.BackfillPolicy.single_run()
+    return dg.multi_asset(name=name, specs=[asset], check_specs=check_specs, pool=pool, backfill_policy=whole)
 
 
 def _upstream(launch: Launch, table: Table) -> list[dg.AssetKey]:

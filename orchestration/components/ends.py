@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jobs.batch import CommittedState
 from jobs.behind import lag_behind
 from jobs.members.members import Members
-from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
 from jobs.spec.members import Member
@@ -18,23 +18,21 @@ from resources.errors import TransientError
 
 @dataclass(frozen=True)
 class Ends:
-    """Kafka's last stable offsets at this time; None: Kafka did not answer, which is no failure of a table."""
+    """What Kafka has at this time; None: Kafka did not answer, which is no failure of a table."""
 
     at: datetime
-    offsets: Offsets | None
-    first: Offsets | None = None
+    topics: TopicState | None
 
     @classmethod
     def now(cls, pipeline: Pipeline) -> Ends:
-        try:
+        topics = None
+        with suppress(TransientError):
             topics = pipeline.topic_state()
-        except TransientError:
-            return cls(datetime.now(UTC), None)
-        return cls(datetime.now(UTC), topics.stable, topics.first)
+        return cls(datetime.now(UTC), topics)
 
     def lag(self, state: CommittedState | None) -> int | None:
         """Records that Kafka has and the table has not."""
-        return None if self.offsets is None else lag_behind(self.offsets, state, self.first)
+        return lag_behind(self.topics.stable, state, self.topics.first) if self.topics else None
 
 
 @dataclass(frozen=True)
@@ -51,5 +49,4 @@ class EndsByMember:
         return cls(datetime.now(UTC), members.ends(asked))
 
     def of(self, key: str) -> Ends:
-        found = self.by_key.get(key)
-        return Ends(self.at, found.stable, found.first) if found else Ends(self.at, None)
+        return Ends(self.at, self.by_key.get(key))

@@ -22,6 +22,9 @@ from orchestration.components.progress import engine_log_in_run
 from orchestration.components.window import Window
 from orchestration.names import LANDED_TAG
 
+# A materialization's metadata and data version.
+Shown = tuple[dict[str, Any], dg.DataVersion | None]
+
 
 def run_landing(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, config: LandConfig
@@ -31,15 +34,15 @@ def run_landing(
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         with open_lineage.landing_reported(pipeline) as work:
-            result = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
-            work.rows = result["metadata"]["landed"]
-        batches, new = pipeline.intermediate.landed().batches, result["metadata"]["batches"]
+            facts, version = _report(pipeline, replayed) if replayed else _land(context, launch, pipeline, config)
+            work.rows = facts["landed"]
+        batches, new = pipeline.intermediate.landed().batches, facts["batches"]
         results = [*checks.landing_results(key, batches, new), checks.fields_result(key, pipeline.spec, batches)]
-    yield dg.MaterializeResult(asset_key=key, check_results=results, **result)
+    yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=facts, data_version=version)
     raise_for_checks(results, "/".join(key.path))
 
 
-def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> dict[str, Any]:
+def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> Shown:
     if held := launch.held(context):
         context.log.info("nothing is landed: %s", held)
         return shown(pipeline, [], 0.0, metadata.tried((), held))
@@ -72,7 +75,7 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
     return shown(pipeline, done, time.monotonic() - began)
 
 
-def _report(pipeline: Pipeline, window: Window) -> dict[str, Any]:
+def _report(pipeline: Pipeline, window: Window) -> Shown:
     """Reports what was landed in these hours. If they are before all landed batches, reads their records from Kafka."""
     if window.is_before(pipeline.intermediate.landed().batches):
         return shown(pipeline, reread_hours(pipeline, window), 0.0, {metadata.READ_AGAIN: str(window)})
@@ -90,10 +93,7 @@ def reread_hours(pipeline: Pipeline, window: Window) -> list[LandedBatch]:
     return [reread] if reread else []
 
 
-def shown(
-    pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The materialization's metadata and data version."""
+def shown(pipeline: Pipeline, batches: list[LandedBatch], seconds: float, more: dict[str, Any] | None = None) -> Shown:
     state = pipeline.intermediate.committed()
     now = datetime.now(UTC)
     found = {
@@ -102,4 +102,4 @@ def shown(
         **metadata.progress(state.watermark if state else None, Ends.now(pipeline).lag(state), now),
         "run id": pipeline.run_id,
     }
-    return {"metadata": found, **({"data_version": dg.DataVersion(state.commit_id)} if state else {})}
+    return found, dg.DataVersion(state.commit_id) if state else None

@@ -14,7 +14,7 @@ import dagster as dg
 from jobs.destinations.registry import kind_of
 from orchestration import names
 from orchestration.components.launch import Launch
-from orchestration.components.metadata import column_lineage, column_schema, table_columns
+from orchestration.components.metadata import about_table, table_columns
 from orchestration.known_tables import KnownTable, known_tables
 
 
@@ -47,7 +47,7 @@ def _table(
     launch: Launch, known: KnownTable, partitions: dg.PartitionsDefinition, topic: dg.AssetSpec | None
 ) -> dg.AssetSpec:
     entry, table = known.entry, known.table
-    step, columns = names.table_key(entry), table_columns(known.spec, table)
+    step = names.table_key(entry)
     return dg.AssetSpec(
         names.table_key(table),
         deps=[topic.key, step] if topic else [step],
@@ -57,10 +57,5 @@ def _table(
         tags={names.PIPELINE_TAG: launch.name},
         partitions_def=partitions,
         description=f"Rows of {known.key}, in mode {table.mode}. Written by the step of {'/'.join(step.path)}.",
-        metadata={
-            "dagster/table_name": f"{table.connection}.{table.table}",
-            "topic": known.key,
-            "dagster/column_schema": column_schema(columns),
-            "dagster/column_lineage": column_lineage(columns, names.landing_key(launch.name)),
-        },
+        metadata={**about_table(launch.name, table, table_columns(known.spec, table)), "topic": known.key},
     )

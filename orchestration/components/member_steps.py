@@ -279,15 +279,14 @@ def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, str]:
 
 
 def merged_metadata(merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:
-    done = [one.done.merged for one in merged if one.done.merged]
     rows = [
         dg.TableRecord({"topic": one.key, "table": one.table.table, "batch": one.batch})
         for one in sorted(merged, key=lambda one: one.key)
     ]
     return {
         "batches": sum(len(one.done.batches) for one in merged),
-        **metadata.effect(sum((one.counts for one in done), MergeCounts())),
-        **metadata.stage_seconds([one.seconds for one in done]),
+        **metadata.effect(sum((one.done.counts for one in merged), MergeCounts())),
+        **metadata.stage_seconds([one.done.merge.merged.seconds for one in merged if one.done.merge]),
         **({"tables": dg.MetadataValue.table(rows)} if rows else {}),
         **_failed(problems),
     }

@@ -7,9 +7,8 @@ from typing import Any
 import dagster as dg
 
 from jobs import protocol
-from jobs.batch import CommittedState, LandedBatch
+from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.base import Destination
-from jobs.destinations.merge_context import Merged
 from jobs.destinations.registry import kind_of
 from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
@@ -33,9 +32,7 @@ class TableResult:
     """What a step did to its table, and the table after it.
 
     Attributes:
-        batches: that were merged.
-        before: committed state that the merge started from.
-        merged: None: there was nothing to merge.
+        merge: None: there was nothing to merge.
         after: committed state now.
         landed: all landed batches that are known.
         duplicates: keys with more than one row.
@@ -44,15 +41,26 @@ class TableResult:
         rows: number of rows, or why it is unknown.
     """
 
-    batches: Sequence[LandedBatch]
-    before: CommittedState | None
-    merged: Merged | None
+    merge: MergedBatches | None
     after: CommittedState | None
     landed: Sequence[LandedBatch]
     duplicates: int
     stale: int
     drift: Sequence[str]
     rows: int | str | None
+
+    @property
+    def batches(self) -> Sequence[LandedBatch]:
+        return self.merge.batches if self.merge else ()
+
+    @property
+    def counts(self) -> MergeCounts:
+        return self.merge.merged.counts if self.merge else MergeCounts()
+
+    @property
+    def written(self) -> int:
+        """Rows that were inserted or updated."""
+        return self.counts.inserted + self.counts.updated
 
 
 def run_merge(
@@ -101,7 +109,7 @@ def within_limit(
     limit = destination.table.time_limit_seconds
     with open_lineage.merge_reported(pipeline, destination, columns) as work_done:
         done = pipeline.in_time(limit, destination.name, work)
-        work_done.rows = done.merged.counts.inserted + done.merged.counts.updated if done.merged else 0
+        work_done.rows = done.written
     return done
 
 
@@ -122,7 +130,7 @@ def report(
         results.append(checks.caught_up_result(key, pipeline.spec.freshness, watermark, behind, now))
     shown = {
         **({metadata.REPLAY_OF: str(replayed)} if replayed else {}),
-        **metadata.merged(done.batches, done.before, done.merged, kind_of(table).capabilities.reference),
+        **metadata.merged(done.merge, kind_of(table).capabilities.reference),
         **metadata.progress(watermark, behind, now),
         **metadata.row_count(done.rows),
         **metadata.stale_keys(done.stale),
@@ -147,33 +155,24 @@ def _replay(pipeline: Pipeline, destination: Destination, window: Window) -> Mer
 
 def settled(pipeline: Pipeline, destination: Destination, done: MergedBatches | None = None) -> TableResult:
     """The table after the step, as its system shows it. Before records have brought a column there is no table."""
-    batches, before, merged = (done.batches, done.before, done.merged) if done else ((), None, None)
     if not pipeline.spec.source.row:
         landed = pipeline.intermediate.landed().batches
-        return TableResult(batches, before, merged, destination.committed(), landed, 0, 0, (), None)
+        return TableResult(done, destination.committed(), landed, 0, 0, (), None)
     destination = pipeline.resolved(destination)
     work = pipeline.merge_context(destination)
-    duplicates = merged.duplicates if merged else 0
-    if duplicates is None:
-        duplicates = destination.touched_duplicates(work, batches) if checks.counts_keys(destination.table) else 0
+    duplicates = done.merged.duplicates if done else 0
+    if done and duplicates is None:
+        duplicates = destination.touched_duplicates(work, done.batches) if checks.counts_keys(destination.table) else 0
     after = destination.committed()
     landed = pipeline.intermediate.landed().batches
     stale = stale_keys(pipeline, destination, after, landed, work.session)
     drift, rows = schema_drift(destination, work.session), destination.read(work.session).known_count()
-    return TableResult(batches, before, merged, after, landed, duplicates, stale, drift, rows)
+    return TableResult(done, after, landed, duplicates or 0, stale, drift, rows)
 
 
 def _log(context: dg.AssetExecutionContext, done: TableResult) -> None:
-    if done.merged is None:
+    if done.merge is None:
         context.log.info("nothing to merge")
         return
-    counts = done.merged.counts
-    context.log.info(
-        "batches %d to %d: %d changes, %d inserted, %d updated, %d deleted",
-        done.batches[0].number,
-        done.batches[-1].number,
-        counts.changes,
-        counts.inserted,
-        counts.updated,
-        counts.deleted,
-    )
+    effect = ", ".join(f"{number} {what}" for what, number in metadata.effect(done.counts).items())
+    context.log.info("batches %d to %d: %s", done.batches[0].number, done.batches[-1].number, effect)

@@ -12,17 +12,17 @@ from typing import Any
 import dagster as dg
 
 from jobs import offsets
-from jobs.batch import CommittedState, Counts, LandedBatch, MergeCounts
+from jobs.batch import Counts, LandedBatch, MergeCounts
 from jobs.behind import caught_up_through
-from jobs.destinations.merge_context import Merged
 from jobs.destinations.registry import kind_of
+from jobs.merged import MergedBatches
 from jobs.offsets import Offsets
 from jobs.schema.types import type_name
 from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from jobs.watermark import Watermark
-from orchestration.names import STALE_KEYS
+from orchestration.names import STALE_KEYS, landing_key
 from resources.errors import ConfigurationError
 
 # With many topics or tables: those that failed, each with its error.
@@ -54,28 +54,27 @@ def landed(batches: Sequence[LandedBatch], seconds: float) -> dict[str, Any]:
     }
 
 
-def merged(
-    batches: Sequence[LandedBatch], before: CommittedState | None, done: Merged | None, reference: str
-) -> dict[str, Any]:
+def merged(done: MergedBatches | None, reference: str) -> dict[str, Any]:
     """What a merge or a replay did to a table.
 
     Args:
-        before: the committed state that it started from.
         done: None where there was nothing to merge.
         reference: what the table's system calls its commits: snapshot id, job id, query id.
     """
     if done is None:
         return {"batches": 0}
-    counts = done.counts
+    counts, records = done.merged.counts, total(done.batches)
+    # Rows that the table's system cannot store as they were landed.
+    unfit = {"refused": counts.refused, "skipped": counts.skipped, "out of range": counts.out_of_range}
     return {
-        **_batches(batches),
-        "batch before": before.batch_number if before else 0,
+        **_batches(done.batches),
+        "batch before": done.before.batch_number if done.before else 0,
         **effect(counts),
-        **{name: number for name, number in _unfit(counts).items() if number},
-        "read": total(batches).read,
-        "quarantined": total(batches).quarantined,
-        **stage_seconds([done.seconds]),
-        reference: done.reference,
+        **{name: number for name, number in unfit.items() if number},
+        "read": records.read,
+        "quarantined": records.quarantined,
+        **stage_seconds([done.merged.seconds]),
+        reference: done.merged.reference,
     }
 
 
@@ -149,9 +148,15 @@ def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:
     )
 
 
-def column_lineage(columns: Sequence[RowColumn], landing: dg.AssetKey) -> dg.TableColumnLineage:
-    """Which part of a landed row each column is made from."""
-    return dg.TableColumnLineage({c.name: [dg.TableColumnDep(landing, ".".join(c.path))] for c in columns})
+def about_table(pipeline: str, table: Table, columns: Sequence[RowColumn]) -> dict[str, Any]:
+    """A table's definition: its name, its columns, and which part of a landed row each column is made from."""
+    landing = landing_key(pipeline)
+    made_from = {c.name: [dg.TableColumnDep(landing, ".".join(c.path))] for c in columns}
+    return {
+        "dagster/table_name": f"{table.connection}.{table.table}",
+        "dagster/column_schema": column_schema(columns),
+        "dagster/column_lineage": dg.TableColumnLineage(made_from),
+    }
 
 
 def total(batches: Sequence[LandedBatch]) -> Counts:
@@ -171,11 +176,6 @@ def _batches(batches: Sequence[LandedBatch]) -> dict[str, Any]:
         "offsets before": dg.MetadataValue.json(_by_topic(offsets.starts(first.ranges))),
         "offsets after": dg.MetadataValue.json(_by_topic(offsets.ends(last.ranges))),
     }
-
-
-def _unfit(counts: MergeCounts) -> dict[str, int]:
-    """Rows that the table's system cannot store as they were landed."""
-    return {"refused": counts.refused, "skipped": counts.skipped, "out of range": counts.out_of_range}
 
 
 def unknown(batches: Sequence[LandedBatch]) -> dict[str, int]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import dagster as dg
-
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
 from jobs.offsets import reached
@@ -125,8 +123,7 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod)
     results.append(checks.fields_result(step.key, pipeline.spec, landed))
     batches, rows = done.batches, metadata.total(done.batches).landed
     open_lineage.send_landed(pipeline, rows)
-    shown_facts = shown(pipeline, batches, done.seconds)
+    facts, version = shown(pipeline, batches, done.seconds)
     done.restart_period()
     step.observe_topics(len(batches), rows)
-    version = shown_facts.get("data_version", dg.DataVersion("")).value
-    step.materialize(shown_facts["metadata"], results, version or None, batches=len(batches), rows=rows)
+    step.materialize(facts, results, version.value if version else None, batches=len(batches), rows=rows)

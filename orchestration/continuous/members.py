@@ -228,8 +228,7 @@ def _materialize_merged(
             return settled(pipeline, destination, merged)
 
         done = breaker.call(table.connection, destination.name, after, table.time_limit_seconds)
-        counts, columns = merged.merged.counts, metadata.table_columns(destination.spec, table)
-        open_lineage.send_merged(pipeline, destination, columns, counts.inserted + counts.updated)
+        open_lineage.send_merged(pipeline, destination, metadata.table_columns(destination.spec, table), done.written)
         return MergedMember(
             key, table, done, *report(pipeline, names.table_key(table), table, done, None, ends.of(key))
         )

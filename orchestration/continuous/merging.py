@@ -108,14 +108,13 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_Tab
 
 
 def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: TableResult, ends: Ends) -> None:
-    table, counts = one.step.table, now.merged.counts if now.merged else None
+    table = one.step.table
     assert table
     results, shown = report(pipeline, one.step.key, table, now, None, ends)
-    written = counts.inserted + counts.updated if counts else 0
-    open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), written)
+    open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), now.written)
     one.merged = None
-    version, rows = now.after.commit_id if now.after else None, counts.changes if counts else 0
-    one.step.materialize(shown, results, version, batches=len(now.batches), rows=rows)
+    version = now.after.commit_id if now.after else None
+    one.step.materialize(shown, results, version, batches=len(now.batches), rows=now.counts.changes)
 
 
 def _in_time(pipeline: Pipeline, tables: Sequence[_TableProgress], work: Callable[[], T]) -> T:

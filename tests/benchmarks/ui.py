@@ -27,7 +27,9 @@ import dagster as dg
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.destinations.merge_context import Merged
+from jobs.merged import MergedBatches
 from jobs.pipeline import Pipeline
+from jobs.planning.plan import TopicState
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli.instance import SETTINGS
 from orchestration.components import KafkaPipeline, assets, checks, metadata
@@ -217,9 +219,10 @@ def _landed(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch]
 def _merged(key: dg.AssetKey, spec: PipelineSpec, batches: Sequence[LandedBatch], at: datetime) -> Reported:
     after = CommittedState.after(batches[-1])
     merged = Merged(MergeCounts(changes=18, inserted=9, updated=9), "1", {"read": 0.1, "write": 0.2, "commit": 0.1})
-    done = TableResult(batches, committed(max(1, batches[0].number - 1)), merged, after, batches, 0, 0, (), 1_000)
+    merge = MergedBatches([*batches], committed(max(1, batches[0].number - 1)), merged)
+    done = TableResult(merge, after, batches, 0, 0, (), 1_000)
     pipeline = cast(Pipeline, SimpleNamespace(name=_NAME, spec=spec, run_id="played"))
-    return report_of_table(pipeline, key, spec.tables[0], done, None, Ends(at, after.offsets))
+    return report_of_table(pipeline, key, spec.tables[0], done, None, Ends(at, TopicState({}, after.offsets, {})))
 
 
 @dataclass
