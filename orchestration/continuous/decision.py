@@ -31,17 +31,6 @@ def retry_at(failed_at: float, times: int) -> float:
     return failed_at + doubled(_FIRST_PAUSE, times - 1, LONGEST_PAUSE)
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """How often something has failed in a row, and when to try it again."""
-
-    failures: int = 0
-    next_try: float = 0.0
-
-    def after_failure(self, now: float) -> Backoff:
-        return Backoff(self.failures + 1, retry_at(now, self.failures + 1))
-
-
 class Failed(BaseModel):
     """The failures of one step, in one run after the other.
 

@@ -24,20 +24,20 @@ _EVERY, _SILENT = 300.0, 1800.0
 
 
 @contextmanager
-def signs_of_life(instance: dg.DagsterInstance, run_id: str, every: float = _EVERY) -> Iterator[None]:
-    """The run gives a sign every so many seconds, as long as this process works."""
+def signs_of_life(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
+    """The run gives signs as long as this process works."""
     over = Event()
 
     def give() -> None:
-        pause = every
+        pause = _EVERY
         while not over.wait(pause):
             try:
-                pause = every
+                pause = _EVERY
                 if run := instance.get_run_by_id(run_id):
                     instance.report_engine_event(_SIGN, run)
             except Exception as problem:
                 # Dagster's database may be away for a while. Soon after it is back, others look for a sign.
-                pause = min(every, _SOON)
+                pause = min(_EVERY, _SOON)
                 _LOG.debug("no sign of life: %s", type(problem).__name__)
 
     thread = Thread(target=give, name="signs of life", daemon=True)

@@ -68,9 +68,10 @@ def test_run_that_gives_no_sign_is_ended(instance: dg.DagsterInstance) -> None:
     assert under_way == {works.run_id, old_version.run_id, retry.run_id}
 
 
-def test_signs_are_given_while_the_run_works(instance: dg.DagsterInstance) -> None:
+def test_signs_are_given_while_the_run_works(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestration.runs.signs_of_life._EVERY", 0.01)
     run = elsewhere(instance, "its own")
     logged(instance, run, HOUR)
-    with signs_of_life(instance, run.run_id, every=0.01):
+    with signs_of_life(instance, run.run_id):
         until(lambda: len(instance.all_logs(run.run_id)) > 2, what="two signs")
     assert end_dead_runs(instance) == []
