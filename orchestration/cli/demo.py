@@ -17,7 +17,6 @@ from jobs.pipeline import Pipeline
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.cli import demo_tables, output
 from orchestration.cli.flights import Flights
-from orchestration.cli.flights_proof import held, is_same
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import RunResult, run_job
 from orchestration.cli.report import batches, outcome, show_run
@@ -135,8 +134,8 @@ def _compare(pipeline: Pipeline, expected: pa.Table) -> bool:
     output.say(f"computed from the CSV files: {expected.num_rows:,} rows")
     every = []
     for destination in pipeline.destinations():
-        found = held(pipeline, destination)
-        every.append(is_same(found, expected))
+        found = demo_tables.all_rows(pipeline, destination)
+        every.append(demo_tables.is_same(found, expected))
         verdict = "every value is the same" if every[-1] else "IT DIFFERS"
         output.say(f"  {destination.table.kind:<11} {found.num_rows:,} rows, {verdict}")
     return all(every)

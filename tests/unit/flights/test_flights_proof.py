@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from orchestration.cli.flights_proof import is_same
+from orchestration.cli.demo_tables import is_same
 from resources.local.flights.expected import expected_table
 
 
