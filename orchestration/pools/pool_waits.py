@@ -71,23 +71,18 @@ class PoolWaits:
 
     def after_refusal(self, claims: InstanceConcurrencyContext, pool: str, claim: str) -> None:
         """Sleeps after a refused claim of the pool, and says when to claim again."""
-        freed = self._at(pool, claims._run_id)
+        now, freed = time.monotonic(), list[str]()
+        if now - self._looked > _LOOK_EVERY:
+            self._looked = now
+            freed = end_dead_runs(self.instance)
+            for line in freed:
+                self.report(line)
+            if not freed:
+                self._name_holders(pool, claims._run_id, now)
+        time.sleep(_PAUSE)
         # Dagster itself would claim again after up to 15 s.
         soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
         claims._pending_timeouts[claim] = min(claims._pending_timeouts[claim], soonest)
-
-    def _at(self, pool: str, run_id: str) -> bool:
-        """Sleeps; True if a dead run's slot was freed meanwhile."""
-        now, freed = time.monotonic(), False
-        if now - self._looked > _LOOK_EVERY:
-            self._looked = now
-            for line in end_dead_runs(self.instance):
-                self.report(line)
-                freed = True
-            if not freed:
-                self._name_holders(pool, run_id, now)
-        time.sleep(_PAUSE)
-        return freed
 
     def _name_holders(self, pool: str, run_id: str, now: float) -> None:
         found = holders(self.instance, [pool], besides=run_id)

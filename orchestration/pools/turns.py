@@ -47,30 +47,24 @@ def turn(
     # on while the step waits for a table.
     order = sorted(pools, key=lambda pool: (pool.startswith(f"{LANDING}/"), pool))
     claimed = {pool: f"{key} at {pool}" for pool in order}
+
+    def wait_for(pool: str, claim: str) -> None:
+        looked = time.monotonic()
+        while not claims.claim(pool, claim):
+            raise_if_to_end()
+            # Without `waits` the claim itself sleeps (`waiting_for_pools`).
+            if waits:
+                waits.after_refusal(claims, pool, claim)
+            if is_over and time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                if is_over():
+                    raise Over
+
     with claims:
         try:
             for pool, claim in claimed.items():
-                _claim(claims, pool, claim, is_over, waits)
+                wait_for(pool, claim)
             yield
         finally:
             for claim in claimed.values():
                 claims.free_step(claim)
-
-
-def _claim(
-    claims: InstanceConcurrencyContext,
-    pool: str,
-    claim: str,
-    is_over: Callable[[], bool] | None,
-    waits: PoolWaits | None,
-) -> None:
-    looked = time.monotonic()
-    while not claims.claim(pool, claim):
-        raise_if_to_end()
-        # Without `waits` the claim itself sleeps (`waiting_for_pools`).
-        if waits:
-            waits.after_refusal(claims, pool, claim)
-        if is_over and time.monotonic() - looked > _LOOK:
-            looked = time.monotonic()
-            if is_over():
-                raise Over
