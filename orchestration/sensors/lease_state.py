@@ -34,8 +34,18 @@ from resources.errors import BatchmergeError
 _EVERY = 30
 # Seconds to wait for one system. Dagster ends a tick after a minute.
 _PATIENCE = 15
-# Topic-partitions that the metadata shows, at most.
+# Topic-partitions that the metadata shows, at most, and what of them, with types.
 _MOST_ROWS = 200
+_COLUMNS = {
+    "topic-partition": "string",
+    "endpoint": "string",
+    "state": "string",
+    "batch": "int",
+    "first offset": "int",
+    "last offset": "int",
+    "lag": "int",
+    "changed": "string",
+}
 
 
 def lease_sensors(
@@ -81,6 +91,10 @@ class _Looked:
         """Unique in the pipeline, since all are of one kind; on the default connection the table's name, as stored."""
         return self.table.title.removeprefix(f"{self.table.kind} ")
 
+    @property
+    def key(self) -> dg.AssetKey:
+        return table_key(self.table)
+
 
 def tick(
     context: dg.SensorEvaluationContext, name: str, spec: PipelineSpec, kind: str, hours: dg.HourlyPartitionsDefinition
@@ -101,13 +115,11 @@ def tick(
         version = _version(one, ends)
         if one.leases and shown.get(one.name) != version:
             shown[one.name] = version
-            events.append(dg.AssetObservation(table_key(one.table), metadata=_metadata(one.leases, ends)))
+            events.append(dg.AssetObservation(one.key, metadata=_metadata(one.leases, ends)))
     # A backfill finishes what a dead run has begun (`jobs.replay.landed`), like a recovery run.
     busy, pauses = still_to_do(context.instance, name, spec), read_pauses(context.instance, name, spec)
     paused = paused_reason(pauses, spec)
-    hold = {
-        one.name: paused or pauses.reason(key) or busy.get(key) for one in looked for key in (table_key(one.table),)
-    }
+    hold = {one.name: paused or pauses.reason(one.key) or busy.get(one.key) for one in looked}
     requests, asked, skipped = _recover(looked, cursor, hours, context.instance, hold)
     return dg.SensorResult(
         run_requests=requests,
@@ -165,7 +177,7 @@ def _recover(
             asked[table] = after_asking(before, dead[0].batch, time.time())
             hour, tags = hour_of(hours, now)
             tags["batchmerge/reason"] = f"recovers batch {dead[0].batch} of {table}"[:60]
-            requests.append(dg.RunRequest(partition_key=hour, tags=tags, asset_selection=[table_key(one.table)]))
+            requests.append(dg.RunRequest(partition_key=hour, tags=tags, asset_selection=[one.key]))
     return requests, asked, skipped
 
 
@@ -199,22 +211,9 @@ def _table(leases: Sequence[LeaseState], ends: Offsets) -> dg.MetadataValue:
     for lease in leases:
         reached = lease.committed.offsets if lease.committed else {}
         for p in lease.partitions:
-            tp = TopicPartition(p.topic, p.partition)
-            rows.append(
-                dg.TableRecord(
-                    {
-                        "topic-partition": str(tp),
-                        "endpoint": lease.endpoint,
-                        "state": p.phase,
-                        "batch": p.batch,
-                        "first offset": p.first,
-                        "last offset": p.last,
-                        "lag": max(0, ends[tp] - reached.get(tp, 0)) if tp in ends else -1,
-                        "changed": p.changed_at.isoformat(timespec="seconds"),
-                    }
-                )
-            )
-    integers = {"batch", "first offset", "last offset", "lag"}
-    names = ("topic-partition", "endpoint", "state", "batch", "first offset", "last offset", "lag", "changed")
-    columns = [dg.TableColumn(name, "int" if name in integers else "string") for name in names]
+            tp, changed = TopicPartition(p.topic, p.partition), p.changed_at.isoformat(timespec="seconds")
+            lag = max(0, ends[tp] - reached.get(tp, 0)) if tp in ends else -1
+            values = (str(tp), lease.endpoint, p.phase, p.batch, p.first, p.last, lag, changed)
+            rows.append(dg.TableRecord(dict(zip(_COLUMNS, values, strict=True))))
+    columns = [dg.TableColumn(name, kind) for name, kind in _COLUMNS.items()]
     return dg.MetadataValue.table(rows[:_MOST_ROWS], schema=dg.TableSchema(columns))
