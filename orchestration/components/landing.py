@@ -43,9 +43,9 @@ def run_landing(
 
 
 def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline, config: LandConfig) -> Shown:
-    if held := launch.held(context):
-        context.log.info("nothing is landed: %s", held)
-        return shown(pipeline, [], 0.0, metadata.tried((), held))
+    if paused := launch.reason_to_stop(context):
+        context.log.info("nothing is landed: %s", paused)
+        return shown(pipeline, [], 0.0, metadata.tried((), paused))
     began = time.monotonic()
     done = list[LandedBatch]()
     known = set(pipeline.names)
@@ -57,8 +57,8 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
             done.append(batch)
             rate = metadata.total(done).read / (time.monotonic() - began)
             context.log.info("%s is landed; %.0f records/s so far", batch.batch, rate)
-            if held := launch.held(context):
-                context.log.info("landing stops: %s", held)
+            if paused := launch.reason_to_stop(context):
+                context.log.info("landing stops: %s", paused)
                 return
             if time.monotonic() - began > enough:
                 context.log.info("landing stops here so that the tables can merge; the next run lands the rest")

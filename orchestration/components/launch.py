@@ -45,7 +45,9 @@ class Launch:
         backfill = is_backfill(context.instance, context.run)
         return window if replays(mode, backfill, window, asked_at(context)) else None
 
-    def held(self, context: dg.AssetExecutionContext | dg.OpExecutionContext, table: Table | None = None) -> str | None:
+    def reason_to_stop(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, table: Table | None = None
+    ) -> str | None:
         """Why the step must stop: somebody has paused the pipeline or the table. None: it goes on.
 
         Raises:

@@ -122,8 +122,8 @@ def _op(
     )
     def maintain(context: dg.OpExecutionContext, config: TopicsConfig) -> None:
         with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log):
-            if held := launch.held(context, table):
-                context.log.info("no maintenance: %s", held)
+            if paused := launch.reason_to_stop(context, table):
+                context.log.info("no maintenance: %s", paused)
                 return
             next_turn = partial(turn, context, [pool], waits=PoolWaits(context.instance, context.log.info))
             if many:

@@ -67,12 +67,12 @@ def run_landing_of_members(
     seen: Seen | None = None
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
-        held = None if replayed else launch.held(context)
+        paused = None if replayed else launch.reason_to_stop(context)
         members = launch.members(context.run.run_id, config.topics)
         if replayed:
             outcomes = list(_reread(members, replayed))
-        elif held:
-            context.log.info("nothing is landed: %s", held)
+        elif paused:
+            context.log.info("nothing is landed: %s", paused)
         else:
             seen = members.look()
             batch = launch.spec.batch
@@ -80,7 +80,9 @@ def run_landing_of_members(
             outcomes = list(land(members, seen, most, turn))
             if not config.topics:
                 _tag_landed(context, members)
-        SuspendedMembers(context.instance, key).record([outcome.key for outcome in outcomes if outcome.done], {})
+        landed = {outcome.key: outcome.done for outcome in outcomes if outcome.done}
+        problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
+        SuspendedMembers(context.instance, key).record(landed, {})
         found = dict[str, list[dg.AssetCheckResult]]()
         for outcome in outcomes:
             if outcome.member and outcome.done:
@@ -90,13 +92,12 @@ def run_landing_of_members(
                 found[outcome.key] = [*results, checks.fields_result(key, pipeline.spec, batches)]
                 open_lineage.send_landed(pipeline, metadata.total(outcome.done).landed)
         results = landing_results_of_topics(context.instance, members, key, found)
-    shown = {**landed_metadata(outcomes, time.monotonic() - began), **seen_metadata(launch, seen)}
-    shown |= metadata.tried(config.topics, held)
+    shown = {**landed_metadata(landed, problems, time.monotonic() - began), **seen_metadata(launch, seen)}
+    shown |= metadata.tried(config.topics, paused)
     if replayed and outcomes:
         shown[metadata.READ_AGAIN] = str(replayed)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
-    problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
     if problems and not _has_table_steps(context, launch):
         with as_failures(launch.spec.retry, context.retry_number):
             raise _combined_problem(launch, problems, {})
@@ -135,10 +136,10 @@ def run_merges_of_members(
         members = launch.members(context.run.run_id, config.topics)
 
         hour = context.partition_keys[-1] if context.has_partition_key or context.has_partition_key_range else None
-        held = None if replayed else launch.held(context, launch.spec.tables[number])
-        if held:
-            context.log.info("nothing is merged: %s", held)
-        due, breaker = [] if held else members.known(), CircuitBreaker(_LOOK)
+        paused = None if replayed else launch.reason_to_stop(context, launch.spec.tables[number])
+        if paused:
+            context.log.info("nothing is merged: %s", paused)
+        due, breaker = [] if paused else members.known(), CircuitBreaker(_LOOK)
         suspended = SuspendedMembers(context.instance, key)
         if not replayed:
             left_out = {} if launched_by_hand(context.run.tags) else suspended.now()
@@ -163,7 +164,7 @@ def run_merges_of_members(
         not_done = suspended.now() | problems
         found = {table_label(one.key, one.table.table): one.results for one in merged}
         results = table_results_of_members(context.instance, members, key, number, found, ends, seen, breaker, not_done)
-    shown = {**merged_metadata(merged, not_done), **metadata.tried(config.topics, held)}
+    shown = {**merged_metadata(merged, not_done), **metadata.tried(config.topics, paused)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
     before = _failed_in_landing(context, names.landing_key(launch.name))
@@ -246,15 +247,14 @@ def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMateriali
     )
 
 
-def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: float) -> dict[str, Any]:
-    batches = [batch for outcome in outcomes for batch in outcome.done or ()]
+def landed_metadata(
+    landed: Mapping[str, Sequence[LandedBatch]], problems: Mapping[str, BatchmergeError], seconds: float
+) -> dict[str, Any]:
+    batches = [batch for of_topic in landed.values() for batch in of_topic]
     counts = metadata.total(batches)
     rows = [
-        dg.TableRecord(
-            {"topic": o.key, "batch": o.done[-1].number, "batches": len(o.done), **vars(metadata.total(o.done))}
-        )
-        for o in sorted(outcomes, key=lambda o: o.key)
-        if o.done
+        dg.TableRecord({"topic": topic, "batch": own[-1].number, "batches": len(own), **vars(metadata.total(own))})
+        for topic, own in sorted(landed.items())
     ]
     return {
         "batches": len(batches),
@@ -263,10 +263,10 @@ def landed_metadata(outcomes: Sequence[Outcome[list[LandedBatch]]], seconds: flo
         "records per second": round(counts.read / seconds, 1) if seconds else 0.0,
         **({metadata.TOPICS: dg.MetadataValue.table(rows)} if rows else {}),
         **metadata.fields_and_columns(
-            {o.key: metadata.unknown(o.done or ()) for o in outcomes},
-            {o.key: metadata.new_columns(o.done or ()) for o in outcomes},
+            {topic: metadata.unknown(own) for topic, own in landed.items()},
+            {topic: metadata.new_columns(own) for topic, own in landed.items()},
         ),
-        **_failed({o.key: o.problem for o in outcomes if o.problem}),
+        **_failed(problems),
     }
 
 

@@ -76,11 +76,11 @@ def run_merge(
         replayed = launch.replayed_window(context, config.mode)
         pipeline = launch.open(context.run.run_id)
         destination = pipeline.destination_of(table)
-        held = None if replayed else launch.held(context, table)
+        paused = None if replayed else launch.reason_to_stop(context, table)
 
         def work() -> TableResult:
-            if held:
-                context.log.info("nothing is merged: %s", held)
+            if paused:
+                context.log.info("nothing is merged: %s", paused)
                 return settled(pipeline, destination)
             return advance_or_replay(pipeline, destination, replayed)
 
@@ -91,7 +91,7 @@ def run_merge(
         asset_key=key,
         check_results=results,
         data_version=dg.DataVersion(done.after.commit_id) if done.after else None,
-        metadata={**shown, **metadata.tried((), held)},
+        metadata={**shown, **metadata.tried((), paused)},
     )
     raise_for_checks(results, destination.name)
 

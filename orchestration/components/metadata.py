@@ -95,10 +95,10 @@ def stage_seconds(done: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def tried(topics: Sequence[str], held: str | None) -> dict[str, Any]:
+def tried(topics: Sequence[str], paused: str | None) -> dict[str, Any]:
     """What a step was for: only these topics, or nothing, because of a pause; empty where it was for all it writes."""
     only = {ONLY: dg.MetadataValue.json(list(topics))} if topics else {}
-    return {**only, **({HELD: held} if held else {})}
+    return {**only, **({HELD: paused} if paused else {})}
 
 
 def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, Any]:

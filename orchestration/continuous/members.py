@@ -23,7 +23,7 @@ from jobs.members.landing import land
 from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.members.topics import Seen
-from jobs.merged import MergedBatches
+from jobs.merged import MergedBatches, MergedTable
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member
 from jobs.time_limit import with_timeout
@@ -117,10 +117,8 @@ def _land(
 
 
 def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, done: _LandedTopics) -> None:
-    outcomes = [Outcome(topic, done=batches) for topic, batches in done.batches.items()]
     refused = done.seen.failed if done.seen else {}
-    failed = {**refused, **topics.problems, **topics.suspended.now()}
-    problems = [Outcome[list[LandedBatch]](topic, problem=problem) for topic, problem in failed.items()]
+    problems = {**refused, **topics.problems, **topics.suspended.now()}
     found = dict[str, list[AssetCheckResult]]()
     for member in members.known():
         if landed := done.batches.get(member.key):
@@ -131,7 +129,7 @@ def _materialize_landed(step: ContinuousStep, members: Members, topics: Topics, 
             open_lineage.send_landed(pipeline, metadata.total(landed).landed)
     results = landing_results_of_topics(step.context.instance, members, step.key, found)
     appeared = replace(done.seen, appeared=done.appeared) if done.seen else None
-    shown = {**landed_metadata([*outcomes, *problems], done.seconds), **seen_metadata(step.launch, appeared)}
+    shown = {**landed_metadata(done.batches, problems, done.seconds), **seen_metadata(step.launch, appeared)}
     batches = [batch for of_topic in done.batches.values() for batch in of_topic]
     step.observe_topics(len(batches), metadata.total(batches).landed)
     done.restart_period()
@@ -152,7 +150,7 @@ def merge_members_continuously(step: ContinuousStep) -> None:
                 with suppress(Over), step.turn():  # then the ticks end, and what was done is reported
                     due = topics.not_suspended(due)
                     outcomes = _merge(step, members, number, [member for member, _ in due.values()], merges)
-                    lacking = {key for key, outcome in outcomes.items() if outcome.done and outcome.done.lacks}
+                    lacking = {key for key, outcome in outcomes.items() if outcome.done and outcome.done.more}
                     stood = {key: None if key in lacking else landed for key, (_, landed) in due.items()}
                     topics.record(stood, _problems(outcomes), time.monotonic())
             if step.is_due(bool(merges)):
@@ -177,21 +175,13 @@ def _due(members: Members, topics: Topics) -> dict[str, tuple[Member, str]]:
     }
 
 
-@dataclass(frozen=True)
-class _Tried:
-    """What became of a table: its merge, if there was one, and whether it still lacks landed batches."""
-
-    merged: MergedBatches | None
-    lacks: bool
-
-
 def _merge(
     step: ContinuousStep, members: Members, number: int, due: list[Member], merges: dict[str, MergedBatches]
-) -> dict[str, Outcome[_Tried]]:
+) -> dict[str, Outcome[MergedTable]]:
     """Merges the tables of these members."""
-    outcomes, breaker = dict[str, Outcome[_Tried]](), CircuitBreaker()
+    outcomes, breaker = dict[str, Outcome[MergedTable]](), CircuitBreaker()
 
-    def work(pipeline: Pipeline) -> _Tried:
+    def work(pipeline: Pipeline) -> MergedTable:
         destination = pipeline.destination_of(pipeline.table(number))
         table, merge = destination.table, lambda: _try(pipeline, destination)
         limited = partial(pipeline.in_time, table.time_limit_seconds, destination.name, merge)
@@ -205,12 +195,12 @@ def _merge(
     return outcomes
 
 
-def _try(pipeline: Pipeline, destination: Destination) -> _Tried:
+def _try(pipeline: Pipeline, destination: Destination) -> MergedTable:
     """Merges a table, if its own trigger does not say "not yet"."""
     merged, landed = protocol.merge(pipeline, destination), pipeline.intermediate.committed()
     if landed is None or protocol.has_no_columns(pipeline) or (merged and merged.after.commit_id == landed.commit_id):
-        return _Tried(merged, lacks=False)
-    return _Tried(merged, lacks=destination.lacks(landed.commit_id))
+        return MergedTable(destination, merged)
+    return MergedTable(destination, merged, more=destination.lacks(landed.commit_id))
 
 
 def _materialize_merged(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from jobs import protocol
-from jobs.batch import LandedBatch
 from jobs.destinations.base import Destination
 from jobs.merged import MergedBatches, MergedTable
 from jobs.pipeline import Pipeline
@@ -85,13 +84,9 @@ def _merge(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProg
 def _require_landed(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
     """Stops the step if the landing's checks fail: broken batches are not merged."""
     merged = min(state.batch_number if state else 0 for one in tables for state in one.destination.states())
-    landed = _newest(pipeline.intermediate.landed().batches, merged)
+    # From the newest batch on that all tables have.
+    landed = [batch for batch in pipeline.intermediate.landed().batches if batch.number >= merged]
     step.require_passed(checks.landing_results(landing_key(pipeline.name), landed))
-
-
-def _newest(landed: Sequence[LandedBatch], merged: int) -> list[LandedBatch]:
-    """The landed batches from the newest one on that all tables have."""
-    return [batch for batch in landed if batch.number >= merged]
 
 
 def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_TableProgress]) -> None:
@@ -104,17 +99,13 @@ def _materialize(step: ContinuousStep, pipeline: Pipeline, tables: Sequence[_Tab
         found = _in_time(pipeline, tables, look)
     ends = Ends.now(pipeline)
     for one, now in zip(tables, found, strict=True):
-        _materialize_one(pipeline, one, now, ends)
-
-
-def _materialize_one(pipeline: Pipeline, one: _TableProgress, now: TableResult, ends: Ends) -> None:
-    table = one.step.table
-    assert table
-    results, shown = report(pipeline, one.step.key, table, now, None, ends)
-    open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), now.written)
-    one.merged = None
-    version = now.after.commit_id if now.after else None
-    one.step.materialize(shown, results, version, batches=len(now.batches), rows=now.counts.changes)
+        table = one.step.table
+        assert table
+        results, shown = report(pipeline, one.step.key, table, now, None, ends)
+        open_lineage.send_merged(pipeline, one.destination, table_columns(pipeline.spec, table), now.written)
+        one.merged = None
+        version = now.after.commit_id if now.after else None
+        one.step.materialize(shown, results, version, batches=len(now.batches), rows=now.counts.changes)
 
 
 def _in_time(pipeline: Pipeline, tables: Sequence[_TableProgress], work: Callable[[], T]) -> T:

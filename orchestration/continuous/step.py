@@ -123,14 +123,14 @@ class ContinuousStep:
         """Whether a newer continuous run has begun, the file has no `interval` any more, or somebody has paused the
         pipeline."""
         reason = current_run.reason_to_end(self.context.instance, self.launch.name, self.context.run_id)
-        if reason := reason or self.launch.held(self.context):
+        if reason := reason or self.launch.reason_to_stop(self.context):
             self.context.log.info("ends: %s", reason)
         return reason is not None
 
     def _waits(self) -> bool:
         """Whether the step skips this tick: it failed a short while ago, or somebody has paused one of its tables."""
-        held = any(self.launch.held(self.context, table) for table in self.tables)
-        return held or time.monotonic() < self._works_from
+        paused = any(self.launch.reason_to_stop(self.context, table) for table in self.tables)
+        return paused or time.monotonic() < self._works_from
 
     def turn(self) -> AbstractContextManager[None]:
         """Holds the table's pool. Raises Over: the step was over before it got the pool."""
@@ -203,17 +203,13 @@ class ContinuousStep:
             before, at = self._checks.get(one.check_name, (None, 0.0))
             if said != before or now - at >= _CHECKS_EVERY:
                 self._checks[one.check_name] = (said, now)
-                self.context.log_event(_evaluation(one, self.key))  # type: ignore[arg-type]  # its code takes them
+                evaluation = dg.AssetCheckEvaluation(
+                    asset_key=self.key,
+                    check_name=one.check_name,
+                    passed=one.passed,
+                    metadata=one.metadata,
+                    severity=one.severity,
+                    description=one.description,
+                )
+                self.context.log_event(evaluation)  # type: ignore[arg-type]  # its code takes them
         raise_for_checks(list(results), "/".join(self.key.path))
-
-
-def _evaluation(result: dg.AssetCheckResult, key: dg.AssetKey) -> dg.AssetCheckEvaluation:
-    assert result.check_name
-    return dg.AssetCheckEvaluation(
-        asset_key=key,
-        check_name=result.check_name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-    )

@@ -8,7 +8,6 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from jobs.members.side_by_side import Outcome
 from orchestration.components import checks, metadata
 from orchestration.components.member_checks import wrong_before
 from orchestration.components.member_steps import landed_metadata
@@ -20,8 +19,7 @@ from tests.kit.flow import Flow
 
 def test_of_many_topics_the_fields_are_shown_by_topic() -> None:
     left_out, adds = replace(landed(1), unknown={"new": 2}), replace(landed(2), new_columns={"n": "int to long"})
-    outcomes = [Outcome("b", done=[left_out]), Outcome("a", done=[adds]), Outcome("c", done=[landed(1)])]
-    shown = landed_metadata(outcomes, 1.0)
+    shown = landed_metadata({"b": [left_out], "a": [adds], "c": [landed(1)]}, {}, 1.0)
     assert shown["unknown fields"].value == {"b": {"new": 2}}
     assert shown["new columns"].value == {"a": {"n": "int to long"}}
     assert metadata.landed([left_out, adds], 1)["new columns"].value == {"n": "int to long"}

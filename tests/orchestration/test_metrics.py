@@ -13,9 +13,7 @@ import pytest
 import yaml
 from dagster._core.test_utils import create_run_for_test
 
-from jobs.batch import LandedBatch
 from jobs.members.known_topics import remember
-from jobs.members.side_by_side import Outcome
 from orchestration.components import metadata
 from orchestration.components.member_steps import landed_metadata, merged_metadata
 from orchestration.metrics import measures
@@ -162,9 +160,8 @@ def test_a_step_of_many_topics_counts_each(instance: dg.DagsterInstance) -> None
 
     run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
     batch, problem = landed(1), TerminalError("no")
-    outcomes = [Outcome("a", done=[batch]), Outcome[list[LandedBatch]]("b", problem=problem)]
     for number in (1, 2):  # a continuous run reports again and again
-        shown = landed_metadata(outcomes, float(number))
+        shown = landed_metadata({"a": [batch]}, {"b": problem}, float(number))
         _report(instance, run, dg.AssetMaterialization(landing, metadata=shown))
     _report(instance, run, dg.AssetMaterialization(step, metadata={"inserted": 9}))
     work: dict[str, Any] = {"batches": 2, "commit id": "one", "inserted": 5, "seconds merge": 1.5}
@@ -198,8 +195,7 @@ def test_a_step_is_no_success_of_topics_that_it_did_not_try(instance: dg.Dagster
         _report(instance, run, dg.AssetMaterialization(key, metadata=shown))
         return {one.labels[1] for one in last() - before}
 
-    none: list[Outcome[list[LandedBatch]]] = []
-    assert succeeded(landing, {**landed_metadata(none, 1.0), **metadata.tried(["b"], None)}) == {"landing b"}
+    assert succeeded(landing, {**landed_metadata({}, {}, 1.0), **metadata.tried(["b"], None)}) == {"landing b"}
     assert succeeded(step, {**merged_metadata([], {}), **metadata.tried(["b"], None)}) == {"iceberg b.t"}
     failed = merged_metadata([], {"b": TerminalError("no")})
     assert succeeded(step, {**failed, **metadata.tried(["b"], None)}) == set()
