@@ -121,7 +121,7 @@ def _landed(name: str, low: int, high: int, tables: Sequence[str], wait: bool) -
     of_all = split_name(name)[1] is None and pipeline_spec(name).source.for_each is not None
 
     def work(pipeline: Pipeline) -> _Replayed | None:
-        wanted = _of_member(pipeline, tables) if of_all else _wanted(pipeline, tables)
+        wanted = _wanted(pipeline, tables, of_all)
         if not wanted:
             return None
         batches = [batch for batch in pipeline.intermediate.landed().batches if low <= batch.number <= high]
@@ -173,13 +173,13 @@ def _show(done: Sequence[_Replayed], problems: Sequence[BatchmergeError]) -> Non
     raise_most_terminal(problems)
 
 
-def _wanted(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
-    """The named tables, or all. Raises ConfigurationError: there is no table of a name."""
-    return [pipeline.destination(table) for table in tables] if tables else pipeline.destinations()
+def _wanted(pipeline: Pipeline, tables: Sequence[str], of_all: bool) -> list[Destination]:
+    """The named tables, or all; of each topic (`of_all`) those that it has.
 
-
-def _of_member(pipeline: Pipeline, tables: Sequence[str]) -> list[Destination]:
-    """A topic's tables among those that the command names; all if it names none."""
+    Raises ConfigurationError: there is no table of a name.
+    """
+    if tables and not of_all:
+        return [pipeline.destination(table) for table in tables]
     return [d for d in pipeline.destinations() if not tables or {d.name, d.table.table} & set(tables)]
 
 

@@ -43,7 +43,7 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
     for check in checks:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
         found = "; ".join(filter(None, [check.description, facts]))
-        lines.append(("/".join(check.asset_key.path), check.check_name, _word(check.passed), found))
+        lines.append(("/".join(check.asset_key.path), check.check_name, "ok" if check.passed else "FAILED", found))
     output.table(("asset", "check", "result", "what was found"), lines)
     output.result([_plain(check) for check in checks])
     for event in failures(result):
@@ -64,7 +64,3 @@ def _plain(check: AssetCheckEvaluation) -> dict[str, object]:
     facts = {name: value.value for name, value in check.metadata.items()}
     named = {"asset": "/".join(check.asset_key.path), "check": check.check_name, "passed": check.passed}
     return {**named, "description": check.description, "facts": facts}
-
-
-def _word(passed: bool) -> str:
-    return "ok" if passed else "FAILED"

@@ -41,7 +41,8 @@ def land_continuously(step: ContinuousStep) -> None:
 
 def _land_what_is_new(step: ContinuousStep, pipeline: Pipeline, done: _LandingPeriod) -> None:
     """Lands what Kafka has now. What comes meanwhile is for the next tick, so that batches keep to the interval."""
-    seen = topics = _changed(pipeline)
+    planned = pipeline.land_in_time(lambda: protocol.plan(pipeline))
+    seen = topics = planned.topics if planned.batch else None
     while seen and not step.is_over():
         landed = _land_in_turn(step, pipeline, done, topics)
         if landed is None or reached(CommittedState.after(landed).offsets, seen.stable):
@@ -72,12 +73,6 @@ def _land_in_turn(
         return None
     done.refused = 0
     return landed
-
-
-def _changed(pipeline: Pipeline) -> TopicState | None:
-    """What Kafka has for the pipeline's topics; None if that is nothing new."""
-    planned = pipeline.land_in_time(lambda: protocol.plan(pipeline))
-    return planned.topics if planned.batch else None
 
 
 class _LandingPeriod:

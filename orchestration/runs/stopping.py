@@ -40,29 +40,22 @@ def _ask(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 def _wait(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
     ends = time.monotonic() + _PATIENCE
-    while not _is_over(instance, run.run_id):
+    while (now := instance.get_run_by_id(run.run_id)) and not now.is_finished:
         if time.monotonic() > ends:
-            return _kill(instance, run.run_id)
+            return _kill(instance, now)
         end_dead_runs(instance)
         time.sleep(_LOOK)
     return f"{name_of(run)} is cancelled"
 
 
-def _kill(instance: dg.DagsterInstance, run_id: str) -> str:
-    run = instance.get_run_by_id(run_id)
-    assert run
-    if process_state(run.tags, run_id) == "unknown":
+def _kill(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
+    if process_state(run.tags, run.run_id) == "unknown":
         raise Unavailable(
             f"{name_of(run)} does not end, and its process is not on this machine",
             remedy="end it there, or mark it as failed in Dagster; then try again",
         )
-    kill(run.tags, run_id)
-    end_leftovers(run_id, run.tags)
+    kill(run.tags, run.run_id)
+    end_leftovers(run.run_id, run.tags)
     instance.report_run_canceled(run, f"it did not end within {_PATIENCE:.0f} s and was killed")
-    instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     return f"{name_of(run)} did not end by itself and was killed"
-
-
-def _is_over(instance: dg.DagsterInstance, run_id: str) -> bool:
-    run = instance.get_run_by_id(run_id)
-    return run is None or run.is_finished

@@ -70,7 +70,8 @@ def _post(address: str, message: dict[str, Any]) -> None:
 def message(run: dg.DagsterRun, pipeline: str, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
     """The report. Its `text` alone has everything, for chats that show nothing else."""
     steps = [_step(event) for event in failures]
-    message = "; ".join(_step_text(step) for step in steps) or "the run's process ended"
+    texts = [f"batch {step['batch']}: {step['error']}" if step["batch"] else str(step["error"]) for step in steps]
+    message = "; ".join(texts) or "the run's process ended"
     return {
         "text": f"Batchmerge pipeline {pipeline} failed: {message} (run {run.run_id})",
         "pipeline": pipeline,
@@ -79,10 +80,6 @@ def message(run: dg.DagsterRun, pipeline: str, failures: Sequence[DagsterEvent])
         "partition": run.tags.get("dagster/partition"),
         "steps": steps,
     }
-
-
-def _step_text(step: dict[str, object]) -> str:
-    return f"batch {step['batch']}: {step['error']}" if step["batch"] else str(step["error"])
 
 
 def _step(event: DagsterEvent) -> dict[str, object]:
