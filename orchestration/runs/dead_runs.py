@@ -40,10 +40,10 @@ def death_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     """What has become of the process of an unfinished run, if it is dead; None: it may be alive."""
     state = process_state(run.tags, run.run_id)
     if state == "unknown" and is_silent(instance, run):
-        return f"{where(run.tags)} has given no sign of life for half an hour"
+        return f"{where(run.tags, run.run_id)} has given no sign of life for half an hour"
     # A command that is killed right after it has created a run never starts it.
     if state == "ended" or (run.status in NOT_BEGUN and will_not_begin(run.tags, run.run_id)):
-        return f"{where(run.tags)} is gone (killed, or the machine restarted)"
+        return f"{where(run.tags, run.run_id)} is gone (killed, or the machine restarted)"
     return None
 
 

@@ -70,9 +70,10 @@ def interrupt(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return True
 
 
-def where(tags: Mapping[str, str]) -> str:
+def where(tags: Mapping[str, str], run_id: str) -> str:
     """The process for people: ``process 4711`` or ``process 4711 on host-b``; empty where nothing names it."""
-    host, pid, *_ = _parts(tags.get(PROCESS_TAG) or tags.get(LAUNCHER_TAG, ""))
+    own = (tags[tag] for tag in (PROCESS_TAG, LAUNCHER_TAG) if tag in tags and _is_of(tags[tag], run_id))
+    host, pid, *_ = _parts(next(own, ""))
     return "" if not pid else f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")
 
 
