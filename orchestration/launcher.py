@@ -93,10 +93,10 @@ class WatchedRunLauncher(dg.DefaultRunLauncher):
 
     def _health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         if death := death_of(self._instance, run):
-            end_leftovers(run.run_id, run.tags)
+            end_leftovers(run)
             self._instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its {death}")
-        if process_state(run.tags, run.run_id) == "alive" or GRPC_INFO_TAG not in run.tags:
+        if process_state(run) == "alive" or GRPC_INFO_TAG not in run.tags:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         for pause in _PAUSES:
             try:

@@ -39,7 +39,7 @@ def holders(instance: dg.DagsterInstance, pools: Collection[str], besides: str =
         since = {step.run_id: step.assigned_timestamp for step in info.pending_steps if step.assigned_timestamp}
         for run_id in sorted({slot.run_id for slot in info.claimed_slots} - {besides}):
             run = instance.get_run_by_id(run_id)
-            process = where(run.tags, run_id) if run else ""
+            process = where(run) if run else ""
             who = (name_of(run) if run else f"run {run_id[:8]}") + (f" ({process})" if process else "")
             found.append(f"{who} works on {pool}{_since(since.get(run_id))}")
     return found

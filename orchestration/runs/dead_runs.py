@@ -38,12 +38,12 @@ def end_dead_runs(instance: dg.DagsterInstance) -> list[str]:
 
 def death_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
     """What has become of the process of an unfinished run, if it is dead; None: it may be alive."""
-    state = process_state(run.tags, run.run_id)
+    state = process_state(run)
     if state == "unknown" and is_silent(instance, run):
-        return f"{where(run.tags, run.run_id)} has given no sign of life for half an hour"
+        return f"{where(run)} has given no sign of life for half an hour"
     # A command that is killed right after it has created a run never starts it.
-    if state == "ended" or (run.status in NOT_BEGUN and will_not_begin(run.tags, run.run_id)):
-        return f"{where(run.tags, run.run_id)} is gone (killed, or the machine restarted)"
+    if state == "ended" or (run.status in NOT_BEGUN and will_not_begin(run)):
+        return f"{where(run)} is gone (killed, or the machine restarted)"
     return None
 
 
@@ -68,14 +68,14 @@ def _end(instance: dg.DagsterInstance, run_id: str) -> str | None:
         return f"run {run_id[:8]} was deleted"
     run = record.dagster_run
     if run.is_finished:
-        if process_state(run.tags, run_id) != "ended" and time.time() - (record.end_time or 0) < _GRACE:
+        if process_state(run) != "ended" and time.time() - (record.end_time or 0) < _GRACE:
             return None
-        end_leftovers(run_id, run.tags)
+        end_leftovers(run)
         return f"{name_of(run)} has ended ({run.status.value.lower()})"
     reason = death_of(instance, run)
     if reason is None:
         return None
-    if left := end_leftovers(run_id, run.tags):
+    if left := end_leftovers(run):
         reason += f"; ended {left} processes of its steps, which lived on"
     return f"{name_of(run)} is over, its {reason}" if _report(instance, run_id, reason) else None
 

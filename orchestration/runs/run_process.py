@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import psutil
 
@@ -34,23 +33,36 @@ def process_tags(run_id: str, pid: int | None = None, tag: str = PROCESS_TAG) ->
     return {tag: f"{socket.gethostname()} {process.pid} {_started(process)} {run_id}"}
 
 
-def process_state(tags: Mapping[str, str], run_id: str) -> ProcessState:
+class _Named(NamedTuple):
+    """The process that a tag names; `start` as `_started` has it."""
+
+    host: str
+    pid: int
+    start: str
+
+
+def _named(run: dg.DagsterRun, tag: str = PROCESS_TAG) -> _Named | None:
+    """None also if it is another run's: Dagster copies the tags of a run to the run that retries it."""
+    host, pid, start, run_id = [*run.tags.get(tag, "").split(" "), "", "", ""][:4]
+    return _Named(host, int(pid), start) if run_id == run.run_id else None
+
+
+def process_state(run: dg.DagsterRun) -> ProcessState:
     """The state of the run's process; unknown if no tag names it yet, or it is on another machine."""
-    return _state_of(tags.get(PROCESS_TAG, ""), run_id)
+    return _state_of(_named(run))
 
 
-def will_not_begin(tags: Mapping[str, str], run_id: str) -> bool:
+def will_not_begin(run: dg.DagsterRun) -> bool:
     """Whether a run that has not begun has no process yet, and the one that was to start it has ended."""
-    return not _is_of(tags.get(PROCESS_TAG, ""), run_id) and _state_of(tags.get(LAUNCHER_TAG, ""), run_id) == "ended"
+    return _named(run) is None and _state_of(_named(run, LAUNCHER_TAG)) == "ended"
 
 
-def _state_of(named: str, run_id: str) -> ProcessState:
-    host, pid, start, _ = _parts(named)
-    if host != socket.gethostname() or not _is_of(named, run_id):
+def _state_of(named: _Named | None) -> ProcessState:
+    if named is None or named.host != socket.gethostname():
         return "unknown"
     try:
-        process = psutil.Process(int(pid))
-        if process.status() == psutil.STATUS_ZOMBIE or _started(process) != start:
+        process = psutil.Process(named.pid)
+        if process.status() == psutil.STATUS_ZOMBIE or _started(process) != named.start:
             return "ended"
     except psutil.NoSuchProcess:
         return "ended"
@@ -61,8 +73,8 @@ def _state_of(named: str, run_id: str) -> ProcessState:
 
 def interrupt(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Asks the process of a run to end, if it is known to be alive. Returns whether it was."""
-    pid = pid_of(run.tags, run.run_id)
-    if pid is None or process_state(run.tags, run.run_id) != "alive":
+    pid = pid_of(run)
+    if pid is None or process_state(run) != "alive":
         return False
     instance.report_run_canceling(run)
     with suppress(ProcessLookupError):  # it has ended meanwhile
@@ -70,47 +82,36 @@ def interrupt(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     return True
 
 
-def where(tags: Mapping[str, str], run_id: str) -> str:
+def where(run: dg.DagsterRun) -> str:
     """The process for people: ``process 4711`` or ``process 4711 on host-b``; empty where nothing names it."""
-    own = (tags[tag] for tag in (PROCESS_TAG, LAUNCHER_TAG) if tag in tags and _is_of(tags[tag], run_id))
-    host, pid, *_ = _parts(next(own, ""))
-    return "" if not pid else f"process {pid}" + ("" if host == socket.gethostname() else f" on {host}")
+    named = _named(run) or _named(run, LAUNCHER_TAG)
+    if named is None:
+        return ""
+    return f"process {named.pid}" + ("" if named.host == socket.gethostname() else f" on {named.host}")
 
 
-def pid_of(tags: Mapping[str, str], run_id: str) -> int | None:
+def pid_of(run: dg.DagsterRun) -> int | None:
     """The process id of a run on this machine; None: no tag names it."""
-    named = tags.get(PROCESS_TAG, "")
-    host, pid, *_ = _parts(named)
-    return int(pid) if pid and host == socket.gethostname() and _is_of(named, run_id) else None
+    named = _named(run)
+    return named.pid if named and named.host == socket.gethostname() else None
 
 
-def kill(tags: Mapping[str, str], run_id: str) -> None:
+def kill(run: dg.DagsterRun) -> None:
     """Ends the run's process, if it is on this machine and lives."""
-    pid = pid_of(tags, run_id)
-    if pid and process_state(tags, run_id) == "alive":
+    pid = pid_of(run)
+    if pid and process_state(run) == "alive":
         end([psutil.Process(pid)], _PATIENCE)
 
 
-def end_leftovers(run_id: str, tags: Mapping[str, str]) -> int:
+def end_leftovers(run: dg.DagsterRun) -> int:
     """Ends steps of a dead run that live on in processes of their own. Returns how many there were.
 
     The processes are found by their environment; those of a forked run, which does not show one, by their session.
     """
-    session = _session_begun_by(tags, run_id)
-    left = [p for p in psutil.process_iter() if _run_of(p) == run_id or (session and _session_of(p) == session)]
+    session = _session_begun_by(run)
+    left = [p for p in psutil.process_iter() if _run_of(p) == run.run_id or (session and _session_of(p) == session)]
     end(left, _PATIENCE)
     return len(left)
-
-
-def _parts(named: str) -> tuple[str, str, str, str]:
-    """Host, pid, start and run id of a tag; all empty without a tag."""
-    host, pid, start, run_id = [*named.split(" "), "", "", ""][:4]
-    return host, pid, start, run_id
-
-
-def _is_of(named: str, run_id: str) -> bool:
-    """Whether the tag is this run's own: Dagster copies the tags of a run to the run that retries it."""
-    return _parts(named)[3] == run_id
 
 
 def _started(process: psutil.Process) -> str:
@@ -133,19 +134,19 @@ def _boot() -> str:
     return _BOOT_ID.read_text().strip()[:8]
 
 
-def _session_begun_by(tags: Mapping[str, str], run_id: str) -> int | None:
+def _session_begun_by(run: dg.DagsterRun) -> int | None:
     """The id of the session that the run's process began; None: the id may belong to another session by now.
 
     No new process gets the id while one of the session lives. So if another process has the id, no process of the
     session is left.
     """
-    pid, (_, _, start, _) = pid_of(tags, run_id), _parts(tags.get(PROCESS_TAG, ""))
-    if pid is None or (_BOOT_ID.exists() and not start.endswith(f"@{_boot()}")):
+    named = _named(run)
+    if pid_of(run) is None or named is None or (_BOOT_ID.exists() and not named.start.endswith(f"@{_boot()}")):
         return None
     try:
-        return pid if _started(psutil.Process(pid)) == start else None
+        return named.pid if _started(psutil.Process(named.pid)) == named.start else None
     except psutil.NoSuchProcess:
-        return pid
+        return named.pid
 
 
 def _session_of(process: psutil.Process) -> int | None:

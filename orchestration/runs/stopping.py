@@ -49,13 +49,13 @@ def _wait(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 
 
 def _kill(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    if process_state(run.tags, run.run_id) == "unknown":
+    if process_state(run) == "unknown":
         raise Unavailable(
             f"{name_of(run)} does not end, and its process is not on this machine",
             remedy="end it there, or mark it as failed in Dagster; then try again",
         )
-    kill(run.tags, run.run_id)
-    end_leftovers(run.run_id, run.tags)
+    kill(run)
+    end_leftovers(run)
     instance.report_run_canceled(run, f"it did not end within {_PATIENCE:.0f} s and was killed")
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
     return f"{name_of(run)} did not end by itself and was killed"

@@ -71,7 +71,7 @@ def test_it_commits_is_taken_over_and_stops_when_paused(
 
     # Killed with the daemon: another run takes over, and nothing is lost or there twice.
     send(50)
-    pid = pid_of(dagster.started().tags, first.run_id)
+    pid = pid_of(dagster.started())
     assert pid
     os.kill(pid, signal.SIGKILL)
     send(50)

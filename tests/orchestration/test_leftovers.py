@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import dagster as dg
 import psutil
 import pytest
 
@@ -33,10 +34,10 @@ def session() -> Iterator[tuple[psutil.Process, psutil.Process]]:
 
 def test_steps_of_a_dead_run_are_ended(session: tuple[psutil.Process, psutil.Process]) -> None:
     leader, step = session
-    tags = process_tags("run-1", leader.pid)
+    run = dg.DagsterRun("p", "run-1", tags=process_tags("run-1", leader.pid))
     leader.kill()
     leader.wait()
-    assert end_leftovers("run-1", tags) == 1
+    assert end_leftovers(run) == 1
     assert not lives(step)
 
 
@@ -47,6 +48,7 @@ def test_processes_of_others_stay(before: str, session: tuple[psutil.Process, ps
     host, pid, start, run_id = process_tags("run-1", leader.pid)[PROCESS_TAG].split(" ")
     ticks, boot = start.split("@")
     start = f"{int(ticks) - 1}@{boot}" if before.startswith("another") else f"{ticks}@00000000"
-    assert end_leftovers("run-1", {PROCESS_TAG: f"{host} {pid} {start} {run_id}"}) == 0
+    run = dg.DagsterRun("p", "run-1", tags={PROCESS_TAG: f"{host} {pid} {start} {run_id}"})
+    assert end_leftovers(run) == 0
     assert lives(leader)
     assert lives(step)

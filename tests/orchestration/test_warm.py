@@ -162,7 +162,7 @@ def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagst
     warm = started_by(psutil.Process(dagster.group), "warm.server")
     assert warm
     assert not [one for one in warm if os.environ["DAGSTER_HOME"] in " ".join(command_of(one))]
-    began = {pid_of(dagster.run(forked).tags, forked), *_step_pids(dagster.instance, forked)}
+    began = {pid_of(dagster.run(forked)), *_step_pids(dagster.instance, forked)}
     assert len(began) == 3
     assert not began & {int(pid) for pid in (tmp_path / "loads").read_text().split()}, "definitions were loaded again"
     assert all(run.tags[LAUNCHER_TAG].endswith(run.run_id) for run in dagster.instance.get_runs())
@@ -175,12 +175,12 @@ def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagst
 
     # Killed: its steps end with it, run monitoring reports it to Dagster, and the pool is free for the next run.
     killed, step = dagster.hanging()
-    pid = pid_of(dagster.run(killed).tags, killed)
+    pid = pid_of(dagster.run(killed))
     assert pid
     os.kill(pid, signal.SIGKILL)
     dagster.until(lambda: not lives(step))
     dagster.until(lambda: dagster.run(killed).is_finished)
-    assert process_state(dagster.run(killed).tags, killed) == "ended"
+    assert process_state(dagster.run(killed)) == "ended"
     (dagster.pids / "hang").unlink()
     for again in dagster.instance.get_runs(dg.RunsFilter(statuses=[STATUS.QUEUED, STATUS.STARTED])):
         dagster.until(lambda: dagster.run(again.run_id).is_finished)  # noqa: B023  Dagster's own second try
@@ -193,7 +193,7 @@ def test_a_forked_run_works_is_cancelled_dies_is_renewed_and_ends_with_all(dagst
 
     # They end with everything else.
     run_id, step = dagster.hanging()
-    pid = pid_of(dagster.run(run_id).tags, run_id)
+    pid = pid_of(dagster.run(run_id))
     assert pid
     process = psutil.Process(pid)
     os.killpg(dagster.group, signal.SIGKILL)
