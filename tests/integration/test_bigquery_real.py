@@ -144,9 +144,7 @@ def test_one_job_id_is_accepted_once_by_many_at_once(dataset: tuple[BigQuery, st
 
     def submit(n: int) -> str:
         text = f"INSERT INTO {name}.once VALUES ({n})"
-        return str(
-            attempts.run_until_done(lambda i: service.submit_query(i, text, {}, {"n": str(n)}), lambda _: True).labels
-        )
+        return str(attempts.run_until_done(lambda i: service.submit_query(i, text, {}, {"n": str(n)})).labels)
 
     with ThreadPoolExecutor(8) as pool:
         labels = set(pool.map(submit, range(8)))

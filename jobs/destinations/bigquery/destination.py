@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from jobs.batch import CommittedState, LandedBatch
 from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.columns import Column, destination_columns
-from jobs.destinations.bigquery.flush import applies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.layout_differences import layout_differences
 from jobs.destinations.bigquery.maintain import remove_merged
@@ -142,7 +141,7 @@ class BigQueryDestination(Destination):
             CommitFailed: one had begun before, and has taken effect.
         """
         self.bigquery.delete_table(row.staging_table)
-        if self.work.attempts_on(row).closed(applies) is not None:
+        if self.work.attempts_on(row).closed() is not None:
             raise CommitFailed("a run has merged at this very moment", where=self.name, remedy="try again")
 
     def drop(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from resources.bigquery import BigQuery, Job
-from resources.errors import BatchmergeError, CommitFailed
+from resources.errors import CommitFailed
 
 
 @dataclass(frozen=True)
@@ -21,41 +21,35 @@ class JobSequence:
 
     Attributes:
         seconds: how long one job may take before it is cancelled.
+        closes: whether a successful job completes the work.
     """
 
     bigquery: BigQuery
     prefix: str
     seconds: float
+    closes: Callable[[Job], bool] = lambda _job: True
 
-    def run_until_done(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
+    def run_until_done(self, submit: Callable[[str], Job]) -> Job:
         """The job that completed the work; submits attempts until there is one.
 
         Args:
             submit: submits under an id, or returns the job that has it.
-            closes: whether a successful job completes the work.
 
         Raises:
             BatchmergeError: why our own attempt failed.
         """
         number, job = self.newest()
-        while True:
-            failure = self._over(job) if job else None
-            if job and failure is None and closes(job):
-                return job
-            number, job, failure = self._submit(number + 1, submit)
-            if failure is None and closes(job):
-                return job
-            if failure is not None:
-                raise failure
+        while job is None or not self._completed(job):
+            number += 1
+            job = self._run(number, submit)
+        return job
 
-    def closed(self, closes: Callable[[Job], bool]) -> Job | None:
+    def closed(self) -> Job | None:
         """The job that completed the work, once it is over; None if no attempt has completed it."""
         _, job = self.newest()
-        if job and self._over(job) is None and closes(job):
-            return job
-        return None
+        return job if job and self._completed(job) else None
 
-    def step(self, submit: Callable[[str], Job], closes: Callable[[Job], bool]) -> Job:
+    def step(self, submit: Callable[[str], Job]) -> Job:
         """One more attempt, for a step that leaves the work open. The job may be another process's: look at its labels.
 
         Raises:
@@ -63,12 +57,9 @@ class JobSequence:
             BatchmergeError: why the attempt failed.
         """
         number, job = self.newest()
-        if job and self._over(job) is None and closes(job):
+        if job and self._completed(job):
             raise CommitFailed("another run was faster", where=self.prefix, remedy="plan again from what it committed")
-        _, job, failure = self._submit(number + 1, submit)
-        if failure is not None:
-            raise failure
-        return job
+        return self._run(number + 1, submit)
 
     def newest(self) -> tuple[int, Job | None]:
         """The number and job of the last attempt; 0 and None without any. Numbers have no gaps: search by halving."""
@@ -88,12 +79,15 @@ class JobSequence:
                 low, job = middle, found
         return low, job
 
-    def _submit(self, number: int, submit: Callable[[str], Job]) -> tuple[int, Job, BatchmergeError | None]:
+    def _run(self, number: int, submit: Callable[[str], Job]) -> Job:
+        """Submits an attempt, and waits for it. Raises BatchmergeError: it failed."""
         job = submit(f"{self.prefix}-{number}")
-        return number, job, self._over(job)
+        self.bigquery.finish(job, self.seconds)
+        return job
 
-    def _over(self, job: Job) -> BatchmergeError | None:
-        return self.bigquery.wait(job, self.seconds)
+    def _completed(self, job: Job) -> bool:
+        """Whether the job has completed the work; waits until it is over."""
+        return self.bigquery.wait(job, self.seconds) is None and self.closes(job)
 
     def _find(self, number: int) -> Job | None:
         return self.bigquery.find_job(f"{self.prefix}-{number}")

@@ -39,15 +39,6 @@ class LoadedOtherwise(CommitFailed):
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A load that is done: which flush, what was refused, and by which attempt."""
-
-    flush: Flush
-    counts: RefusedCounts
-    attempt: str
-
-
-@dataclass(frozen=True)
 class Loader:
     """Loads landed rows into one staging table.
 
@@ -65,13 +56,10 @@ class Loader:
     def _where(self) -> str:
         return self.rows.where
 
-    def fill(self, wanted: Flush, prefix: str) -> Filled:
-        """Loads a flush, or finds the flush that another run has loaded instead.
+    def fill(self, wanted: Flush, attempts: JobSequence) -> tuple[Flush, Job]:
+        """Loads a flush, or finds the flush that another run has loaded instead; returns it with the job.
 
         Removes the dead letters that other attempts have written for its batches.
-
-        Args:
-            prefix: begins the job's id.
 
         Raises:
             InvariantBroken: the staging table does not hold what was loaded.
@@ -81,7 +69,7 @@ class Loader:
         # Before the load: should this run sleep, the dead letters of later runs stay.
         known = self.rows.side_table.attempts(wanted.first.number, wanted.last.number)
         labels = {**wanted.labels("load", self.rows.context.run_id), _MADE_WITH: self.made_with, **token}
-        job = self._load_once(wanted, prefix, labels)
+        job = self._load_once(wanted, attempts, labels)
         ours = token.items() <= dict(job.labels).items()
         # An earlier version did not say what it made them with.
         if job.labels.get(_MADE_WITH) != self.made_with:
@@ -90,14 +78,13 @@ class Loader:
             )
         flush = wanted if ours else adopted(job.labels, self.rows.context.intermediate.landed().batches, self._where)
         self._forget_unloaded(flush, job, known, ours)
-        counts = RefusedCounts.of(job.labels)
         # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
         if self.rows.replayed is None:
-            rows = self.rows.count(flush) - counts.refused
+            rows = self.rows.count(flush) - RefusedCounts.of(job.labels).refused
             # Rows that another process has loaded must still be there.
             if not ours or _rows(job) != rows:
                 self._check(flush, rows)
-        return Filled(flush, counts, RefusedCounts.attempt_of(job.labels))
+        return flush, job
 
     def _forget_unloaded(self, flush: Flush, job: Job, known: Sequence[str], ours: bool) -> None:
         """Removes dead letters of attempts that died or came too late to load the rows; ours may be one."""
@@ -130,23 +117,19 @@ class Loader:
         job = self.rows.bigquery.submit_query(job_id, text, {"last": last}, {})
         self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
 
-    def _load_once(self, flush: Flush, prefix: str, labels: Mapping[str, str]) -> Job:
+    def _load_once(self, flush: Flush, attempts: JobSequence, labels: Mapping[str, str]) -> Job:
         """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""
-        attempts = JobSequence(self.rows.bigquery, prefix, self.rows.table.time_limit_seconds)
         files = self.landed_files(flush) if self.as_landed else []
         if can_read(files, self.rows.bigquery.connection.reads):
             try:
                 return attempts.run_until_done(
                     lambda job_id: self.rows.bigquery.submit_load_from(
                         job_id, files, self.rows.staging_table, self.rows.schema, labels
-                    ),
-                    lambda _job: True,
+                    )
                 )
             except TerminalError as refused:
                 _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self._where, refused)
-        return attempts.run_until_done(
-            lambda job_id: self.rows.load(job_id, flush, labels, writes_dead_letters=True), lambda _job: True
-        )
+        return attempts.run_until_done(lambda job_id: self.rows.load(job_id, flush, labels, writes_dead_letters=True))
 
     def landed_files(self, flush: Flush) -> list[str]:
         """The landed files that hold the rows of a flush and nothing else."""

@@ -34,10 +34,9 @@ from dataclasses import replace
 from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted, applies, is_due, state_after, with_state
-from jobs.destinations.bigquery.loading import Filled, LoadedOtherwise, Loader
+from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted, is_due, state_after, with_state
+from jobs.destinations.bigquery.loading import LoadedOtherwise, Loader
 from jobs.destinations.bigquery.maintain import clean_up
-from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.state import Generation, StateRow
 from jobs.destinations.bigquery.tables import new_staging_table
 from jobs.destinations.bigquery.work import TableWork
@@ -68,7 +67,7 @@ def merge(
     failpoint("bigquery.begun")
     wanted = Flush(tuple(batches))
     attempts = work.attempts_on(row)
-    job = attempts.closed(applies)
+    job = attempts.closed()
     if job is None:
         loader = work.loader(context, row.staging_table, replayed)
         meaning = wanted.last.batch.meaning_hash
@@ -77,12 +76,12 @@ def merge(
         else:
             work.remember_deletes(context, row)
         outdated = OutdatedDeadLetters.of(context, replayed, work.side_table) if replayed else None
-        filled = clock.time("load", lambda: _load(work, loader, row, wanted))
-        flush, counts = filled.flush, filled.counts
+        flush, loaded = clock.time("load", lambda: _load(work, loader, row, wanted))
+        counts = RefusedCounts.of(loaded.labels)
         failpoint("bigquery.loaded")
         check_limits(work.spec, work.where, counts.refused, flush.rows, len(flush.batches))
         if outdated:
-            outdated.forget(filled.attempt)
+            outdated.forget(RefusedCounts.attempt_of(loaded.labels))
         job = clock.time("merge", lambda: _apply(work, loader, row, flush, counts))
     try:
         flush = adopted(job.labels, context.intermediate.landed().batches, work.where)
@@ -104,10 +103,9 @@ def merge(
     return Merged(work.counts(job, flush.rows, RefusedCounts.of(job.labels)), str(job.job_id), clock.seconds)
 
 
-def _load(work: TableWork, loader: Loader, row: StateRow, wanted: Flush) -> Filled:
-    prefix = load_prefix(work.pipeline, work.table.table, row.generation, row.next_batch)
+def _load(work: TableWork, loader: Loader, row: StateRow, wanted: Flush) -> tuple[Flush, Job]:
     try:
-        return loader.fill(wanted, prefix)
+        return loader.fill(wanted, work.loads_after(row))
     except InvariantBroken:
         # Rows may be missing because another run has merged them and cleaned them up: that is no error.
         work.expect(row.committed)
@@ -125,7 +123,7 @@ def _discarded(work: TableWork, loader: Loader, row: StateRow, why: str) -> Comm
     _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", work.where, why)
     heir = _heir(work, loader, row) if work.keeps_deletes and row.committed else None
     work.bigquery.delete_table(row.staging_table)
-    if heir and work.attempts_on(row).closed(applies) is None:
+    if heir and work.attempts_on(row).closed() is None:
         work.state.renew(row, row.table_created, heir)
     return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=work.where)
 
@@ -147,7 +145,7 @@ def settle(work: TableWork) -> None:
     """Moves the state row to what finished merges have done, if their runs died before they moved it."""
     row = work.state.read()
     while row is not None:
-        job = work.attempts_on(row).closed(applies)
+        job = work.attempts_on(row).closed()
         if job is None:
             return
         after = state_after(job)
@@ -164,5 +162,4 @@ def _apply(work: TableWork, loader: Loader, row: StateRow, flush: Flush, counts:
     text, values = work.bound(loader, row, flush)
     text = with_state(text, work.after(row, flush))
     labels = {**flush.labels("merge", loader.rows.context.run_id), **counts.labels()}
-    submit = partial(work.submit, text, values, labels)
-    return work.attempts_on(row).run_until_done(submit, applies)
+    return work.attempts_on(row).run_until_done(partial(work.submit, text, values, labels))

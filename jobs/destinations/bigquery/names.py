@@ -6,6 +6,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Sequence
+from typing import Literal
 
 from resources.errors import ConfigurationError
 
@@ -81,11 +82,7 @@ def state_prefix(table_id: str, incarnation: int) -> str:
     return f"batchmerge-{mark}-state-{incarnation}"
 
 
-def load_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
-    """Prefix of the ids of attempts at a load. The generation's random id keeps different tables apart."""
-    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-load-{batch}"
-
-
-def merge_prefix(pipeline: str, table: str, generation: str, batch: int) -> str:
-    """Prefix of the ids of all jobs that are applied to one committed state; `batch` is the first after it."""
-    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-merge-{batch}"
+def attempts_prefix(pipeline: str, table: str, generation: str, work: Literal["load", "merge"], batch: int) -> str:
+    """Prefix of the ids of attempts at a load, or of all jobs that are applied to one committed state; `batch` is the
+    first after it. The generation's random id keeps different tables apart."""
+    return f"batchmerge-{pipeline}-{table.replace('.', '-')}-{generation}-{work}-{batch}"

@@ -8,9 +8,6 @@ from functools import partial
 from google.cloud import bigquery
 
 from jobs.destinations.bigquery.field import Field
-from jobs.destinations.bigquery.flush import applies
-from jobs.destinations.bigquery.job_sequence import JobSequence
-from jobs.destinations.bigquery.names import load_prefix
 from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.schema import can_follow, placed
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -76,7 +73,7 @@ def _renewed(work: TableWork, row: StateRow, table_created: str) -> StateRow:
     fails without the staging table."""
     if row.committed:
         work.bigquery.delete_table(row.staging_table)
-    if not row.committed or work.attempts_on(row).closed(applies) is None:
+    if not row.committed or work.attempts_on(row).closed() is None:
         work.state.renew(row, table_created)
     return _present_row(work)
 
@@ -149,15 +146,14 @@ def _replace_lost(work: TableWork, row: StateRow) -> StateRow:
     """
     if not _was_used(work, row):
         return row
-    if work.attempts_on(row).closed(applies) is None:
+    if work.attempts_on(row).closed() is None:
         work.state.renew(row, row.table_created)
     return _present_row(work)
 
 
 def _was_used(work: TableWork, row: StateRow) -> bool:
-    prefix = load_prefix(work.pipeline, work.table.table, row.generation, row.next_batch)
-    loads = JobSequence(work.bigquery, prefix, work.table.time_limit_seconds)
-    return row.committed is not None or loads.newest()[0] > 0 or work.attempts_on(row).newest()[0] > 0
+    sequences = (work.loads_after, work.attempts_on)
+    return row.committed is not None or any(attempts(row).newest()[0] > 0 for attempts in sequences)
 
 
 def _present_row(work: TableWork) -> StateRow:

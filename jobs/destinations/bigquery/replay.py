@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.bigquery.flush import Flush, applies
+from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import new_staging_table
@@ -62,7 +62,7 @@ def _replay(work: TableWork, loader: Loader, row: StateRow, flush: Flush) -> Job
     text, values = work.bound(loader, row, flush)
     token = uuid.uuid4().hex
     labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
-    job = work.attempts_on(row).step(partial(work.submit, text, values, labels), applies)
+    job = work.attempts_on(row).step(partial(work.submit, text, values, labels))
     if job.labels.get("batchmerge-replay") != token:
         raise CommitFailed("another run was faster", where=work.where, remedy="plan again from what it committed")
     return job

@@ -158,17 +158,13 @@ class TableState:
         """
         state_table = self._create_table()
         created = int(state_table.created.timestamp() * 1000)
-        attempts = JobSequence(self._bigquery, state_prefix(self._bigquery.table_id(self._table), created), seconds)
+        prefix = state_prefix(self._bigquery.table_id(self._table), created)
+        # A row that was deleted by hand leaves a job that has done its work: then the next number does it again.
+        attempts = JobSequence(self._bigquery, prefix, seconds, closes=lambda _job: False)
         while (row := self.read()) is None:
             self.require_only_writer()
-            # A row that was deleted by hand leaves a job that has done its work: then the next number does it again.
-            values = {
-                **self._key,
-                **self.new_generation().columns,
-                "table_created": table_created,
-                "moved_by": _token(),
-            }
-            attempts.step(partial(self._insert, values), lambda _job: False)
+            made = {"table_created": table_created, "moved_by": _token()}
+            attempts.step(partial(self._insert, {**self._key, **self.new_generation().columns, **made}))
         return row
 
     def require_only_writer(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from google.cloud.bigquery import Table
 
@@ -17,12 +18,12 @@ from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parame
 from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import AnyField, Field
-from jobs.destinations.bigquery.flush import Flush, RefusedCounts
+from jobs.destinations.bigquery.flush import Flush, RefusedCounts, applies
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.made_with import made_with
-from jobs.destinations.bigquery.names import merge_prefix
+from jobs.destinations.bigquery.names import attempts_prefix
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
@@ -100,10 +101,17 @@ class TableWork:
             raise CommitFailed("another run has committed", where=self.where, remedy="plan again from there")
         return row
 
+    def loads_after(self, row: StateRow) -> JobSequence:
+        """The sequence of attempts at the load that continues a state."""
+        return self._attempts(row, "load", lambda _job: True)
+
     def attempts_on(self, row: StateRow) -> JobSequence:
         """The sequence of jobs that are applied to a state."""
-        prefix = merge_prefix(self.pipeline, self.table.table, row.generation, row.next_batch)
-        return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds)
+        return self._attempts(row, "merge", applies)
+
+    def _attempts(self, row: StateRow, work: Literal["load", "merge"], closes: Callable[[Job], bool]) -> JobSequence:
+        prefix = attempts_prefix(self.pipeline, self.table.table, row.generation, work, row.next_batch)
+        return JobSequence(self.bigquery, prefix, self.table.time_limit_seconds, closes)
 
     def submit(self, text: str, values: Values, labels: Mapping[str, str], job_id: str) -> Job:
         """Submits a statement on the table."""

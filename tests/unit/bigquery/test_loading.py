@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from jobs.batch import CommittedState, LandedBatches
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import LoadedOtherwise, Loader
 from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.merge import _discarded
@@ -159,14 +160,15 @@ def test_load_of_another_run_is_taken_if_it_has_the_rows_of_this_file(
     monkeypatch.setattr(SentRows, "load", load)
     monkeypatch.setattr(SentRows, "count", lambda *_: 18)
     monkeypatch.setattr(Loader, "_check", lambda *_: None)
-    loader(service, by or "").fill(flush, "load-2")
+    attempts = JobSequence(cast(BigQuery, service), "load-2", 9)
+    loader(service, by or "").fill(flush, attempts)
     if by is None:
         del service.jobs["load-2-1"].labels["batchmerge-made-with"]
     if taken:
-        assert loader(service, "one file").fill(flush, "load-2").flush == flush
+        assert loader(service, "one file").fill(flush, attempts)[0] == flush
     else:
         with pytest.raises(LoadedOtherwise):
-            loader(service, "one file").fill(flush, "load-2")
+            loader(service, "one file").fill(flush, attempts)
     assert [*service.jobs] == ["load-2-1"]
 
 
