@@ -80,9 +80,9 @@ def _copy(destination: BigQueryDestination, to: str) -> None:
 def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: str) -> tuple[float, float]:
     """Seconds of a bare load and of a bare statement."""
     bigquery, staged = destination.bigquery, f"{target}_staged"
-    wanted = new_staging_table(bigquery.table_id(staged), p.name, target, destination.work.staged)
+    wanted = new_staging_table(bigquery.table_id(staged), p.name, target, destination.staged)
     bigquery.create_table(wanted)
-    loader = destination.work.loader(p.merge_context(destination), staged)
+    loader = destination.loader(p.merge_context(destination), staged)
     file = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         loader.rows.stage(flush, f"file://{folder}", writes_dead_letters=False)
@@ -96,7 +96,7 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
 
     row = destination.state.read()
     assert row is not None
-    text, _ = destination.work.bound(loader, row, flush)
+    text, _ = destination.bound(loader, row, flush)
     text = text.replace(f"`{bigquery.table_id(destination.table.table)}`", f"`{bigquery.table_id(target)}`")
     bounds = {"first": flush.first.number, "last": flush.last.number}
     values = [ScalarQueryParameter(name, "INT64", number) for name, number in bounds.items()]

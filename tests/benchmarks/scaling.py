@@ -147,9 +147,9 @@ def merging(p: Pipeline, destination: Destination) -> Callable[[], object]:
 def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], object]:
     """What its workers do; what comes after is the emulator's work."""
     flush = Flush(tuple(p.intermediate.landed().batches))
-    row = destination.work.state.read()
+    row = destination.state.read()
     assert row
-    rows = destination.work.loader(p.merge_context(destination), row.staging_table).rows
+    rows = destination.loader(p.merge_context(destination), row.staging_table).rows
     table = p.intermediate.catalog.require(p.intermediate.identifier)
     return lambda: rows.stage(flush, f"{table.location()}/staging", writes_dead_letters=False)
 

@@ -154,7 +154,7 @@ def test_staging_table_has_nested_fields_in_the_destinations_places(emulator: Bi
     row = wanted.state.read()
     assert row is not None
     emulator.delete_table(row.staging_table)
-    emulator.create_table(new_staging_table(emulator.table_id(row.staging_table), "p", "dest", wanted.work.staged))
+    emulator.create_table(new_staging_table(emulator.table_id(row.staging_table), "p", "dest", wanted.staged))
     assert _nested(wanted) == ["first", "last"], "as versions of before have made it"
     assert wanted.prepare(dry_run=True) == [f"create a staging table for bigquery {dataset}.dest"]
     wanted.prepare()
@@ -165,7 +165,7 @@ def test_staging_table_has_nested_fields_in_the_destinations_places(emulator: Bi
 def _nested(wanted: BigQueryDestination) -> list[str]:
     row = wanted.state.read()
     assert row is not None
-    (value,) = (f for f in wanted.work.present_staging_table(row.staging_table).schema if f.name == "value")
+    (value,) = (f for f in wanted.present_staging_table(row.staging_table).schema if f.name == "value")
     return [f.name for f in value.fields[0].fields]
 
 
@@ -185,7 +185,7 @@ def test_state_is_not_given_away_beside_a_merge(
     wanted.prepare()
     row = wanted.state.read()
     assert row is not None
-    job_id = f"{wanted.work.attempts_on(row).prefix}-1"
+    job_id = f"{wanted.attempts_on(row).prefix}-1"
     delete = BigQuery.delete_table
 
     def delete_late(service: BigQuery, table: str) -> None:

@@ -4,84 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.base import Destination
-from jobs.destinations.bigquery.columns import Column, destination_columns
 from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.layout_differences import layout_differences
 from jobs.destinations.bigquery.maintain import remove_merged
 from jobs.destinations.bigquery.merge import merge, settle
-from jobs.destinations.bigquery.prepare import check_identity, prepare
-from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues, count_rows
+from jobs.destinations.bigquery.prepare import prepare
+from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues
 from jobs.destinations.bigquery.replay import replay
 from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.side_table import SideTable
-from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableState
+from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
 from jobs.destinations.takes import Takes
 from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do
-from resources.bigquery import BigQuery
-from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed, ConfigurationError
 
 
 @dataclass(frozen=True)
-class BigQueryDestination(Destination):
+class BigQueryDestination(TableWork):
     """`kind: bigquery` of a pipeline file."""
-
-    table: BigQueryTable
-    connection: BigQueryConnection
-
-    @cached_property
-    def bigquery(self) -> BigQuery:
-        return BigQuery(self.table.connection, self.connection)
-
-    @cached_property
-    def columns(self) -> list[Column]:
-        return destination_columns(self.spec, self.table, self.name)
-
-    @cached_property
-    def state(self) -> TableState:
-        return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
-
-    @cached_property
-    def side_table(self) -> SideTable:
-        return SideTable(self.bigquery, self.pipeline, self.table.table, self.name)
-
-    @cached_property
-    def work(self) -> TableWork:
-        return TableWork(
-            bigquery=self.bigquery,
-            pipeline=self.pipeline,
-            spec=self.spec,
-            table=self.table,
-            columns=self.columns,
-            state=self.state,
-            side_table=self.side_table,
-            where=self.name,
-        )
 
     def committed(self) -> CommittedState | None:
         row = self.state.read()
         if row is None:
             return None
-        found = self.bigquery.find_table(self.table.table)
-        check_identity(row, found, self.table, self.name, lambda: count_rows(self.bigquery, self.table, self.columns))
+        self.check_identity(row, self.bigquery.find_table(self.table.table))
         return row.committed
 
     def settle(self) -> None:
-        settle(self.work)
+        settle(self)
 
     def prepare(self, dry_run: bool = False) -> list[str]:
-        return prepare(self.work, dry_run)
+        return prepare(self, dry_run)
 
     def layout_differences(self) -> list[str]:
         return list(layout_differences(self.table, lambda: self.bigquery.find_table(self.table.table)))
@@ -93,10 +54,10 @@ class BigQueryDestination(Destination):
     def merge(
         self, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
     ) -> Merged | None:
-        return merge(self.work, context, committed, batches)
+        return merge(self, context, committed, batches)
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return replay(self.work, context, committed, batches)
+        return replay(self, context, committed, batches)
 
     def dataset(self) -> tuple[str, str]:
         return "bigquery", f"{self.connection.project}.{self.table.table}"
@@ -113,7 +74,7 @@ class BigQueryDestination(Destination):
         if row is None:
             return False
         present = self.bigquery.find_table(self.table.table) is not None
-        require_empty(count_rows(self.bigquery, self.table, self.columns) if present else None, self.name)
+        require_empty(self.count_rows() if present else None, self.name)
         self._stop_merges(row)
         self.state.forget(row)
         return True
@@ -141,7 +102,7 @@ class BigQueryDestination(Destination):
             CommitFailed: one had begun before, and has taken effect.
         """
         self.bigquery.delete_table(row.staging_table)
-        if self.work.attempts_on(row).closed() is not None:
+        if self.attempts_on(row).closed() is not None:
             raise CommitFailed("a run has merged at this very moment", where=self.name, remedy="try again")
 
     def drop(self) -> bool:
@@ -171,4 +132,4 @@ class BigQueryDestination(Destination):
         row = self.state.read()
         if row is None or row.committed is None or self.bigquery.find_table(row.staging_table) is None:
             return {}
-        return {"staging tables dropped": remove_merged(self.work, row, row.committed.batch_number)}
+        return {"staging tables dropped": remove_merged(self, row, row.committed.batch_number)}

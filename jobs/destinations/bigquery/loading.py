@@ -52,10 +52,6 @@ class Loader:
     made_with: str
     as_landed: bool = False
 
-    @property
-    def _where(self) -> str:
-        return self.rows.where
-
     def fill(self, wanted: Flush, attempts: JobSequence) -> tuple[Flush, Job]:
         """Loads a flush, or finds the flush that another run has loaded instead; returns it with the job.
 
@@ -73,10 +69,10 @@ class Loader:
         ours = token.items() <= dict(job.labels).items()
         # An earlier version did not say what it made them with.
         if job.labels.get(_MADE_WITH) != self.made_with:
-            raise LoadedOtherwise(
-                "the pipeline file makes other rows now than those that are loaded", where=self._where
-            )
-        flush = wanted if ours else adopted(job.labels, self.rows.context.intermediate.landed().batches, self._where)
+            why = "the pipeline file makes other rows now than those that are loaded"
+            raise LoadedOtherwise(why, where=self.rows.where)
+        landed = self.rows.context.intermediate.landed().batches
+        flush = wanted if ours else adopted(job.labels, landed, self.rows.where)
         self._forget_unloaded(flush, job, known, ours)
         # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
         if self.rows.replayed is None:
@@ -128,7 +124,8 @@ class Loader:
                     )
                 )
             except TerminalError as refused:
-                _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self._where, refused)
+                where = self.rows.where
+                _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", where, refused)
         return attempts.run_until_done(lambda job_id: self.rows.load(job_id, flush, labels, writes_dead_letters=True))
 
     def landed_files(self, flush: Flush) -> list[str]:
@@ -138,12 +135,12 @@ class Loader:
     def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", staging_table=self.rows.bigquery.table_id(self.rows.staging_table))
         range_ = {"first": flush.first.number, "last": flush.last.number}
-        loaded = self.rows.bigquery.read(text, range_, self._where)[0]["loaded"]
+        loaded = self.rows.bigquery.read(text, range_, self.rows.where)[0]["loaded"]
         if loaded != wanted:
             raise InvariantBroken(
                 f"the staging table {self.rows.staging_table} holds {loaded} rows of batches "
                 f"{flush.first.number} to {flush.last.number}, landed for this table were {wanted}",
-                where=self._where,
+                where=self.rows.where,
                 remedy="drop that table and run again: it is filled again under another name",
             )
 

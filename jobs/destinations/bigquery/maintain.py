@@ -23,14 +23,14 @@ def clean_up(work: TableWork, row: StateRow, flush: Flush) -> None:
         remove_merged(work, row, flush.last.number)
         _label_destination(work, flush)
     except BatchmergeError as problem:
-        _LOG.warning("%s: clean-up is left to the next merge: %s", work.where, problem)
+        _LOG.warning("%s: clean-up is left to the next merge: %s", work.name, problem)
 
 
 def remove_merged(work: TableWork, row: StateRow, last: int) -> int:
     """Removes batches up to this one from the staging table; returns how many older staging tables it dropped."""
     staging_table = work.bigquery.table_id(row.staging_table)
     text = render("bigquery", "clean_up", staging_table=staging_table, keep_deletes=work.keeps_deletes)
-    work.bigquery.change(text, {"last": last}, work.where)
+    work.bigquery.change(text, {"last": last}, work.name)
     return _drop_leftovers(work, row)
 
 
@@ -47,7 +47,7 @@ def _drop_leftovers(work: TableWork, row: StateRow) -> int:
     if not left or _generation(work) != row.generation:
         return 0
     for table in left:
-        _LOG.info("%s: dropping the left-over staging table %s", work.where, table)
+        _LOG.info("%s: dropping the left-over staging table %s", work.name, table)
         work.bigquery.delete_table(table)
     return len(left)
 

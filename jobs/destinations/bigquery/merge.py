@@ -79,12 +79,12 @@ def merge(
         flush, loaded = clock.time("load", lambda: _load(work, loader, row, wanted))
         counts = RefusedCounts.of(loaded.labels)
         failpoint("bigquery.loaded")
-        check_limits(work.spec, work.where, counts.refused, flush.rows, len(flush.batches))
+        check_limits(work.spec, work.name, counts.refused, flush.rows, len(flush.batches))
         if outdated:
             outdated.forget(RefusedCounts.attempt_of(loaded.labels))
         job = clock.time("merge", lambda: _apply(work, loader, row, flush, counts))
     try:
-        flush = adopted(job.labels, context.intermediate.landed().batches, work.where)
+        flush = adopted(job.labels, context.intermediate.landed().batches, work.name)
     except LineageBroken:
         # Move the state row to what merges have done, so that a person decides on the true state.
         settle(work)
@@ -97,7 +97,7 @@ def merge(
     if flush.batches != wanted.batches:
         raise CommitFailed(
             f"another run had begun to merge up to {flush.last.batch}; that is complete now",
-            where=work.where,
+            where=work.name,
             remedy="plan again from there",
         )
     return Merged(work.counts(job, flush.rows, RefusedCounts.of(job.labels)), str(job.job_id), clock.seconds)
@@ -120,12 +120,12 @@ def _discarded(work: TableWork, loader: Loader, row: StateRow, why: str) -> Comm
 
     Nothing of the flush is in the destination, and without its staging table no merge can bring it there.
     """
-    _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", work.where, why)
+    _LOG.warning("%s: %s; what was loaded is thrown away, nothing was merged", work.name, why)
     heir = _heir(work, loader, row) if work.keeps_deletes and row.committed else None
     work.bigquery.delete_table(row.staging_table)
     if heir and work.attempts_on(row).closed() is None:
         work.state.renew(row, row.table_created, heir)
-    return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=work.where)
+    return CommitFailed(f"the staging table {row.staging_table} was thrown away", where=work.name)
 
 
 def _heir(work: TableWork, loader: Loader, row: StateRow) -> Generation:
@@ -151,7 +151,7 @@ def settle(work: TableWork) -> None:
         after = state_after(job)
         _LOG.info(
             "%s: batch %d was merged, and its run has not moved the state",
-            work.where,
+            work.name,
             after.committed.batch_number,
         )
         work.state.move(row, after)

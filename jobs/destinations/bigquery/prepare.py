@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from google.cloud import bigquery
-
 from jobs.destinations.bigquery.field import Field
-from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.schema import can_follow, placed
-from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, identity
 from jobs.destinations.bigquery.tables import (
     destination_table,
@@ -20,19 +16,11 @@ from jobs.destinations.bigquery.tables import (
     new_staging_table,
 )
 from jobs.destinations.bigquery.work import TableWork
-from jobs.destinations.requirements import require_create, require_known_rows, require_same_table
+from jobs.destinations.requirements import require_create, require_known_rows
 from jobs.spec.tables import Evolution
 from resources.errors import CommitFailed, TableReplaced
 
 _BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
-
-
-def check_identity(
-    row: StateRow, present: bigquery.Table | None, table: BigQueryTable, where: str, rows: Callable[[], int]
-) -> None:
-    if row.committed:
-        found = identity(present) if present else None
-        require_same_table(row.committed, row.table_created, found, table, where, rows, table.on_replaced)
 
 
 def prepare(work: TableWork, dry_run: bool) -> list[str]:
@@ -49,15 +37,15 @@ def prepare(work: TableWork, dry_run: bool) -> list[str]:
     if row is None:
         work.state.require_only_writer()
     if row is not None:
-        check_identity(row, found, work.table, work.where, partial(_count, work))
+        work.check_identity(row, found)
     elif found is not None and knows_pipeline(found, work.pipeline):
-        require_known_rows(_count(work), work.table, work.where, _BRING_BACK)
+        require_known_rows(work.count_rows(), work.table, work.name, _BRING_BACK)
     done = _destination(work, found is not None, dry_run)
     if dry_run:
         return [*done, *_planned(work, row, placed(work.staged, found.schema if found else ()))]
     found = found or work.bigquery.find_table(work.table.table)
     if found is None:
-        raise TableReplaced("the table was dropped meanwhile", where=work.where, remedy="run again")
+        raise TableReplaced("the table was dropped meanwhile", where=work.name, remedy="run again")
     if row is None:
         row = work.state.create(identity(found), work.table.time_limit_seconds)
     elif row.table_created != identity(found):
@@ -78,24 +66,20 @@ def _renewed(work: TableWork, row: StateRow, table_created: str) -> StateRow:
     return _present_row(work)
 
 
-def _count(work: TableWork) -> int:
-    return count_rows(work.bigquery, work.table, work.columns)
-
-
 def _destination(work: TableWork, exists: bool, dry_run: bool) -> list[str]:
     wanted = [c.field for c in work.columns]
     evolved = partial(evolve, work.bigquery, work.table.table, wanted, work.table.evolve, compared=_compared(work))
     if exists:
         changes = evolved(dry_run=dry_run)
-        return [f"{work.where}: {change}" for change in changes]
-    require_create(work.table, work.where)
+        return [f"{work.name}: {change}" for change in changes]
+    require_create(work.table, work.name)
     if not dry_run:
         work.bigquery.create_dataset(work.table.table.split(".")[0])
         table_id = work.bigquery.table_id(work.table.table)
         work.bigquery.create_table(destination_table(table_id, work.table, work.columns))
         # Somebody else may have created it at the same moment: it must fit.
         evolved()
-    return [f"create {work.where}{_layout(work)}"]
+    return [f"create {work.name}{_layout(work)}"]
 
 
 def _compared(work: TableWork) -> list[str]:
@@ -116,7 +100,7 @@ def _layout(work: TableWork) -> str:
 def _planned(work: TableWork, row: StateRow | None, staged: Sequence[Field]) -> list[str]:
     present = work.bigquery.find_table(row.staging_table) if row else None
     if row is None or present is None or not can_follow(row.staging_table, present.schema, staged):
-        return [f"create a staging table for {work.where}"]
+        return [f"create a staging table for {work.name}"]
     changes = evolve(work.bigquery, row.staging_table, staged, Evolution(), dry_run=True)
     return [f"{row.staging_table}: {change}" for change in changes]
 
@@ -159,5 +143,5 @@ def _was_used(work: TableWork, row: StateRow) -> bool:
 def _present_row(work: TableWork) -> StateRow:
     row = work.state.read()
     if row is None:
-        raise CommitFailed("the table's row in `batchmerge_state` is gone", where=work.where, remedy="run again")
+        raise CommitFailed("the table's row in `batchmerge_state` is gone", where=work.name, remedy="run again")
     return row

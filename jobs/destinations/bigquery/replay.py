@@ -64,5 +64,5 @@ def _replay(work: TableWork, loader: Loader, row: StateRow, flush: Flush) -> Job
     labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
     job = work.attempts_on(row).step(partial(work.submit, text, values, labels))
     if job.labels.get("batchmerge-replay") != token:
-        raise CommitFailed("another run was faster", where=work.where, remedy="plan again from what it committed")
+        raise CommitFailed("another run was faster", where=work.name, remedy="plan again from what it committed")
     return job

@@ -6,16 +6,17 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 from google.cloud.bigquery import Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
 from jobs.changes.columns import names_unchanged_columns
-from jobs.changes.reduction import Reduction, Reductions, truncated_below
+from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
-from jobs.destinations.bigquery.columns import Column, renamed_columns, staging_fields
+from jobs.destinations.base import Destination
+from jobs.destinations.bigquery.columns import Column, destination_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, applies
@@ -24,23 +25,24 @@ from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.names import attempts_prefix
+from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
+from jobs.destinations.bigquery.state import StateRow, TableAt, TableState, identity
 from jobs.destinations.bigquery.statements import Statement, has_unchanged, order_column, says_op, statement
 from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.destinations.refused_rows import with_refused
-from jobs.destinations.requirements import require_batch_column
+from jobs.destinations.requirements import require_batch_column, require_same_table
 from jobs.failpoints import failpoint
 from jobs.lineage import joined, recreated_topics
-from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_leave_unchanged, leaves_unchanged
 from resources.bigquery import BigQuery, Job
+from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed, TableReplaced
 from sql import render
 
@@ -50,21 +52,38 @@ Values = dict[str, str | int | float | None]
 
 
 @dataclass(frozen=True)
-class TableWork:
-    """One destination table and its staging table.
+class TableWork(Destination):
+    """A destination table with its staging table, its state row and its side table."""
 
-    Attributes:
-        where: the destination's name, for errors.
-    """
-
-    bigquery: BigQuery
-    pipeline: str
-    spec: PipelineSpec
     table: BigQueryTable
-    columns: Sequence[Column]
-    state: TableState
-    side_table: SideTable
-    where: str
+    connection: BigQueryConnection
+
+    @cached_property
+    def bigquery(self) -> BigQuery:
+        return BigQuery(self.table.connection, self.connection)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        return destination_columns(self.spec, self.table, self.name)
+
+    @cached_property
+    def state(self) -> TableState:
+        return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
+
+    @cached_property
+    def side_table(self) -> SideTable:
+        return SideTable(self.bigquery, self.pipeline, self.table.table, self.name)
+
+    def count_rows(self) -> int:
+        """The rows of the table, if it exists."""
+        return count_rows(self.bigquery, self.table, self.columns)
+
+    def check_identity(self, row: StateRow, present: Table | None) -> None:
+        """Checks that the present table is the one that this state is of (`require_same_table`)."""
+        if row.committed:
+            found = identity(present) if present else None
+            options = self.table, self.name, self.count_rows, self.table.on_replaced
+            require_same_table(row.committed, row.table_created, found, *options)
 
     @property
     def order(self) -> Column | None:
@@ -90,7 +109,7 @@ class TableWork:
         if row is None:
             self.state.require_only_writer()
             raise TableReplaced(
-                "the table's row in `batchmerge_state` is gone", where=self.where, remedy="restore it, or run again"
+                "the table's row in `batchmerge_state` is gone", where=self.name, remedy="restore it, or run again"
             )
         return row
 
@@ -98,7 +117,7 @@ class TableWork:
         """The state row, if it still says what the caller planned from."""
         row = self._row()
         if row.commit_id != (committed.commit_id if committed else ""):
-            raise CommitFailed("another run has committed", where=self.where, remedy="plan again from there")
+            raise CommitFailed("another run has committed", where=self.name, remedy="plan again from there")
         return row
 
     def loads_after(self, row: StateRow) -> JobSequence:
@@ -145,7 +164,7 @@ class TableWork:
                 deletes_are_rows=self.table.deletes_are_rows,
             ),
             table=self.table,
-            where=self.where,
+            where=self.name,
             refusal=refusal,
             side_table=self.side_table,
             replayed=replayed,
@@ -156,9 +175,9 @@ class TableWork:
         return Loader(rows, made_with(self.spec, self.table, self.columns, present), as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch], present: Sequence[AnyField]) -> Refusal:
-        asks = partial(AskedTexts, self.bigquery, self.where)
+        asks = partial(AskedTexts, self.bigquery, self.name)
         return Refusal(
-            where=self.where,
+            where=self.name,
             columns=held_columns(self.spec, self.table, self.columns, present, asks),
             on_bad_record=self.spec.on_bad_record,
             out_of_range=self.table.out_of_range,
@@ -170,7 +189,7 @@ class TableWork:
         found = self.bigquery.find_table(name)
         if found is None:
             raise TableReplaced(
-                f"the staging table {name} is gone", where=self.where, remedy="run again: another is made"
+                f"the staging table {name} is gone", where=self.name, remedy="run again: another is made"
             )
         return found
 
@@ -179,7 +198,7 @@ class TableWork:
         text = render(
             "bigquery", "clean_up", staging_table=self.bigquery.table_id(row.staging_table), keep_deletes=False
         )
-        self.bigquery.change(text, {"last": row.next_batch - 1}, self.where)
+        self.bigquery.change(text, {"last": row.next_batch - 1}, self.name)
         if lacks_deletes(found := self.present_staging_table(row.staging_table)):
             self.bigquery.update_table(*with_deletes(found))
 
@@ -197,7 +216,7 @@ class TableWork:
             _LOG.warning(
                 "%s: the staging table was lost, and with it the deletes before batch %d, the first that is still "
                 "landed: if a change that is older than such a delete still comes, it brings the row back",
-                self.where,
+                self.name,
                 merged[0].number if merged else row.next_batch,
             )
         if merged:
@@ -215,14 +234,14 @@ class TableWork:
         earlier file keep their meaning.
         """
         target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.staging_table))
-        made = statement(self.spec, self.table, self.columns, target, source, self.where)
+        made = statement(self.spec, self.table, self.columns, target, source, self.name)
         wanted = replace(made, says_op=says_op(loader.rows.schema))
         values = Values(first=flush.first.number, last=flush.last.number)
         if loader.rows.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]
             landed = loader.rows.context.intermediate.landed().batches
             recreated = joined(row.recreated, recreated_topics(map(CommittedState.after, landed)))
-            require_batch_column(recreated, self.table, self.where)
+            require_batch_column(recreated, self.table, self.name)
             wanted = replace(
                 wanted,
                 coordinates=tuple(c.name for c in self.columns if c.source in parts),
@@ -238,10 +257,10 @@ class TableWork:
     def _looked_up(self, wanted: Statement, values: Values, names_unchanged: bool) -> tuple[str, Values]:
         """The text and parameters, with unchanged columns and key bounds from the staging table where they help."""
         if leaves_unchanged(self.spec, self.table) and names_unchanged:
-            names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.where)]
+            names = [row["name"] for row in self.bigquery.read(wanted.unchanged_columns_text(), values, self.name)]
             wanted = wanted.keeping(names)
         if wanted.bounds:
-            found = self.bigquery.read(wanted.bounds_text(), values, self.where)[0]
+            found = self.bigquery.read(wanted.bounds_text(), values, self.name)[0]
             if found["nulls"] or found[wanted.bounds[0].low] is None:
                 wanted = wanted.unbounded()
             else:
@@ -250,9 +269,8 @@ class TableWork:
 
     def replayed(self, context: MergeContext, batches: Sequence[LandedBatch], until: int | None = None) -> Reduction:
         """The changes that a replay of these batches takes, up to the batch of this number or the last of them."""
-        columns = renamed_columns(self.spec, self.table)
-        reductions = Reductions(self.spec, self.table, columns, context.intermediate)
-        wanted = reductions.replay(batches[-1].number if until is None else until, batches)
+        last = batches[-1].number if until is None else until
+        wanted = self.reductions(context.intermediate).replay(last, batches)
         return replace(wanted, with_time=True)
 
     def counts(self, job: Job, changes: int, refused: RefusedCounts) -> MergeCounts:

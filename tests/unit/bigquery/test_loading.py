@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 
 from jobs.batch import CommittedState, LandedBatches
 from jobs.destinations.bigquery.columns import destination_columns
+from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.loading import LoadedOtherwise, Loader
@@ -22,10 +23,10 @@ from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.merge import _discarded
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.spec import BigQueryTable
-from jobs.destinations.bigquery.state import StateRow, TableAt, TableState
-from jobs.destinations.bigquery.work import TableWork
+from jobs.destinations.bigquery.state import StateRow, TableAt
 from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
+from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed
 from resources.iceberg_io import RenewedFileIO
 from tests.kit import specs
@@ -178,10 +179,9 @@ def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: boo
     spec, service = spec_of("upsert_delete"), Service()
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    state = TableState(cast(BigQuery, service), "p", "d.t", "tmp")
     row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
-    columns = destination_columns(spec, table, "t")
-    work = TableWork(cast(BigQuery, service), "p", spec, table, columns, state, cast(Any, None), "t")
+    work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
+    work.__dict__["bigquery"] = service
     if merged:
         job = SimpleNamespace(labels={"batchmerge-kind": "merge"})
         service.jobs[f"{work.attempts_on(row).prefix}-1"] = job

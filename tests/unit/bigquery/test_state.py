@@ -89,7 +89,8 @@ def test_only_deletes_of_the_present_order_are_remembered(
     spec = specs.spec(specs.table("bigquery", "append", "d.t"))
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    work, loader = TableWork(cast(BigQuery, Mock()), "p", spec, table, [], Mock(), Mock(), "t"), Mock()
+    work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
+    work.__dict__["bigquery"], loader = Mock(), Mock()
     staging = Mock(labels={"batchmerge-deletes": "lost"})
     monkeypatch.setattr(TableWork, "present_staging_table", lambda *_: staging)
     monkeypatch.setattr(TableWork, "loader", lambda *_: loader)
@@ -158,6 +159,6 @@ def test_state_is_forgotten_also_where_a_run_died_before_it_moved_the_row() -> N
     destination.__dict__["bigquery"] = service
     text = with_state("INSERT", TableAt(CommittedState.after(landed(1)), {}))
     job = Mock(spec=QueryJob, labels={"batchmerge-kind": "merge"}, query=text)
-    service.jobs[f"{destination.work.attempts_on(ROW).prefix}-1"] = job
+    service.jobs[f"{destination.attempts_on(ROW).prefix}-1"] = job
     assert destination.drop_state()
     assert service.row == {}
