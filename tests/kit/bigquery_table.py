@@ -58,7 +58,7 @@ class Table:
 
     @property
     def columns(self) -> list[Column]:
-        return destination_columns(self.spec, self.spec_table, "test")
+        return destination_columns(self.spec, self.spec_table)
 
     @property
     def says_op(self) -> bool:
@@ -91,7 +91,7 @@ class Table:
         self.batch += 1
         found = self.emulator.find_table(self.staging_table)
         assert found is not None
-        stager = Stager(self.columns, found.schema, self.spec_table)
+        stager = Stager(self.columns, found.schema, self.spec_table.sanitize_names)
         file = io.BytesIO()
         pq.write_table(pa.Table.from_batches([stager.shape(self._select_list(changes))]), file)
         for _ in range(times):
@@ -145,7 +145,7 @@ class Table:
 
     def merge(self, first: int, last: int) -> None:
         target, source = self.emulator.table_id(self.name), self.emulator.table_id(self.staging_table)
-        made = statement(self.spec, self.spec_table, self.columns, target, source, "test")
+        made = statement(self.spec, self.spec_table, self.columns, target, source)
         found = replace(made, says_op=self.says_op)
         values: dict[str, Any] = {"first": first, "last": last}
         if found.bounds:

@@ -32,22 +32,21 @@ from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.schema.types import type_name
 from jobs.spec.columns import RowColumn, row_columns
-from jobs.spec.metadata import metadata_of
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import ConfigurationError
 
-_SCALARS: dict[pa.DataType, str] = {
-    pa.bool_(): "BOOLEAN",
-    pa.int32(): "INTEGER",
-    pa.int64(): "INTEGER",
-    pa.float32(): "FLOAT",
-    pa.float64(): "FLOAT",
-    pa.string(): "STRING",
-    pa.binary(): "BYTES",
-    pa.date32(): "DATE",
-    pa.timestamp("us", "UTC"): "TIMESTAMP",
-    pa.timestamp("us"): "DATETIME",
+# Arrow's type for each of BigQuery's that has only one.
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int64(),
+    "FLOAT": pa.float64(),
+    "STRING": pa.string(),
+    "BYTES": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "DATETIME": pa.timestamp("us"),
 }
+_SCALARS = {kind: name for name, kind in ARROW_TYPES.items()} | {pa.int32(): "INTEGER", pa.float32(): "FLOAT"}
 # The types that `column_types` may give to a declared type; the conversions are in sql/bigquery/values.sql.j2.
 _CONVERSIONS: dict[str, frozenset[str]] = {
     "string": frozenset({"JSON", "GEOGRAPHY", "TIME", "DATE", "DATETIME", "TIMESTAMP", "NUMERIC", "BIGNUMERIC"}),
@@ -69,19 +68,6 @@ _NEUTRAL = {
 }
 # The column's name in a landed row too.
 OP = "op"
-
-
-# Arrow's type for each of BigQuery's that has only one.
-ARROW_TYPES: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(),
-    "INTEGER": pa.int64(),
-    "FLOAT": pa.float64(),
-    "STRING": pa.string(),
-    "BYTES": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "DATETIME": pa.timestamp("us"),
-}
 
 
 @dataclass(frozen=True)
@@ -124,18 +110,16 @@ class KeyPart:
     neutral: str
 
 
-def destination_columns(spec: PipelineSpec, table: BigQueryTable, where: str) -> list[Column]:
+def destination_columns(spec: PipelineSpec, table: BigQueryTable) -> list[Column]:
     """The columns of the destination table, which `jobs.destinations.bigquery.rules` has checked."""
     declared = row_columns(spec, table)
-    # `_partition`, a metadata column, is a reserved name in BigQuery: it becomes `__partition`.
-    metadata = frozenset(m.column for m in metadata_of(table.metadata_columns))
-    names = column_names([c.name for c in declared], table.sanitize_names, where, ours=metadata)
-    return [table_column(c, names[c.name], table, where) for c in declared]
+    names = column_names([c.name for c in declared], table.sanitize_names, table.title, table.metadata_names)
+    return [table_column(c, names[c.name], table) for c in declared]
 
 
 def renamed_columns(spec: PipelineSpec, table: BigQueryTable) -> list[RowColumn]:
     """The row's columns under their names in BigQuery."""
-    names = {c.source: c.name for c in destination_columns(spec, table, f"bigquery {table.table}")}
+    names = {c.source: c.name for c in destination_columns(spec, table)}
     return [replace(c, name=names[c.path]) for c in row_columns(spec, table)]
 
 
@@ -163,23 +147,24 @@ def _leaves(path: tuple[str, ...], column: Column, field: Field, where: str) -> 
     yield KeyPart(path, _NEUTRAL[field.field_type])
 
 
-def table_column(declared: RowColumn, name: str, table: BigQueryTable, where: str) -> Column:
+def table_column(declared: RowColumn, name: str, table: BigQueryTable) -> Column:
     """The table's column for a row's column.
 
     Raises:
         ConfigurationError: BigQuery does not have its type, or cannot convert to the one of `column_types`.
     """
     mode = "NULLABLE" if declared.nullable else "REQUIRED"
-    staged = schema_field(name, declared.type, "NULLABLE", table.sanitize_names, where, required=False)
+    naming = table.sanitize_names, table.title
+    staged = schema_field(name, declared.type, "NULLABLE", *naming, required=False)
     wanted = table.column_types.get(declared.name)
     if wanted is None:
-        field = schema_field(name, declared.type, mode, table.sanitize_names, where, required=True)
+        field = schema_field(name, declared.type, mode, *naming, required=True)
         return Column(declared.path, declared.is_key, staged, field, None)
     kind = "decimal" if pa.types.is_decimal(declared.type) else type_name(declared.type)
     if wanted not in _CONVERSIONS.get(kind, ()):
         raise ConfigurationError(
             f"{declared.name} is {kind}, which does not become {wanted}",
-            where=where,
+            where=table.title,
             remedy="declare it as string, or leave the type to the declaration",
         )
     digits = (declared.type.precision, declared.type.scale) if kind == "decimal" else (None, None)
@@ -202,7 +187,7 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
         return Field(name, "RECORD", mode=mode, fields=tuple(fields))
     if pa.types.is_map(kind):
         pair = pa.struct([pa.field("key", kind.key_type, False), kind.item_field.with_name("value")])
-        return _repeated(schema_field(name, pair, "NULLABLE", sanitize, where, required))
+        return schema_field(name, pair, "REPEATED", sanitize, where, required)
     if pa.types.is_list(kind):
         element = schema_field(name, kind.value_type, "NULLABLE", sanitize, where, required)
         if element.mode == "REPEATED":
@@ -211,7 +196,7 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
                 where=where,
                 remedy="put a struct in between: array<struct<items: array<…>>>",
             )
-        return _repeated(element)
+        return replace(element, mode="REPEATED")
     if pa.types.is_decimal(kind):
         return Field(name, "NUMERIC" if is_numeric(kind) else "BIGNUMERIC", mode, (), kind.precision, kind.scale)
     return Field(name, _SCALARS[kind], mode=mode)
@@ -220,10 +205,6 @@ def schema_field(name: str, kind: pa.DataType, mode: str, sanitize: bool, where:
 def is_numeric(kind: pa.DataType) -> bool:
     """Whether a decimal becomes NUMERIC, and not BIGNUMERIC."""
     return bool(pa.types.is_decimal(kind) and kind.scale <= 9 and kind.precision - kind.scale <= 29)
-
-
-def _repeated(field: Field) -> Field:
-    return replace(field, mode="REPEATED")
 
 
 def staging_fields(

@@ -74,18 +74,17 @@ class BigQueryKind(Kind[BigQueryTable]):
         from jobs.destinations.refusal import certain
 
         yield from too_many_loads(spec, table)
-        yield from certain(held_columns(spec, table, destination_columns(spec, table, f"bigquery {table.table}")))
+        yield from certain(held_columns(spec, table, destination_columns(spec, table)))
 
     def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
         from jobs.destinations.bigquery.columns import destination_columns
         from jobs.destinations.bigquery.direct_load import takes_landed_rows
+        from jobs.destinations.bigquery.names import staging_prefix
         from jobs.destinations.bigquery.statements import statement
 
-        where = f"bigquery {table.table}"
-        columns = destination_columns(spec, table, where)
-        dataset, name = table.table.split(".")
-        staging_table = f"{dataset}._{name}_{table.intermediate_suffix}_…"
-        found = statement(spec, table, columns, table.table, staging_table, where).unbounded()
+        columns = destination_columns(spec, table)
+        staging_table = f"{staging_prefix(table.table, table.intermediate_suffix)}…"
+        found = statement(spec, table, columns, table.table, staging_table).unbounded()
         return replace(found, says_op=takes_landed_rows(spec, table, columns)).text()
 
     def sink(self) -> type[Sink]:

@@ -63,16 +63,20 @@ def column_names(
     return found
 
 
+def staging_prefix(table: str, suffix: str) -> str:
+    """``dataset._<dest>_<suffix>_``: begins the names of all tables that we make beside a table."""
+    dataset, dest = table.split(".")
+    return f"{dataset}._{dest}_{suffix}_"
+
+
 def staging_name(table: str, suffix: str, pipeline: str, generation: str, epoch_ms: int) -> str:
     """``dataset._<dest>_<suffix>_<pipeline>_<generation>_<epoch>``: a name per generation."""
-    dataset, dest = table.split(".")
-    return f"{dataset}._{dest}_{suffix}_{pipeline}_{generation}_{epoch_ms}"
+    return f"{staging_prefix(table, suffix)}{pipeline}_{generation}_{epoch_ms}"
 
 
 def answer_name(table: str, suffix: str, pipeline: str) -> str:
     """``dataset._<dest>_<suffix>_<pipeline>_verify_<id>``: a copy of the rows for one `verify`."""
-    dataset, dest = table.split(".")
-    return f"{dataset}._{dest}_{suffix}_{pipeline}_verify_{uuid.uuid4().hex[:12]}"
+    return f"{staging_prefix(table, suffix)}{pipeline}_verify_{uuid.uuid4().hex[:12]}"
 
 
 def state_prefix(table_id: str, incarnation: int) -> str:

@@ -66,7 +66,7 @@ class BigQueryValues(RowValues):
         own = next(c for c in self.own if c.name == column.name)
         if own.conversion:
             return self._converted(own, values)
-        return list(Stager([own], [], self.table).shaped(values, own.staged).to_pylist())
+        return list(Stager([own], [], self.table.sanitize_names).shaped(values, own.staged).to_pylist())
 
     def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
         """Values as BigQuery converts and shows them, null for those that it refuses; each different value is sent

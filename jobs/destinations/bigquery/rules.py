@@ -9,7 +9,6 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.names import column_names
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.columns import row_columns
-from jobs.spec.metadata import metadata_of
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
@@ -23,12 +22,11 @@ _NOT_CLUSTERED = ("FLOAT", "JSON", "RECORD", "BYTES", "TIME")
 
 def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
     """The mistakes, each with its path below the table's entry."""
-    ours = frozenset(m.column for m in metadata_of(table.metadata_columns))
     columns: dict[str, Column] = {}
     for column in row_columns(spec, table):
         try:
-            name = column_names([column.name], table.sanitize_names, "", ours)[column.name]
-            made = columns[column.name] = table_column(column, name, table, "")
+            name = column_names([column.name], table.sanitize_names, "", table.metadata_names)[column.name]
+            made = columns[column.name] = table_column(column, name, table)
             if table.needs_key:
                 key_parts([made], "")
         except ConfigurationError as problem:
@@ -39,7 +37,7 @@ def mistakes(spec: PipelineSpec, table: BigQueryTable) -> Iterator[Mistake]:
             what = f"{column.name} has structs, or arrays and maps of them, {levels} deep, and BigQuery takes"
             yield Mistake((), f"{what} {_MOST_LEVELS}", "declare what is deeper as `text`, which takes it as JSON")
     try:
-        column_names(list(columns), table.sanitize_names, "", ours)
+        column_names(list(columns), table.sanitize_names, "", table.metadata_names)
     except ConfigurationError as problem:
         yield Mistake((), problem.what, problem.remedy)
     yield from _layout(table, {c.name.lower(): c.field for c in columns.values()})

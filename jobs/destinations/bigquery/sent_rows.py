@@ -170,7 +170,7 @@ class SentRows:
     def _rows_file(self) -> RowsFile:
         fields = tuple(map(Field.of, self.schema))
         judges = self.refusal if self.shape.judged else None
-        return RowsFile(self.where, Stager(self.columns, fields, self.table), fields, judges)
+        return RowsFile(self.where, Stager(self.columns, fields, self.table.sanitize_names), fields, judges)
 
     def files(self, flush: Flush) -> LandedFiles:
         files = LandedFiles.up_to(flush.last, self.context.intermediate)

@@ -89,6 +89,12 @@ class BigQueryTable(Table):
         """Partitioned by `_PARTITIONTIME`."""
         return self.time_partitioning is not None and self.partition_column is None
 
+    @property
+    def metadata_names(self) -> frozenset[str]:
+        """Names of metadata columns, which are sanitised in any case: `_partition` is reserved in BigQuery, for
+        example, and becomes `__partition`."""
+        return frozenset(m.column for m in metadata_of(self.metadata_columns))
+
     def own_mistakes(self) -> Iterator[Mistake]:
         if self.merge_interval_seconds is None and self.merge_records_threshold is None:
             remedy = "give a number here, or a `merge_records_threshold`"
@@ -124,6 +130,5 @@ class BigQueryTable(Table):
         return name.lower() in {self._in_bigquery(one).lower() for one in declared}
 
     def _in_bigquery(self, name: str) -> str:
-        """The column's name in BigQuery. We may change the names of metadata columns."""
-        ours = name in {m.column for m in metadata_of(self.metadata_columns)}
-        return column_name(name, self.sanitize_names or ours) or name
+        """The column's name in BigQuery."""
+        return column_name(name, self.sanitize_names or name in self.metadata_names) or name

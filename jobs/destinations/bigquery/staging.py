@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -11,40 +13,31 @@ from jobs.changes.columns import UNCHANGED
 from jobs.destinations.bigquery.columns import ARROW_TYPES, Column
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
-from jobs.destinations.bigquery.spec import BigQueryTable
 
 
+@dataclass(frozen=True)
 class Stager:
     """Shapes batches of one select list into rows with the current schema of the staging table.
 
-    Args:
+    Attributes:
         columns: the destination's columns, in the order of the select list.
         present: the staging table's schema; columns that are no longer declared are filled with nulls, or left out
             if they have a type that no declared column can have.
-        table: its options say how names are sanitised.
+        sanitize: whether names of nested fields are sanitised, as the table's columns are.
     """
 
-    def __init__(self, columns: Sequence[Column], present: Sequence[AnyField], table: BigQueryTable) -> None:
-        self._columns = list(columns)
-        self._present = list(present)
-        self._sanitize = table.sanitize_names
+    columns: Sequence[Column]
+    present: Sequence[AnyField]
+    sanitize: bool
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the staging table, as `sent_rows.py` writes them: without nulls in arrays."""
-        given = {(c.path[0], c.name.lower()): batch.column(n) for n, c in enumerate(self._columns)}
         deleted = pc.equal(batch.column("op"), "delete")
         arrays, fields = [], []
-        for field in self._present:
+        for field in self.present:
             if field.name in ("key", "value"):
-                inner = _loaded(field.fields)
-                children = [
-                    self.shaped(given[where], f)
-                    if (where := (field.name, f.name.lower())) in given
-                    else pa.nulls(len(batch), arrow_type(f))
-                    for f in inner
-                ]
-                names = [f.name for f in inner]
-                array = pa.StructArray.from_arrays(children, names, mask=deleted if field.name == "value" else None)
+                parts = {c.name: batch.column(n) for n, c in enumerate(self.columns) if c.path[0] == field.name}
+                array = self._struct(parts, field, len(batch), deleted if field.name == "value" else None)
             elif field.name == UNCHANGED.name and UNCHANGED.name not in batch.schema.names:
                 array = pa.nulls(len(batch), arrow_type(field))
             else:
@@ -58,24 +51,21 @@ class Stager:
         if field.mode == "REPEATED":
             return self._repeated(array, field)
         if field.field_type == "RECORD":
-            return self._struct(array, field)
+            names = [column_name(part.name, self.sanitize) for part in array.type]
+            parts = {name: array.field(n) for n, name in enumerate(names) if name is not None}
+            return self._struct(parts, field, len(array), array.is_null())
         if field.field_type in ("NUMERIC", "BIGNUMERIC"):
             return array
         return array.cast(ARROW_TYPES[field.field_type])
 
-    def _struct(self, array: pa.Array, field: AnyField) -> pa.Array:
-        """Parts go by name, sanitised as the table's columns are: landed and staged order may differ."""
-        given = {}
-        for n in range(array.type.num_fields):
-            name = column_name(array.type.field(n).name, self._sanitize)
-            if name is not None:
-                given[name.lower()] = array.field(n)
-        inner = _loaded(field.fields)
+    def _struct(self, parts: Mapping[str, pa.Array], field: AnyField, rows: int, mask: pa.Array | None) -> pa.Array:
+        """Parts go by name: landed and staged order may differ."""
+        given, inner = {name.lower(): part for name, part in parts.items()}, _loaded(field.fields)
         children = [
-            self.shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(len(array), arrow_type(f))
+            self.shaped(given[f.name.lower()], f) if f.name.lower() in given else pa.nulls(rows, arrow_type(f))
             for f in inner
         ]
-        return pa.StructArray.from_arrays(children, [f.name for f in inner], mask=array.is_null())
+        return pa.StructArray.from_arrays(children, [f.name for f in inner], mask=mask)
 
     def _repeated(self, array: pa.Array, field: AnyField) -> pa.Array:
         if pa.types.is_map(array.type):
@@ -95,11 +85,8 @@ def _loaded(fields: Sequence[AnyField]) -> list[AnyField]:
 def _without_nulls(array: pa.Array) -> pa.Array:
     flat, parents = array.flatten(), pc.list_parent_indices(array)
     kept = pc.is_valid(flat)
-    counts = pc.value_counts(parents.filter(kept))
-    sizes = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-    offsets = [0]
-    for n in range(len(array)):
-        offsets.append(offsets[-1] + sizes.get(n, 0))
+    sizes = np.bincount(parents.filter(kept).to_numpy(), minlength=len(array))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat.filter(kept))
 
 

@@ -112,10 +112,11 @@ class Statement:
 
 
 def statement(
-    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, staging_table: str, where: str
+    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, staging_table: str
 ) -> Statement:
     """The statement of a table's mode."""
-    keys = key_parts(columns, where) if table.needs_key else []
+    keys = key_parts(columns, table.title) if table.needs_key else []
+    order = order_column(spec, columns) if table.needs_key else None
     return Statement(
         mode=table.mode,
         target=target,
@@ -124,7 +125,7 @@ def statement(
         keys=tuple(keys),
         # A null inside a struct does not make the key null, so such nulls always equal each other.
         null_safe=bool(spec.changes.key and spec.changes.key.nulls == "match") or any(len(k.path) > 1 for k in keys),
-        order_by=order_name(spec, columns) if table.needs_key else None,
+        order_by=order.name if order else None,
         bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
         whole=partition_filter(table, columns),
         by_record_time=_record_time(table),
@@ -147,11 +148,6 @@ def order_column(spec: PipelineSpec, columns: Sequence[Column]) -> Column | None
     if not wanted:
         return None
     return next((c for c in columns if c.source[-1] == wanted and c.source[0] in ("key", "value")), None)
-
-
-def order_name(spec: PipelineSpec, columns: Sequence[Column]) -> str | None:
-    found = order_column(spec, columns)
-    return found.name if found else None
 
 
 def _bounds(table: BigQueryTable, columns: Sequence[Column]) -> list[Bound]:

@@ -64,7 +64,7 @@ class TableWork(Destination):
 
     @cached_property
     def columns(self) -> list[Column]:
-        return destination_columns(self.spec, self.table, self.name)
+        return destination_columns(self.spec, self.table)
 
     @cached_property
     def state(self) -> TableState:
@@ -234,7 +234,7 @@ class TableWork(Destination):
         earlier file keep their meaning.
         """
         target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.staging_table))
-        made = statement(self.spec, self.table, self.columns, target, source, self.name)
+        made = statement(self.spec, self.table, self.columns, target, source)
         wanted = replace(made, says_op=says_op(loader.rows.schema))
         values = Values(first=flush.first.number, last=flush.last.number)
         if loader.rows.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:

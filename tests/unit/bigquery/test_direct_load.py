@@ -37,7 +37,7 @@ def takes(
     )
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
-    found = destination_columns(spec, table, "test")
+    found = destination_columns(spec, table)
     return takes_landed_rows(spec, table, found)
 
 

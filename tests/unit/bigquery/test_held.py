@@ -40,7 +40,7 @@ def test_numbers_that_become_no_date_or_time(declared: str, wanted: str, first: 
     spec = specs.spec(entry, columns={"id": "long", "n": declared})
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    columns = destination_columns(spec, table, "test")
+    columns = destination_columns(spec, table)
     held = next(c for c in held_columns(spec, table, columns) if c.label == "n")
     assert held.may_refuse is (first is not None)
     assert takes_landed_rows(spec, table, columns) is (first is None), "files would not be judged"
@@ -60,7 +60,7 @@ def judged(declared: str, field: SchemaField, wanted: str | None = None) -> tupl
     spec = specs.spec(specs.table("bigquery", "append", "d.dest", **types), columns={"id": "long", "n": declared})
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    columns, present = destination_columns(spec, table, "test"), [SchemaField("id", "INTEGER"), field]
+    columns, present = destination_columns(spec, table), [SchemaField("id", "INTEGER"), field]
     (held,) = (c for c in held_columns(spec, table, columns, present, lambda _type: _all_are_read) if c.label == "n")
     return held, takes_landed_rows(spec, table, columns, present)
 

@@ -48,7 +48,7 @@ def mark(*present: SchemaField, **parts: Any) -> str:
     spec = spec_of(**parts)
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
-    return made_with(spec, table, destination_columns(spec, table, "t"), present)
+    return made_with(spec, table, destination_columns(spec, table), present)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_names_are_sanitised_where_that_is_asked_for() -> None:
     odd = {"id": "long", "a b": "string", "1st": "struct<`x-y`: int>"}
     found = specs.spec(TABLE | {"sanitize_names": True}, columns=odd, key="id")
     assert isinstance(found.tables[0], BigQueryTable)
-    columns = {c.source[-1]: c.field for c in destination_columns(found, found.tables[0], "test")}
+    columns = {c.source[-1]: c.field for c in destination_columns(found, found.tables[0])}
     assert columns["a b"].name == "a_b"
     assert columns["1st"].name == "_1st"
     assert [f.name for f in columns["1st"].fields] == ["x_y"]

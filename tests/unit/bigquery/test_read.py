@@ -37,7 +37,7 @@ def stored(declared: str, wanted: str, values: list[Any]) -> tuple[list[object],
     spec = specs.spec(entry, columns={"id": "long", "n": declared})
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
-    columns, own = row_columns(spec, table), destination_columns(spec, table, "t")
+    columns, own = row_columns(spec, table), destination_columns(spec, table)
     held, asked = held_columns(spec, table, own), cast(BigQuery, service)
     made = BigQueryValues(columns, table.column_types, held, bigquery=asked, table=table, own=own)
     (column,) = (c for c in columns if c.name == "n")

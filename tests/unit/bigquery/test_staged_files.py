@@ -22,7 +22,7 @@ from tests.kit.arrow import copied
 
 SPEC = specs.spec(specs.table("bigquery", "upsert_delete"), columns={"id": "long", "name": "string"}, key=specs.ID)
 TABLE = BigQueryTable.model_validate(specs.table("bigquery", "upsert_delete"))
-COLUMNS = destination_columns(SPEC, TABLE, "test")
+COLUMNS = destination_columns(SPEC, TABLE)
 FIELDS = tuple(staging_fields(COLUMNS, None))
 
 
@@ -39,7 +39,7 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
 
 
 def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
-    file = RowsFile("test", Stager(COLUMNS, FIELDS, TABLE), FIELDS, None)
+    file = RowsFile("test", Stager(COLUMNS, FIELDS, sanitize=False), FIELDS, None)
     task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
     return reports_in(task(iter(())))
 

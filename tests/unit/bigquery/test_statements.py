@@ -143,8 +143,8 @@ def made(
     """The statement with the fields of its two tables."""
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
-    columns = destination_columns(spec, table, "test")
-    found = statement(spec, table, columns, TARGET, STAGING, "test")
+    columns = destination_columns(spec, table)
+    found = statement(spec, table, columns, TARGET, STAGING)
     if replayed:
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
         later = ((7,), (3, 12)) if spec in RECREATED.values() else ()
