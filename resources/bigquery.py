@@ -15,8 +15,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from google.api_core import exceptions as google_errors
@@ -35,6 +35,7 @@ _LOG = logging.getLogger("batchmerge")
 
 Job = bigquery.QueryJob | bigquery.LoadJob
 Value = str | int | float | None
+T = TypeVar("T")
 _LONGEST_LABEL = 63
 _NOT_OUR_JOB = (
     "grant `bigquery.jobs.get` on the project: another account may have submitted the job, and a run has to know what "
@@ -79,14 +80,18 @@ class BigQuery:
         return {"retry": self._retry, "timeout": self.connection.timeout_seconds}
 
     def table_id(self, table: str) -> str:
-        """``dataset.table`` with its project."""
+        """``dataset.table``, or a dataset, with its project."""
         return f"{self.connection.project}.{table}"
 
     def find_table(self, table: str) -> bigquery.Table | None:
         """The table's metadata, None where it does not exist (or its dataset does not)."""
-        with bigquery_errors(table):
+        return self._found(table, lambda: self.client.get_table(self.table_id(table), **self._options))
+
+    def _found(self, where: str, ask: Callable[[], T], **errors: str) -> T | None:
+        """What the client answers, None where there is no such thing; `errors` as `bigquery_errors` has them."""
+        with bigquery_errors(where, **errors):
             try:
-                return self.client.get_table(self.table_id(table), **self._options)
+                return ask()
             except google_errors.NotFound:
                 return None
 
@@ -95,7 +100,7 @@ class BigQuery:
         if self._find_dataset(dataset) is not None:
             return
         with bigquery_errors(dataset):
-            wanted = bigquery.Dataset(f"{self.connection.project}.{dataset}")
+            wanted = bigquery.Dataset(self.table_id(dataset))
             wanted.location = self.connection.location
             self.client.create_dataset(wanted, exists_ok=True, **self._options)
 
@@ -114,11 +119,7 @@ class BigQuery:
             )
 
     def _find_dataset(self, dataset: str) -> bigquery.Dataset | None:
-        with bigquery_errors(dataset):
-            try:
-                return self.client.get_dataset(f"{self.connection.project}.{dataset}", **self._options)
-            except google_errors.NotFound:
-                return None
+        return self._found(dataset, lambda: self.client.get_dataset(self.table_id(dataset), **self._options))
 
     def create_table(self, table: bigquery.Table) -> bigquery.Table:
         """Creates the table, or returns the one that somebody else just created.
@@ -157,18 +158,19 @@ class BigQuery:
         with bigquery_errors(f"{table.dataset_id}.{table.table_id}"):
             return self.client.update_table(table, list(fields), **self._options)
 
+    def add_labels(self, table: bigquery.Table, labels: Mapping[str, str]) -> None:
+        """Writes labels of the table beside those that it has. Raises CommitFailed, as `update_table` does."""
+        table.labels = {**table.labels, **labels}
+        self.update_table(table, ["labels"])
+
     def delete_table(self, table: str) -> None:
         with bigquery_errors(table):
             self.client.delete_table(self.table_id(table), not_found_ok=True, **self._options)
 
     def tables(self, dataset: str) -> list[tuple[str, Mapping[str, str]]]:
         """``dataset.table`` and labels of every table of a dataset; empty where there is no dataset."""
-        with bigquery_errors(dataset):
-            try:
-                found = list(self.client.list_tables(f"{self.connection.project}.{dataset}", **self._options))
-            except google_errors.NotFound:
-                return []
-            return [(f"{dataset}.{item.table_id}", dict(item.labels)) for item in found]
+        found = self._found(dataset, lambda: list(self.client.list_tables(self.table_id(dataset), **self._options)))
+        return [(f"{dataset}.{item.table_id}", dict(item.labels)) for item in found or ()]
 
     def read(self, text: str, values: Mapping[str, Value], where: str) -> list[bigquery.Row]:
         """The rows of a SELECT."""
@@ -230,11 +232,8 @@ class BigQuery:
 
     def find_job(self, job_id: str) -> Job | None:
         """The job of that id, None where nobody ever submitted it."""
-        with bigquery_errors(job_id, denied=_NOT_OUR_JOB):
-            try:
-                return cast(Job, self.client.get_job(job_id, **self._options))
-            except google_errors.NotFound:
-                return None
+        ask = partial(self.client.get_job, job_id, **self._options)
+        return cast(Job | None, self._found(job_id, ask, denied=_NOT_OUR_JOB))
 
     def submit_query(self, job_id: str, text: str, values: Mapping[str, Value], labels: Mapping[str, str]) -> Job:
         """Submits the statement under this id, or returns the job that already has it."""
@@ -278,8 +277,6 @@ class BigQuery:
 
     def _appending(self, schema: Sequence[Any], labels: Mapping[str, str]) -> bigquery.LoadJobConfig:
         """The settings of a load job that appends Parquet to an existing table."""
-        parquet = bigquery.ParquetOptions()
-        parquet.enable_list_inference = True
         config = bigquery.LoadJobConfig(
             source_format=bigquery.SourceFormat.PARQUET,
             write_disposition=bigquery.WriteDisposition.WRITE_APPEND,
@@ -287,7 +284,7 @@ class BigQuery:
             decimal_target_types=["NUMERIC", "BIGNUMERIC"],
             labels=dict(labels),
         )
-        config.parquet_options = parquet
+        config.parquet_options = bigquery.ParquetOptions.from_api_repr({"enableListInference": True})
         # Given a schema, the emulator takes BYTES in Parquet for base64; the table's own schema does as well there.
         if not (self.connection.endpoint and _has_bytes(schema)):
             config.schema = [field.to_api_repr() for field in schema]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,8 +145,7 @@ class Table:
 
     def merge(self, first: int, last: int) -> None:
         target, source = self.emulator.table_id(self.name), self.emulator.table_id(self.staging_table)
-        made = statement(self.spec, self.spec_table, self.columns, target, source)
-        found = replace(made, says_op=self.says_op)
+        found = statement(self.spec, self.spec_table, self.columns, target, source, self.says_op)
         values: dict[str, Any] = {"first": first, "last": last}
         if found.bounds:
             bounds = self.emulator.read(found.bounds_text(), values, "test")[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.destinations.base import Destination
@@ -84,8 +83,8 @@ class BigQueryKind(Kind[BigQueryTable]):
 
         columns = destination_columns(spec, table)
         staging_table = f"{staging_prefix(table.table, table.intermediate_suffix)}…"
-        found = statement(spec, table, columns, table.table, staging_table).unbounded()
-        return replace(found, says_op=takes_landed_rows(spec, table, columns)).text()
+        says_op = takes_landed_rows(spec, table, columns)
+        return statement(spec, table, columns, table.table, staging_table, says_op).unbounded().text()
 
     def sink(self) -> type[Sink]:
         from jobs.destinations.bigquery.connect_sink import BigQuerySink

@@ -12,7 +12,6 @@ from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.tables import new_staging_table
 from jobs.destinations.bigquery.work import TableWork
 from resources.errors import BatchmergeError
-from sql import render
 
 _LOG = logging.getLogger("batchmerge")
 
@@ -28,9 +27,7 @@ def clean_up(work: TableWork, row: StateRow, flush: Flush) -> None:
 
 def remove_merged(work: TableWork, row: StateRow, last: int) -> int:
     """Removes batches up to this one from the staging table; returns how many older staging tables it dropped."""
-    staging_table = work.bigquery.table_id(row.staging_table)
-    text = render("bigquery", "clean_up", staging_table=staging_table, keep_deletes=work.keeps_deletes)
-    work.bigquery.change(text, {"last": last}, work.name)
+    work.remove_staged(row, last, work.keeps_deletes)
     return _drop_leftovers(work, row)
 
 
@@ -60,5 +57,4 @@ def _generation(work: TableWork) -> str | None:
 def _label_destination(work: TableWork, flush: Flush) -> None:
     found = work.bigquery.find_table(work.table.table)
     if found is not None:
-        found.labels = {**found.labels, "batchmerge-batch": str(flush.last.number)}
-        work.bigquery.update_table(found, ["labels"])
+        work.bigquery.add_labels(found, {"batchmerge-batch": str(flush.last.number)})

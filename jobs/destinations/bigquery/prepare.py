@@ -8,13 +8,7 @@ from functools import partial
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.schema import can_follow, placed
 from jobs.destinations.bigquery.state import StateRow, identity
-from jobs.destinations.bigquery.tables import (
-    destination_table,
-    evolve,
-    knowing_pipeline,
-    knows_pipeline,
-    new_staging_table,
-)
+from jobs.destinations.bigquery.tables import destination_table, evolve, new_staging_table, state_label
 from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.requirements import require_create, require_known_rows
 from jobs.spec.tables import Evolution
@@ -38,11 +32,11 @@ def prepare(work: TableWork, dry_run: bool) -> list[str]:
         work.state.require_only_writer()
     if row is not None:
         work.check_identity(row, found)
-    elif found is not None and knows_pipeline(found, work.pipeline):
+    elif found is not None and state_label(work.pipeline) in found.labels:
         require_known_rows(work.count_rows(), work.table, work.name, _BRING_BACK)
     done = _destination(work, found is not None, dry_run)
     if dry_run:
-        return [*done, *_planned(work, row, placed(work.staged, found.schema if found else ()))]
+        return [*done, *_staging_table(work, row, placed(work.staged, found.schema if found else ()), dry_run=True)]
     found = found or work.bigquery.find_table(work.table.table)
     if found is None:
         raise TableReplaced("the table was dropped meanwhile", where=work.name, remedy="run again")
@@ -50,9 +44,9 @@ def prepare(work: TableWork, dry_run: bool) -> list[str]:
         row = work.state.create(identity(found), work.table.time_limit_seconds)
     elif row.table_created != identity(found):
         row = _renewed(work, row, identity(found))
-    if not knows_pipeline(found, work.pipeline):
+    if (mark := state_label(work.pipeline)) not in found.labels:
         # Written before the first row: a table with this mark and without a state row has lost that row.
-        work.bigquery.update_table(*knowing_pipeline(found, work.pipeline))
+        work.bigquery.add_labels(found, {mark: "1"})
     return [*done, *_staging_table(work, row, placed(work.staged, found.schema))]
 
 
@@ -97,21 +91,16 @@ def _layout(work: TableWork) -> str:
     return by + of + clustered
 
 
-def _planned(work: TableWork, row: StateRow | None, staged: Sequence[Field]) -> list[str]:
+def _staging_table(work: TableWork, row: StateRow | None, staged: Sequence[Field], dry_run: bool = False) -> list[str]:
     present = work.bigquery.find_table(row.staging_table) if row else None
-    if row is None or present is None or not can_follow(row.staging_table, present.schema, staged):
-        return [f"create a staging table for {work.name}"]
-    changes = evolve(work.bigquery, row.staging_table, staged, Evolution(), dry_run=True)
-    return [f"{row.staging_table}: {change}" for change in changes]
-
-
-def _staging_table(work: TableWork, row: StateRow, staged: Sequence[Field]) -> list[str]:
-    present = work.bigquery.find_table(row.staging_table)
-    if present is not None and can_follow(row.staging_table, present.schema, staged):
-        # Older versions kept the dataset's partition expiry, by which remembered deletes would be lost.
-        work.bigquery.lasting(present)
-        changes = evolve(work.bigquery, row.staging_table, staged, Evolution())
+    if row and present and can_follow(row.staging_table, present.schema, staged):
+        if not dry_run:
+            # Older versions kept the dataset's partition expiry, by which remembered deletes would be lost.
+            work.bigquery.lasting(present)
+        changes = evolve(work.bigquery, row.staging_table, staged, Evolution(), dry_run)
         return [f"{row.staging_table}: {change}" for change in changes]
+    if dry_run or row is None:
+        return [f"create a staging table for {work.name}"]
     # Its rows are all landed, so a staging table that cannot be changed is replaced like one that was lost.
     work.bigquery.delete_table(row.staging_table)
     row = _replace_lost(work, row)

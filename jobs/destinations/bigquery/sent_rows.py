@@ -18,11 +18,10 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
 from jobs.changes.columns import CHANGES
-from jobs.changes.files import LandedFiles
+from jobs.changes.files import LandedFiles, LandedSlice
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.routing import route_filter
-from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush
@@ -62,7 +61,6 @@ class SentRows:
     context: MergeContext
     staging_table: str
     schema: Sequence[SchemaField]
-    columns: Sequence[Column]
     shape: RowShape
     table: BigQueryTable
     where: str
@@ -74,19 +72,13 @@ class SentRows:
         """How many landed rows of a flush the table takes."""
         if route_filter(self.context.spec, self.table) is None:
             return flush.rows
-        files, first, last = (
-            PlannedFiles.of(self.files(flush), flush.batches, []),
-            flush.first.number,
-            flush.last.number,
-        )
-        tasks = self._tasks(files, flush)
+        shares, read = self._landed_slices(flush, [])
 
         def counted(batches: Batches) -> Iterator[pa.RecordBatch]:
-            for number in numbers(batches):
-                yield report_row(sum(map(len, files.share(number, tasks).in_pieces(first, last))))
+            yield report_row(sum(map(len, read(batches))))
 
         with spark_errors(self.where):
-            return sum(task_reports(numbered(self.context.spark, tasks), counted))
+            return sum(task_reports(shares, counted))
 
     def load(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         """Submits the load of rows that tasks write; returns the job, or the one that has this id already.
@@ -154,23 +146,28 @@ class SentRows:
             with spark_errors(self.where):
                 found = shape.replayed(spark, self.replayed, flush.last.number)
             return found.coalesce(1) if most_tasks == 1 else found, _as_tables
-        files = PlannedFiles.of(self.files(flush), flush.batches, shape.paths)
-        first, last, tasks = flush.first.number, flush.last.number, most_tasks or self._tasks(files, flush)
+        shares, read = self._landed_slices(flush, shape.paths, most_tasks)
+        return shares, lambda batches: map(shape.of, read(batches))
 
-        def read(batches: Batches) -> Iterator[pa.Table]:
+    def _landed_slices(
+        self, flush: Flush, paths: Sequence[tuple[str, ...]], most_tasks: int | None = None
+    ) -> tuple[DataFrame, Callable[[Batches], Iterator[LandedSlice]]]:
+        """The input of tasks, shares of landed files, and how they read these parts of landed rows."""
+        spark, files = self.context.spark, PlannedFiles.of(self.files(flush), flush.batches, paths)
+        tasks = most_tasks or max(1, min(parallelism(spark), files.most_shares, 1 + flush.rows // _WORTH_A_TASK))
+        first, last = flush.first.number, flush.last.number
+
+        def read(batches: Batches) -> Iterator[LandedSlice]:
             for number in numbers(batches):
-                yield from map(shape.of, files.share(number, tasks).in_pieces(first, last))
+                yield from files.share(number, tasks).in_pieces(first, last)
 
         return numbered(spark, tasks), read
-
-    def _tasks(self, files: PlannedFiles, flush: Flush) -> int:
-        return max(1, min(parallelism(self.context.spark), files.most_shares, 1 + flush.rows // _WORTH_A_TASK))
 
     @property
     def _rows_file(self) -> RowsFile:
         fields = tuple(map(Field.of, self.schema))
         judges = self.refusal if self.shape.judged else None
-        return RowsFile(self.where, Stager(self.columns, fields, self.table.sanitize_names), fields, judges)
+        return RowsFile(self.where, Stager(self.shape.columns, fields, self.table.sanitize_names), fields, judges)
 
     def files(self, flush: Flush) -> LandedFiles:
         files = LandedFiles.up_to(flush.last, self.context.intermediate)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.changes.columns import UNCHANGED
-from jobs.destinations.bigquery.columns import OP, Column, KeyPart, key_parts
-from jobs.destinations.bigquery.field import AnyField
+from jobs.destinations.bigquery.columns import Column, KeyPart, key_parts
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
@@ -69,9 +67,9 @@ class Statement:
     bounds: tuple[Bound, ...]
     whole: Whole | None
     by_record_time: str | None
+    says_op: bool
     coordinates: tuple[str, ...] = ()
     recreated: tuple[tuple[int, ...], ...] = ()
-    says_op: bool = False
     unchanged: tuple[Column, ...] = ()
     truncated: bool = False
     truncates: bool = False
@@ -80,15 +78,8 @@ class Statement:
     def others(self) -> list[Column]:
         return [c for c in self.columns if not c.is_key]
 
-    @property
-    def topic_column(self) -> str:
-        return self._from(("kafka", "topic"))
-
-    @property
-    def batch_column(self) -> str:
-        return self._from(("batchNumber",))
-
-    def _from(self, source: tuple[str, ...]) -> str:
+    def column_of(self, *source: str) -> str:
+        """The column that this part of a landed row becomes."""
         return next(c.name for c in self.columns if c.source == source)
 
     def text(self) -> str:
@@ -112,7 +103,7 @@ class Statement:
 
 
 def statement(
-    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, staging_table: str
+    spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column], target: str, staging_table: str, says_op: bool
 ) -> Statement:
     """The statement of a table's mode."""
     keys = key_parts(columns, table.title) if table.needs_key else []
@@ -129,17 +120,8 @@ def statement(
         bounds=tuple(_bounds(table, columns)) if table.needs_key else (),
         whole=partition_filter(table, columns),
         by_record_time=_record_time(table),
+        says_op=says_op,
     )
-
-
-def has_unchanged(schema: Sequence[AnyField]) -> bool:
-    """Whether a staging table has a column with the names of columns that a change leaves as they were."""
-    return any(field.name == UNCHANGED.name for field in schema)
-
-
-def says_op(schema: Sequence[AnyField]) -> bool:
-    """Whether a staging table has a column with the operation of a change."""
-    return any(field.name == OP for field in schema)
 
 
 def order_column(spec: PipelineSpec, columns: Sequence[Column]) -> Column | None:

@@ -19,6 +19,8 @@ from sql import render
 DAY_MS = 24 * 3600 * 1000
 _ATTEMPTS = 5
 _DELETES = "batchmerge-deletes"
+HAS_DELETES = {_DELETES: "kept"}
+"""Labels of a staging table that has its deletes again."""
 
 
 def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Column]) -> bigquery.Table:
@@ -52,36 +54,19 @@ def new_staging_table(
     table = bigquery.Table(table_id, schema=[field.to_api_repr() for field in fields])
     table.time_partitioning = bigquery.TimePartitioning(type_="DAY")
     table.clustering_fields = ["batchNumber"]
-    table.labels = {"batchmerge-pipeline": label(pipeline), "batchmerge-table": label(dest)}
-    if lacks_deletes:
-        table.labels = {**table.labels, _DELETES: "lost"}
+    lost = {_DELETES: "lost"} if lacks_deletes else {}
+    table.labels = {"batchmerge-pipeline": label(pipeline), "batchmerge-table": label(dest), **lost}
     table.description = f"Changes on their way into {dest}. Kept by Batchmerge, emptied after each merge."
     return table
 
 
-def knows_pipeline(table: bigquery.Table, pipeline: str) -> bool:
-    """Whether the destination table has had a state row of this pipeline."""
-    return _of(pipeline) in table.labels
-
-
-def knowing_pipeline(table: bigquery.Table, pipeline: str) -> tuple[bigquery.Table, list[str]]:
-    """The table with a mark that it has a state row of this pipeline, and which of its properties to update."""
-    table.labels = {**table.labels, _of(pipeline): "1"}
-    return table, ["labels"]
-
-
-def _of(pipeline: str) -> str:
+def state_label(pipeline: str) -> str:
+    """The label of destination tables that have had a state row of this pipeline."""
     return label(f"batchmerge-of-{pipeline}")
 
 
 def lacks_deletes(table: bigquery.Table) -> bool:
     return bool(table.labels.get(_DELETES) == "lost")
-
-
-def with_deletes(table: bigquery.Table) -> tuple[bigquery.Table, list[str]]:
-    """The staging table with a mark that it has its deletes again, and which of its properties to update."""
-    table.labels = {**table.labels, _DELETES: "kept"}
-    return table, ["labels"]
 
 
 def evolve(

@@ -12,11 +12,11 @@ from typing import Literal
 from google.cloud.bigquery import Table
 
 from jobs.batch import CommittedState, LandedBatch, MergeCounts
-from jobs.changes.columns import names_unchanged_columns
+from jobs.changes.columns import UNCHANGED, names_unchanged_columns
 from jobs.changes.reduction import Reduction, truncated_below
 from jobs.changes.unchanged_columns import may_leave_unchanged, unchanged_parameters
 from jobs.destinations.base import Destination
-from jobs.destinations.bigquery.columns import Column, destination_columns, staging_fields
+from jobs.destinations.bigquery.columns import OP, Column, destination_columns, staging_fields
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, applies
@@ -31,8 +31,8 @@ from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState, identity
-from jobs.destinations.bigquery.statements import Statement, has_unchanged, order_column, says_op, statement
-from jobs.destinations.bigquery.tables import lacks_deletes, with_deletes
+from jobs.destinations.bigquery.statements import Statement, order_column, statement
+from jobs.destinations.bigquery.tables import HAS_DELETES, lacks_deletes
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
@@ -145,7 +145,8 @@ class TableWork(Destination):
         return TableAt.after(row.at, flush.batches, order, untraced_to)
 
     def loader(self, context: MergeContext, staging_table: str, replayed: Reduction | None = None) -> Loader:
-        schema, order = list(self.present_staging_table(staging_table).schema), self.order
+        schema, order = self.present_staging_table(staging_table).schema, self.order
+        staged = {field.name for field in schema}
         found = self.bigquery.find_table(self.table.table)
         present = found.schema if found else ()
         refusal = self._refusal(context.intermediate.landed().batches, present)
@@ -154,11 +155,10 @@ class TableWork(Destination):
             context=context,
             staging_table=staging_table,
             schema=schema,
-            columns=self.columns,
             shape=RowShape(
                 columns=self.columns,
                 order_by=order.source if order else None,
-                names_unchanged=has_unchanged(schema)
+                names_unchanged=UNCHANGED.name in staged
                 and may_leave_unchanged(self.spec, self.table, context.intermediate),
                 judged=any(column.may_refuse for column in refusal.columns),
                 deletes_are_rows=self.table.deletes_are_rows,
@@ -171,7 +171,7 @@ class TableWork(Destination):
         )
         # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
         takes_landed = takes_landed_rows(self.spec, self.table, self.columns, present)
-        as_landed = replayed is None and takes_landed and says_op(schema)
+        as_landed = replayed is None and takes_landed and OP in staged
         return Loader(rows, made_with(self.spec, self.table, self.columns, present), as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch], present: Sequence[AnyField]) -> Refusal:
@@ -193,14 +193,17 @@ class TableWork(Destination):
             )
         return found
 
+    def remove_staged(self, row: StateRow, last: int, keep_deletes: bool) -> None:
+        """Removes batches up to this one from the staging table."""
+        staging_table = self.bigquery.table_id(row.staging_table)
+        text = render("bigquery", "clean_up", staging_table=staging_table, keep_deletes=keep_deletes)
+        self.bigquery.change(text, {"last": last}, self.name)
+
     def forget_deletes(self, row: StateRow) -> None:
         """Forgets the kept deletes, which have another key or order than the changes to come."""
-        text = render(
-            "bigquery", "clean_up", staging_table=self.bigquery.table_id(row.staging_table), keep_deletes=False
-        )
-        self.bigquery.change(text, {"last": row.next_batch - 1}, self.name)
+        self.remove_staged(row, row.next_batch - 1, keep_deletes=False)
         if lacks_deletes(found := self.present_staging_table(row.staging_table)):
-            self.bigquery.update_table(*with_deletes(found))
+            self.bigquery.add_labels(found, HAS_DELETES)
 
     def remember_deletes(self, context: MergeContext, row: StateRow) -> None:
         """Fills a staging table that replaces a lost one with the deletes that were merged with this key and order.
@@ -224,7 +227,7 @@ class TableWork(Destination):
             loader = self.loader(context, row.staging_table, self.replayed(context, merged) if revised else None)
             # Refused rows of these batches were reported when they were merged.
             loader.copy(Flush(merged), writes_dead_letters=False)
-        self.bigquery.update_table(*with_deletes(self.present_staging_table(row.staging_table)))
+        self.bigquery.add_labels(self.present_staging_table(row.staging_table), HAS_DELETES)
 
     def bound(self, loader: Loader, row: StateRow, flush: Flush) -> tuple[str, Values]:
         """The statement's text and parameters, some of which are read from the staging table.
@@ -234,8 +237,8 @@ class TableWork(Destination):
         earlier file keep their meaning.
         """
         target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.staging_table))
-        made = statement(self.spec, self.table, self.columns, target, source)
-        wanted = replace(made, says_op=says_op(loader.rows.schema))
+        staged = {field.name for field in loader.rows.schema}
+        wanted = statement(self.spec, self.table, self.columns, target, source, says_op=OP in staged)
         values = Values(first=flush.first.number, last=flush.last.number)
         if loader.rows.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]
@@ -252,7 +255,7 @@ class TableWork(Destination):
         if below is not None:
             truncates = CommittedState.after(flush.last).truncates(row.committed) is not None
             wanted, values["below"] = replace(wanted, truncated=True, truncates=truncates), below
-        return self._looked_up(wanted, values, has_unchanged(loader.rows.schema))
+        return self._looked_up(wanted, values, UNCHANGED.name in staged)
 
     def _looked_up(self, wanted: Statement, values: Values, names_unchanged: bool) -> tuple[str, Values]:
         """The text and parameters, with unchanged columns and key bounds from the staging table where they help."""

@@ -136,7 +136,6 @@ def loader(service: Service, by: str) -> Loader:
         context=cast(Any, context),
         staging_table="d._t_g1",
         schema=[SchemaField("i", "INTEGER")],
-        columns=[],
         shape=cast(Any, None),
         table=cast(BigQueryTable, SimpleNamespace(time_limit_seconds=9)),
         where="t",

@@ -90,8 +90,8 @@ def test_only_deletes_of_the_present_order_are_remembered(
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
-    work.__dict__["bigquery"], loader = Mock(), Mock()
-    staging = Mock(labels={"batchmerge-deletes": "lost"})
+    service, loader, staging = Mock(), Mock(), Mock(labels={"batchmerge-deletes": "lost"})
+    work.__dict__["bigquery"] = service
     monkeypatch.setattr(TableWork, "present_staging_table", lambda *_: staging)
     monkeypatch.setattr(TableWork, "loader", lambda *_: loader)
     known = LandedBatches([landed(number) for number in (1, 2, 3, 4)], complete=False)
@@ -100,7 +100,7 @@ def test_only_deletes_of_the_present_order_are_remembered(
     work.remember_deletes(context, replace(ROW, commit_id="c3", at=at))
     ((flush,),) = (call.args for call in loader.copy.call_args_list)
     assert [batch.number for batch in flush.batches] == remembered
-    assert staging.labels["batchmerge-deletes"] == "kept"
+    service.add_labels.assert_called_once_with(staging, {"batchmerge-deletes": "kept"})
 
 
 @pytest.mark.parametrize("answers", [[1], [CommitFailed, 1], [CommitStateUnknown, CommitFailed, 1]])

@@ -144,7 +144,7 @@ def made(
     table = spec.tables[0]
     assert isinstance(table, BigQueryTable)
     columns = destination_columns(spec, table)
-    found = statement(spec, table, columns, TARGET, STAGING)
+    found = statement(spec, table, columns, TARGET, STAGING, landed)
     if replayed:
         found = replace(found, coordinates=tuple(c.name for c in columns if c.source[0] == "kafka"))
         later = ((7,), (3, 12)) if spec in RECREATED.values() else ()
@@ -154,7 +154,7 @@ def made(
     kept = names_unchanged_columns(spec)
     found = found.keeping(["tags", "doc", "raw"]) if kept else found
     staged = staging_fields(columns, order_column(spec, columns), kept, landed)
-    return replace(found, says_op=landed), [c.field for c in columns], staged
+    return found, [c.field for c in columns], staged
 
 
 def parameters(found: Statement) -> dict[str, str]:
