@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,6 +11,11 @@ if TYPE_CHECKING:
 
 AnyField: TypeAlias = "Field | SchemaField"
 """Wanted or present."""
+
+
+def by_name(fields: Sequence[AnyField]) -> dict[str, AnyField]:
+    """Fields by their names in lower case: BigQuery does not tell upper from lower case."""
+    return {field.name.lower(): field for field in fields}
 
 
 @dataclass(frozen=True)

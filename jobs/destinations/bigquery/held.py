@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.field import AnyField
+from jobs.destinations.bigquery.field import AnyField, by_name
 from jobs.destinations.bigquery.json_texts import not_json
 from jobs.destinations.bigquery.limits import limited, shown
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -47,7 +47,7 @@ def held_columns(
         present: the fields of the table, if it exists: its types may have parameters.
         asks: gives for a type what finds texts that BigQuery cannot convert to it; None: BigQuery is not asked.
     """
-    declared, there = {c.path: c for c in row_columns(spec, table)}, {f.name.lower(): f for f in present}
+    declared, there = {c.path: c for c in row_columns(spec, table)}, by_name(present)
     held = Held(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
     return tuple(
         HeldColumn(

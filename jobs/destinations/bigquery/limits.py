@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.field import AnyField, Field
+from jobs.destinations.bigquery.field import AnyField, Field, by_name
 from jobs.destinations.held_values import Held, Mask, Range, flawed_parts, mask
 
 _TOO_LONG = "a text or bytes longer than the column's type"
@@ -54,7 +54,7 @@ def has_digits(field: AnyField, declared: tuple[int, int]) -> bool:
 
 def limited(held: Held, column: Column, present: Sequence[AnyField]) -> Held:
     """What a column holds, in a table of these fields."""
-    field = _named(column.name, present)
+    field = by_name(present).get(column.name.lower())
     found = digits(field) if field else None
     if found is None:
         if field is None or not _has_lengths(field):
@@ -88,10 +88,6 @@ def scale_of(text: str) -> int:
     return -exponent - zeros
 
 
-def _named(name: str, fields: Sequence[AnyField]) -> AnyField | None:
-    return next((f for f in fields if f.name.lower() == name.lower()), None)
-
-
 def _has_lengths(field: AnyField) -> bool:
     return bool(field.max_length or any(map(_has_lengths, field.fields)))
 
@@ -102,7 +98,8 @@ def _too_long(values: pa.Array, wanted: Field, field: AnyField | None) -> Mask |
         return None
     kind = values.type
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        inside = [partial(_too_long, wanted=part, field=_named(part.name, field.fields)) for part in wanted.fields]
+        parts = by_name(field.fields)
+        inside = [partial(_too_long, wanted=part, field=parts.get(part.name.lower())) for part in wanted.fields]
         return flawed_parts(values, inside)
     if pa.types.is_nested(kind):
         return flawed_parts(values, [partial(_too_long, wanted=wanted, field=field)])

@@ -24,6 +24,7 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
+from jobs.destinations.bigquery.names import new_job_id
 from jobs.destinations.bigquery.sent_rows import SentRows
 from resources.bigquery import Job
 from resources.errors import CommitFailed, InvariantBroken, TerminalError
@@ -98,9 +99,7 @@ class Loader:
             writes_dead_letters: for refused rows.
         """
         labels = flush.labels("replay-load", self.rows.context.run_id)
-        job = self.rows.load(
-            f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}", flush, labels, writes_dead_letters
-        )
+        job = self.rows.load(new_job_id(self.rows.context.pipeline, "replay"), flush, labels, writes_dead_letters)
         self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
         return _rows(job), RefusedCounts.of(job.labels)
 
@@ -109,7 +108,7 @@ class Loader:
         tables = {"replay_table": self.rows.staging_table, "staging_table": kept_in}
         named = {name: self.rows.bigquery.table_id(table) for name, table in tables.items()}
         text = render("bigquery", "kept_deletes", **named)
-        job_id = f"batchmerge-{self.rows.context.pipeline}-replay-{uuid.uuid4().hex}"
+        job_id = new_job_id(self.rows.context.pipeline, "replay")
         job = self.rows.bigquery.submit_query(job_id, text, {"last": last}, {})
         self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.field import AnyField, Field
+from jobs.destinations.bigquery.field import AnyField, Field, by_name
 from jobs.destinations.bigquery.limits import is_limited
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import order_column
@@ -24,8 +24,9 @@ def made_with(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column
     Args:
         present: the fields of the destination table: some of its types leave less room than others.
     """
-    order, there = order_column(spec, columns), {field.name.lower(): field for field in present}
+    order, there = order_column(spec, columns), by_name(present)
     limits = [Field.of(there[c.name.lower()]) for c in columns if is_limited(c, present)]
     shape = (route_filter(spec, table), table.mode, table.deletes_are_rows, order.source if order else None)
+    # With the names of classes and attributes: under other ones a load of an earlier version would be done again.
     judges = (spec.on_bad_record, table.null_elements, table.out_of_range, limits)
     return hashlib.sha256(repr((tuple(columns), shape, judges)).encode()).hexdigest()[:16]

@@ -79,6 +79,11 @@ def answer_name(table: str, suffix: str, pipeline: str) -> str:
     return f"{staging_prefix(table, suffix)}{pipeline}_verify_{uuid.uuid4().hex[:12]}"
 
 
+def new_job_id(pipeline: str, purpose: str) -> str:
+    """The id of a job that is one run's alone."""
+    return f"batchmerge-{pipeline}-{purpose}-{uuid.uuid4().hex}"
+
+
 def state_prefix(table_id: str, incarnation: int) -> str:
     """Prefix of the ids of jobs that create a table's state row, the same for all pipelines; `incarnation` is when the
     state table was created."""

@@ -9,7 +9,6 @@ and each task reads a part of that.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from google.cloud.bigquery import ArrayQueryParameter
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.names import answer_name
+from jobs.destinations.bigquery.names import answer_name, new_job_id
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.bigquery.statements import partition_filter
@@ -135,7 +134,7 @@ class BigQueryReader(TableReader):
         """Makes a table of a query's result; returns its number of rows. If the run dies, the table expires."""
         path = (self._bigquery.table_id(answer),)
         kept = render("bigquery", "kept_answer", table=path, answer=text)
-        job = self._bigquery.submit_query(f"batchmerge-{self._pipeline}-verify-{uuid.uuid4().hex}", kept, {}, {})
+        job = self._bigquery.submit_query(new_job_id(self._pipeline, "verify"), kept, {}, {})
         self._bigquery.finish(job, self._table.time_limit_seconds)
         (counted,) = self._bigquery.read(render("bigquery", "count_rows", table=path, whole=None), {}, self._where)
         return int(counted["rows"])

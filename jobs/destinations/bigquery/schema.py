@@ -9,7 +9,7 @@ import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import ARROW_TYPES, is_numeric
-from jobs.destinations.bigquery.field import AnyField, Field
+from jobs.destinations.bigquery.field import AnyField, Field, by_name
 from jobs.destinations.bigquery.limits import declared_digits, digits, has_digits, shown
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
@@ -61,7 +61,7 @@ def plan_changes(
 
 def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict[str, Takes]:
     """What the present columns of these names take. For those in `column_types` the pipeline file says it."""
-    known = {f.name.lower(): f for f in present}
+    known = by_name(present)
     found: dict[str, Takes] = {}
     for name in names:
         field = known.get((column_name(name, table.sanitize_names) or "").lower())
@@ -102,9 +102,9 @@ def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
 
 def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator[str]:
     """Columns of types that the rules do not know (JSON, GEOGRAPHY, NUMERIC(10, 2), …) and that differ."""
-    by_name = {f.name.lower(): f for f in present}
+    known = by_name(present)
     for field in wanted:
-        old = by_name.get(field.name.lower())
+        old = known.get(field.name.lower())
         if old is None:
             continue
         here = (*path, field.name)
@@ -141,7 +141,7 @@ def _arrow_fields(fields: Fields, spelled_as: Fields, limited: bool = False) -> 
     Args:
         limited: decimals have the digits of their fields; else all digits of their type.
     """
-    present = {f.name.lower(): f for f in spelled_as}
+    present = by_name(spelled_as)
     found = []
     for field in fields:
         like = present.get(field.name.lower())
@@ -164,12 +164,12 @@ def changed_fields(present: Fields, wanted: Fields, changes: Sequence[SchemaChan
 def _changed(
     path: tuple[str, ...], present: Fields, wanted: Fields, added: set[tuple[str, ...]], relaxed: set[tuple[str, ...]]
 ) -> list[SchemaField]:
-    by_name = {f.name.lower(): f for f in wanted}
+    known = by_name(wanted)
     found = []
     for field in present:
         here = (*path, field.name)
         inside = (*here, "element") if field.mode == "REPEATED" else here
-        like = by_name.get(field.name.lower())
+        like = known.get(field.name.lower())
         nested = _changed(inside, field.fields, like.fields if like else (), added, relaxed)
         found.append(_with(field, "NULLABLE" if here in relaxed else field.mode, nested))
     new = [f for f in wanted if (*path, f.name) in added]
@@ -186,20 +186,20 @@ def _with(field: AnyField, mode: str, nested: Fields) -> SchemaField:
 
 def lacking(present: Fields, wanted: Fields) -> list[AnyField]:
     """Top-level fields of `wanted` of which `present` lacks a nested part."""
-    by_name = {f.name.lower(): f for f in present}
-    return [f for f in wanted if _lacks(by_name[f.name.lower()].fields, f.fields)]
+    known = by_name(present)
+    return [f for f in wanted if _lacks(known[f.name.lower()].fields, f.fields)]
 
 
 def _lacks(present: Fields, wanted: Fields) -> bool:
-    by_name = {f.name.lower(): f for f in present}
-    return any(f.name.lower() not in by_name or _lacks(by_name[f.name.lower()].fields, f.fields) for f in wanted)
+    known = by_name(present)
+    return any(f.name.lower() not in known or _lacks(known[f.name.lower()].fields, f.fields) for f in wanted)
 
 
 def placed(staged: Sequence[Field], destination: Fields) -> list[Field]:
     """The staging table's schema with the nested fields of the destination table, all of them and in its order:
     BigQuery assigns structs by position, whatever their fields are called."""
-    by_name = {f.name.lower(): f for f in destination}
-    return [replace(row, fields=tuple(_placed(f, by_name.get(f.name.lower())) for f in row.fields)) for row in staged]
+    known = by_name(destination)
+    return [replace(row, fields=tuple(_placed(f, known.get(f.name.lower())) for f in row.fields)) for row in staged]
 
 
 def _placed(field: Field, like: AnyField | None) -> Field:

@@ -7,8 +7,7 @@ attempt in its labels, so every run can tell which dead letters are true: those 
 from __future__ import annotations
 
 import io
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from google.cloud import bigquery as google
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations import side_table
+from jobs.destinations.bigquery.names import new_job_id
 from jobs.destinations.bigquery.staged_files import dead_letters_as_loaded
 from jobs.destinations.refusal import DEAD_LETTER_ROW
 from jobs.destinations.side_table import Parameters
@@ -48,30 +48,24 @@ class SideTable(side_table.SideTable):
 
     def add(self, dead_letters: pa.Table, labels: Mapping[str, str], time_limit: float) -> None:
         """Loads dead letters. If this run dies here, the next one deletes them."""
-        if not dead_letters.num_rows:
-            return
-        self._make()
-        file = io.BytesIO()
-        pq.write_table(dead_letters_as_loaded(dead_letters), file)
-        file.seek(0)
-        self._finish(self.bigquery.submit_load(self._job_id, file, self.name, _SCHEMA, labels), time_limit)
+        if dead_letters.num_rows:
+            file = io.BytesIO()
+            pq.write_table(dead_letters_as_loaded(dead_letters), file)
+            file.seek(0)
+            self._load(self.bigquery.submit_load, file, labels, time_limit)
 
     def add_files(self, files: Sequence[str], labels: Mapping[str, str], time_limit: float) -> None:
         """Loads dead letters that tasks have written where BigQuery reads them."""
         if files:
-            self._make()
-            job = self.bigquery.submit_load_from(self._job_id, files, self.name, _SCHEMA, labels)
-            self._finish(job, time_limit)
-
-    @property
-    def _job_id(self) -> str:
-        return f"batchmerge-{self.pipeline}-letters-{uuid.uuid4().hex}"
+            self._load(self.bigquery.submit_load_from, files, labels, time_limit)
 
     def _make(self) -> None:
         """Creates it where it is missing; one that an older version has made loses its dataset's expiry."""
         self.bigquery.create_lasting_table(google.Table(self.bigquery.table_id(self.name), schema=_SCHEMA))
 
-    def _finish(self, job: Job, time_limit: float) -> None:
+    def _load(self, submit: Callable[..., Job], source: object, labels: Mapping[str, str], time_limit: float) -> None:
+        self._make()
+        job = submit(new_job_id(self.pipeline, "letters"), source, self.name, _SCHEMA, labels)
         self.bigquery.finish(job, time_limit)
         failpoint("bigquery.letters")
 
@@ -83,7 +77,7 @@ class SideTable(side_table.SideTable):
         return self.where
 
     def rows(self, template: str, given: Parameters, **said: object) -> Sequence[Mapping[str, object]]:
-        if not self._exists():
+        if self.bigquery.find_table(self.name) is None:
             return []
         text = render("bigquery", template, table=self.bigquery.table_id(self.name), **said)
         return [dict(row) for row in self.bigquery.read(text, _joined(given), self.where)]
@@ -91,9 +85,6 @@ class SideTable(side_table.SideTable):
     def change(self, template: str, given: Parameters, **said: object) -> None:
         text = render("bigquery", template, table=self.bigquery.table_id(self.name), **said)
         self.bigquery.change(text, _joined(given), self.where)
-
-    def _exists(self) -> bool:
-        return self.bigquery.find_table(self.name) is not None
 
 
 def _joined(given: Parameters) -> dict[str, int | str]:

@@ -99,25 +99,18 @@ class BigQueryTable(Table):
         if self.merge_interval_seconds is None and self.merge_records_threshold is None:
             remedy = "give a number here, or a `merge_records_threshold`"
             yield Mistake(("merge_interval_seconds",), "nothing says when to merge", remedy)
-        if self.partition_column is not None:
-            yield from self._needs_partitions("partition_column")
         if self.partition_time is not None and not self.by_ingestion_time:
             remedy = "use `time_partitioning` without `partition_column`, or leave this out"
             yield Mistake(("partition_time",), "it is for partitions by ingestion time", remedy)
-        if self.partition_expiration_days is not None:
-            yield from self._needs_partitions("partition_expiration_days")
-        if self.require_partition_filter:
-            yield from self._needs_partitions("require_partition_filter")
+        for option in ("partition_column", "partition_expiration_days", "require_partition_filter"):
+            if self.time_partitioning is None and getattr(self, option) not in (None, False):
+                remedy = "name it (HOUR, DAY, MONTH or YEAR), or leave this out"
+                yield Mistake((option,), "it needs `time_partitioning`", remedy)
         if twice := [name for number, name in enumerate(self.cluster_by) if name in self.cluster_by[:number]]:
             yield Mistake(("cluster_by",), f"{', '.join(twice)} is named twice", "name it once")
         for name, value in self.labels.items():
             if not (_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value)):
                 yield Mistake(("labels", name), f"{name}: {value} is not a label of BigQuery's", _LABELS)
-
-    def _needs_partitions(self, option: str) -> Iterator[Mistake]:
-        if self.time_partitioning is None:
-            remedy = "name it (HOUR, DAY, MONTH or YEAR), or leave this out"
-            yield Mistake((option,), "it needs `time_partitioning`", remedy)
 
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         if self.partition_column is not None:

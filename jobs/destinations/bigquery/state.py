@@ -141,7 +141,7 @@ class TableState:
         Raises:
             InvariantBroken: there is more than one.
         """
-        rows = self._rows().get(self._pipeline, [])
+        rows = [row for row in self._rows() if row["pipeline"] == self._pipeline]
         if len(rows) > 1:
             raise InvariantBroken(
                 f"{self.state_table} has {len(rows)} rows for this table",
@@ -163,26 +163,22 @@ class TableState:
         attempts = JobSequence(self._bigquery, prefix, seconds, closes=lambda _job: False)
         while (row := self.read()) is None:
             self.require_only_writer()
-            made = {"table_created": table_created, "moved_by": _token()}
+            made = {"table_created": table_created, "moved_by": uuid.uuid4().hex}
             attempts.step(partial(self._insert, {**self._key, **self.new_generation().columns, **made}))
         return row
 
     def require_only_writer(self) -> None:
         """Call it for a table without a row of this pipeline. Raises ConfigurationError: another pipeline has one."""
-        require_only_writer(self._pipeline, self._rows().keys() - {self._pipeline}, self._where)
+        require_only_writer(self._pipeline, {row["pipeline"] for row in self._rows()} - {self._pipeline}, self._where)
 
-    def _rows(self) -> dict[str, list[bigquery.Row]]:
-        """The table's rows, by pipeline."""
-        found = dict[str, list[bigquery.Row]]()
+    def _rows(self) -> list[bigquery.Row]:
+        """The table's rows, of all pipelines."""
         try:
-            rows = self._bigquery.read(self._text("state_read"), {"table_name": self._table}, self._where)
+            return self._bigquery.read(self._text("state_read"), {"table_name": self._table}, self._where)
         except TableReplaced:
             # There is no state table yet, or no dataset. Looking first would cost one more request at every read.
             self._bigquery.check_location(self._table.split(".")[0])
-            return found
-        for row in rows:
-            found.setdefault(row["pipeline"], []).append(row)
-        return found
+            return []
 
     def hand_over(self, row: StateRow, to: str) -> None:
         """Gives the row to another pipeline, which has no batch yet.
@@ -226,7 +222,7 @@ class TableState:
 
     def _update(self, row: StateRow, values: dict[str, Any]) -> None:
         """Sets columns of the row by compare-and-set."""
-        token = _token()
+        token = uuid.uuid4().hex
         text = self._text("state_update", columns=list(values))
         new = {f"new_{name}": value for name, value in values.items()}
         expected = {"generation": row.generation, "committed": row.commit_id}
@@ -274,10 +270,6 @@ class TableState:
 def identity(table: bigquery.Table) -> str:
     """The time of creation, which distinguishes a table from a later one of the same name."""
     return str(table.created.astimezone(UTC).isoformat()) if isinstance(table.created, datetime) else ""
-
-
-def _token() -> str:
-    return uuid.uuid4().hex
 
 
 def _row(found: bigquery.Row) -> StateRow:
