@@ -30,6 +30,8 @@ from resources.errors import (
 _QUOTAS = frozenset({"rateLimitExceeded", "quotaExceeded", "jobRateLimitExceeded", "tableUnavailable"})
 _DENIED = frozenset({"", "accessDenied", "forbidden", "insufficientPermissions"})
 _LATER = frozenset({"backendError", "internalError", "jobBackendError", "jobInternalError", "badGateway", "timeout"})
+# Statuses that say the reason themselves.
+_BY_STATUS = {401: "unauthenticated", 404: "notFound", 412: "conditionNotMet", 429: "rateLimitExceeded"}
 _CONFLICT = re.compile(
     r"could not serialize|concurrent update|too many DML|failed to commit|conflict on update", re.IGNORECASE
 )
@@ -118,16 +120,9 @@ def _translated(problem: google_errors.GoogleAPICallError, where: str, denied: s
     first = problem.errors[0] if problem.errors else {}
     reason = first.get("reason", "") if isinstance(first, dict) else ""
     message = str(problem.message or "")
-    if isinstance(problem, google_errors.NotFound):
-        reason = "notFound"
-    elif isinstance(problem, google_errors.PreconditionFailed):
-        reason = "conditionNotMet"
-    elif isinstance(problem, google_errors.TooManyRequests):
-        reason = "rateLimitExceeded"
-    elif isinstance(problem, google_errors.ServerError) and reason != "notImplemented":
+    reason = _BY_STATUS.get(problem.code or 0, reason)
+    if isinstance(problem, google_errors.ServerError) and reason != "notImplemented":
         reason = "backendError"
-    elif isinstance(problem, google_errors.Unauthorized):
-        reason = "unauthenticated"
     elif isinstance(problem, google_errors.Forbidden) and reason in _DENIED:
         reason = "accessDenied"
     return _classified(reason, message, where, denied)

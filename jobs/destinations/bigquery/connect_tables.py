@@ -8,21 +8,15 @@ import pyarrow as pa
 from google.cloud.bigquery import SchemaField
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
-from jobs.destinations.bigquery.columns import schema_field
+from jobs.destinations.bigquery.columns import ARROW_TYPES, schema_field
 from jobs.destinations.bigquery.limits import declared_digits
+from jobs.destinations.bigquery.schema import standard_type
 from jobs.destinations.bigquery.spec import BigQueryType
 from jobs.schema.types import type_name
 from resources.bigquery import BigQuery
 
 _SCALARS = {
-    **dict.fromkeys(["BOOLEAN", "BOOL"], "boolean"),
-    **dict.fromkeys(["INTEGER", "INT64"], "long"),
-    **dict.fromkeys(["FLOAT", "FLOAT64"], "double"),
-    "STRING": "string",
-    "BYTES": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
-    "DATETIME": "timestamp_ntz",
+    **{name: type_name(kind) for name, kind in ARROW_TYPES.items()},
     "NUMERIC": "decimal(38,9)",
     # A declared decimal has 38 digits, BIGNUMERIC 76: half of the 38 are before the point.
     "BIGNUMERIC": "decimal(38,19)",
@@ -55,7 +49,8 @@ def declared_type(field: SchemaField, nested: bool = False) -> str | None:
     Args:
         nested: the field is a part of a column, for which `column_types` cannot give a type.
     """
-    if field.field_type in ("RECORD", "STRUCT"):
+    standard = standard_type(field)
+    if standard == "RECORD":
         parts = {part.name: declared_type(part, nested=True) for part in field.fields}
         kinds = {name: kind for name, kind in parts.items() if kind}
         if len(kinds) < len(parts):
@@ -64,13 +59,13 @@ def declared_type(field: SchemaField, nested: bool = False) -> str | None:
             # The sinks write maps like this.
             return f"map<{kinds['key'].removesuffix(NOT_NULL)},{kinds['value']}>"
         kind = f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in kinds.items())}>"
-    elif field.field_type not in _SCALARS or (nested and field.field_type in ("TIME", "GEOGRAPHY", "JSON")):
+    elif standard not in _SCALARS or (nested and standard in ("TIME", "GEOGRAPHY", "JSON")):
         return None
     else:
-        kind = _SCALARS[field.field_type]
+        kind = _SCALARS[standard]
         if (digits := declared_digits(field)) is not None:
             kind = type_name(digits)
-            if (nested or field.mode == "REPEATED") and usual(pa.field("", digits)) != field.field_type:
+            if (nested or field.mode == "REPEATED") and usual(pa.field("", digits)) != standard:
                 return None
     if field.mode == "REPEATED":
         return f"array<{kind}>"

@@ -16,11 +16,11 @@ from jobs.destinations.bigquery.prepare import prepare
 from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues
 from jobs.destinations.bigquery.replay import replay
 from jobs.destinations.bigquery.schema import taken
-from jobs.destinations.bigquery.side_table import SideTable
 from jobs.destinations.bigquery.state import StateRow
 from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
+from jobs.destinations.side_table import SideTable
 from jobs.destinations.takes import Takes
 from jobs.failpoints import failpoint
 from jobs.maintenance.report import Done, do

@@ -53,12 +53,15 @@ class Flush:
 
     def labels(self, kind: str, run_id: str) -> dict[str, str]:
         """What a job of this flush says about itself. The last commit id is what the state moves to."""
-        return {
-            **job_labels(kind, self.first.batch.pipeline, run_id),
-            PREFIX + "first-batch": str(self.first.number),
-            PREFIX + "last-batch": str(self.last.number),
-            PREFIX + "last-commit": self.last.batch.commit_id,
+        said = {
+            "kind": kind,
+            "pipeline": label(self.first.batch.pipeline),
+            "run": label(run_id),
+            "first-batch": str(self.first.number),
+            "last-batch": str(self.last.number),
+            "last-commit": self.last.batch.commit_id,
         }
+        return {PREFIX + name: value for name, value in said.items()}
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,6 @@ class RefusedCounts(Added):
         said = {"refused": self.refused, "out-of-range": self.out_of_range}
         counts = {PREFIX + name: str(count) for name, count in said.items() if count}
         return {**counts, **({PREFIX + "attempt": attempt} if attempt and counts else {})}
-
-
-def job_labels(kind: str, pipeline: str, run_id: str) -> dict[str, str]:
-    return {PREFIX + "kind": kind, PREFIX + "pipeline": label(pipeline), PREFIX + "run": label(run_id)}
 
 
 def applies(job: Job) -> bool:

@@ -41,17 +41,12 @@ def _drop_leftovers(work: TableWork, row: StateRow) -> int:
     ]
     # A new staging table is made after the row names it: if the row is unchanged, all of these are older. All but
     # one that is just taking deletes over: then they are lost, and remembered from the landed batches.
-    if not left or _generation(work) != row.generation:
+    if not left or (now := work.state.read()) is None or now.generation != row.generation:
         return 0
     for table in left:
         _LOG.info("%s: dropping the left-over staging table %s", work.name, table)
         work.bigquery.delete_table(table)
     return len(left)
-
-
-def _generation(work: TableWork) -> str | None:
-    row = work.state.read()
-    return row.generation if row else None
 
 
 def _label_destination(work: TableWork, flush: Flush) -> None:

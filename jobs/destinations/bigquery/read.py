@@ -87,11 +87,10 @@ class BigQueryReader(TableReader):
     """Reads by query jobs."""
 
     def __init__(self, values: BigQueryValues, pipeline: str) -> None:
-        self._pipeline, self._texts = pipeline, values.texts()
-        self._bigquery, self._table, self._own = values.bigquery, values.table, values.own
-        path, whole = (self._bigquery.table_id(self._table.table),), partition_filter(self._table, self._own)
+        path, whole = (values.bigquery.table_id(values.table.table),), partition_filter(values.table, values.own)
         super().__init__(values, BIGQUERY, path, whole=whole)
-        self._where = f"bigquery {self._table.table}"
+        self._pipeline, self._texts, self._own = pipeline, values.texts(), values.own
+        self._bigquery, self._table, self._where = values.bigquery, values.table, values.table.title
 
     def answers(self, text: str) -> list[pa.Table]:
         return [self._bigquery.long_arrow(text, self._where, self._table.time_limit_seconds)]

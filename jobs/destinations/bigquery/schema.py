@@ -68,7 +68,7 @@ def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict
         if field is None or name in table.column_types or not {*_kinds(field)} <= {*_COMPARED, "RECORD"}:
             continue
         (compared,) = _arrow_fields([field], present, limited=True)
-        kind = _kind(field) if field.mode != "REPEATED" else ""
+        kind = standard_type(field) if field.mode != "REPEATED" else ""
         own = compared.type if digits(field) else _DECIMALS.get(kind, compared.type)
         also = _also(kind, field) if kind in _DECIMALS else _is_map(field)
         found[name] = Takes(own, compared.nullable, also)
@@ -76,7 +76,7 @@ def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict
 
 
 def _kinds(field: AnyField) -> Iterator[str]:
-    yield _kind(field)
+    yield standard_type(field)
     for inner in field.fields:
         yield from _kinds(inner)
 
@@ -108,7 +108,7 @@ def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator
         if old is None:
             continue
         here = (*path, field.name)
-        kinds = _kind(old), _kind(field)
+        kinds = standard_type(old), standard_type(field)
         if kinds == ("RECORD", "RECORD"):
             yield from _foreign(here, old.fields, field.fields)
         elif kinds[0] == kinds[1] and (declared := digits(field)) and not has_digits(old, declared):
@@ -127,7 +127,7 @@ def _collations(path: tuple[str, ...], fields: Fields) -> Iterator[tuple[str, st
         yield from _collations(here, field.fields)
 
 
-def _kind(field: AnyField) -> str:
+def standard_type(field: AnyField) -> str:
     return _STANDARD.get(field.field_type, field.field_type)
 
 
@@ -146,8 +146,8 @@ def _arrow_fields(fields: Fields, spelled_as: Fields, limited: bool = False) -> 
     for field in fields:
         like = present.get(field.name.lower())
         nested = _arrow_fields(field.fields, like.fields if like else (), limited)
-        own = declared_digits(field) if limited else None
-        kind = pa.struct(nested) if _kind(field) == "RECORD" else own or _COMPARED.get(_kind(field), pa.string())
+        scalar = (declared_digits(field) if limited else None) or _COMPARED.get(standard_type(field), pa.string())
+        kind = pa.struct(nested) if standard_type(field) == "RECORD" else scalar
         if field.mode == "REPEATED":
             kind = pa.list_(pa.field("element", kind))
         found.append(pa.field(like.name if like else field.name, kind, field.mode != "REQUIRED"))
@@ -186,8 +186,7 @@ def _with(field: AnyField, mode: str, nested: Fields) -> SchemaField:
 
 def lacking(present: Fields, wanted: Fields) -> list[AnyField]:
     """Top-level fields of `wanted` of which `present` lacks a nested part."""
-    known = by_name(present)
-    return [f for f in wanted if _lacks(known[f.name.lower()].fields, f.fields)]
+    return [f for f in wanted if _lacks(present, [f])]
 
 
 def _lacks(present: Fields, wanted: Fields) -> bool:
@@ -213,7 +212,7 @@ def _placed(field: Field, like: AnyField | None) -> Field:
 
 def _optional(field: AnyField) -> Field:
     mode = "REPEATED" if field.mode == "REPEATED" else "NULLABLE"
-    return Field(field.name, _kind(field), mode, tuple(map(_optional, field.fields)))
+    return Field(field.name, standard_type(field), mode, tuple(map(_optional, field.fields)))
 
 
 def can_follow(table: str, present: Fields, staged: Fields) -> bool:

@@ -26,7 +26,7 @@ from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.rows import RowShape
-from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
@@ -65,7 +65,7 @@ class SentRows:
     table: BigQueryTable
     where: str
     refusal: Refusal
-    side_table: SideTable
+    side_table: BigQuerySideTable
     replayed: Reduction | None = None
 
     def count(self, flush: Flush) -> int:
@@ -121,7 +121,6 @@ class SentRows:
             staging_table=self.staging_table,
             job_id=job_id,
             labels=labels,
-            attempt=self.refusal.attempt,
             seconds=self.table.time_limit_seconds,
             writes_dead_letters=writes_dead_letters,
         )
@@ -166,8 +165,7 @@ class SentRows:
     @property
     def _rows_file(self) -> RowsFile:
         fields = tuple(map(Field.of, self.schema))
-        judges = self.refusal if self.shape.judged else None
-        return RowsFile(self.where, Stager(self.shape.columns, fields, self.table.sanitize_names), fields, judges)
+        return RowsFile(Stager(self.shape.columns, fields, self.table.sanitize_names), self.refusal)
 
     def files(self, flush: Flush) -> LandedFiles:
         files = LandedFiles.up_to(flush.last, self.context.intermediate)

@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 from google.cloud import bigquery as google
 from google.cloud.bigquery import SchemaField
 
-from jobs.destinations import side_table
 from jobs.destinations.bigquery.names import new_job_id
 from jobs.destinations.bigquery.staged_files import dead_letters_as_loaded
 from jobs.destinations.refusal import DEAD_LETTER_ROW
-from jobs.destinations.side_table import Parameters
+from jobs.destinations.side_table import Parameters, SideTable
 from jobs.failpoints import failpoint
 from resources.bigquery import BigQuery, Job
 from sql import render
@@ -29,7 +28,7 @@ _SCHEMA = [SchemaField(f.name, _TYPES[f.type]) for f in DEAD_LETTER_ROW]
 
 
 @dataclass(frozen=True)
-class SideTable(side_table.SideTable):
+class BigQuerySideTable(SideTable):
     """`<table>__dead_letters`.
 
     Attributes:

@@ -12,16 +12,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from jobs.added import Added
-from jobs.destinations.bigquery.field import Field
+from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.flush import RefusedCounts
 from jobs.destinations.bigquery.staging import Stager, arrow_type
-from jobs.destinations.refusal import DEAD_LETTER_ROW, Fit, Refusal
+from jobs.destinations.refusal import DEAD_LETTER_ROW, Refusal
 from jobs.groups import filled, groups
 from jobs.spark.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
@@ -60,14 +59,10 @@ class RowsFile:
 
     Attributes:
         stager: shapes rows of `RowShape`.
-        schema: the current schema of the staging table.
-        refusal: checks rows; None: all are taken.
     """
 
-    where: str
     stager: Stager
-    schema: tuple[Field, ...]
-    refusal: Refusal | None
+    refusal: Refusal
 
     def write(self, storage: FileIO, path: str, parts: Iterable[pa.Table]) -> tuple[Staged, pa.Table]:
         """Writes one file, even without rows; returns what was written, and the dead letters of refused rows.
@@ -80,14 +75,13 @@ class RowsFile:
         def shaped() -> Iterator[pa.Table]:
             nonlocal counts
             for part in parts:
-                whole = Fit(part, DEAD_LETTER_ROW.empty_table(), np.zeros(part.num_rows, np.bool_))
-                fit = self.refusal.fit(part) if self.refusal else whole
+                fit = self.refusal.fit(part)
                 counts += RefusedCounts(fit.dead_letters.num_rows, fit.out_of_range)
                 dead_letters.append(fit.dead_letters)
                 if fit.rows.num_rows:
                     yield pa.Table.from_batches([self.stager.shape(b) for b in fit.rows.combine_chunks().to_batches()])
 
-        with catalog_errors(self.where), ExitStack() as opened:
+        with catalog_errors(self.refusal.where), ExitStack() as opened:
             writer: pq.ParquetWriter | None = None
             for waiting in groups(shaped(), _part_of_a_group, 1):
                 group = pa.concat_tables(waiting).combine_chunks()
@@ -95,7 +89,7 @@ class RowsFile:
                 writer.write_table(group)
                 rows += group.num_rows
             if writer is None:
-                _open(storage, path, pa.schema([_empty(f) for f in self.schema]), opened)
+                _open(storage, path, pa.schema([_empty(f) for f in self.stager.present]), opened)
         return Staged(rows, counts, (path,)), pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
 
 
@@ -124,7 +118,7 @@ class StagingTask:
         if not (self.writes_dead_letters and dead_letters.num_rows):
             return ()
         path = self._new_path("letters")
-        with catalog_errors(self.file.where), ExitStack() as opened:
+        with catalog_errors(self.file.refusal.where), ExitStack() as opened:
             plain = dead_letters_as_loaded(dead_letters)
             _open(self.storage, path, plain.schema, opened).write_table(plain)
         return (path,)
@@ -150,5 +144,5 @@ def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> p
     return opened.enter_context(writer)
 
 
-def _empty(field_: Field) -> pa.Field:
+def _empty(field_: AnyField) -> pa.Field:
     return pa.field(field_.name, arrow_type(field_), field_.mode != "REQUIRED")

@@ -14,6 +14,8 @@ from jobs.destinations.bigquery.columns import ARROW_TYPES, Column
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
 
+_SCALARS = {**ARROW_TYPES, "NUMERIC": pa.decimal128(38, 9), "BIGNUMERIC": pa.decimal256(76, 38)}
+
 
 @dataclass(frozen=True)
 class Stager:
@@ -79,7 +81,7 @@ class Stager:
 
 def _loaded(fields: Sequence[AnyField]) -> list[AnyField]:
     """The fields that files have; a load fills the others with nulls."""
-    return [f for f in fields if f.field_type in ("NUMERIC", "BIGNUMERIC", *ARROW_TYPES) or _loaded(f.fields)]
+    return [f for f in fields if f.field_type in _SCALARS or _loaded(f.fields)]
 
 
 def _without_nulls(array: pa.Array) -> pa.Array:
@@ -94,10 +96,6 @@ def arrow_type(field: AnyField) -> pa.DataType:
     """The Arrow type of a field of the staging table."""
     if field.field_type == "RECORD":
         kind = pa.struct([pa.field(f.name, arrow_type(f)) for f in _loaded(field.fields)])
-    elif field.field_type == "NUMERIC":
-        kind = pa.decimal128(38, 9)
-    elif field.field_type == "BIGNUMERIC":
-        kind = pa.decimal256(76, 38)
     else:
-        kind = ARROW_TYPES[field.field_type]
+        kind = _SCALARS[field.field_type]
     return pa.list_(kind) if field.mode == "REPEATED" else kind

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.io import load_file_io
 
-from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.staged_files import RowsFile
 from jobs.spark.spark_tasks import Batches, report_row
 from resources.bigquery import BigQuery
@@ -22,18 +22,16 @@ class UploadTask:
 
     Attributes:
         labels: the job's, without the counts of refused rows.
-        attempt: id of the attempt that writes the dead letters.
         seconds: how long the load of dead letters may take.
     """
 
     file: RowsFile
     parts: Callable[[Batches], Iterator[pa.Table]]
     bigquery: BigQuery
-    side_table: SideTable
+    side_table: BigQuerySideTable
     staging_table: str
     job_id: str
     labels: Mapping[str, str]
-    attempt: str
     seconds: float
     writes_dead_letters: bool = True
 
@@ -43,7 +41,7 @@ class UploadTask:
             written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
             if self.writes_dead_letters:
                 self.side_table.add(dead_letters, self.labels, self.seconds)
-            labels = {**self.labels, **written.counts.labels(self.attempt)}
+            labels = {**self.labels, **written.counts.labels(self.file.refusal.attempt)}
             with path.open("rb") as rows:
-                self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.schema, labels)
+                self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.stager.present, labels)
         yield report_row(replace(written, files=()))

@@ -28,7 +28,7 @@ from jobs.destinations.bigquery.names import attempts_prefix
 from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.sent_rows import SentRows
-from jobs.destinations.bigquery.side_table import SideTable
+from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState, identity
 from jobs.destinations.bigquery.statements import Statement, order_column, statement
@@ -71,8 +71,8 @@ class TableWork(Destination):
         return TableState(self.bigquery, self.pipeline, self.table.table, self.table.intermediate_suffix)
 
     @cached_property
-    def side_table(self) -> SideTable:
-        return SideTable(self.bigquery, self.pipeline, self.table.table, self.name)
+    def side_table(self) -> BigQuerySideTable:
+        return BigQuerySideTable(self.bigquery, self.pipeline, self.table.table, self.name)
 
     def count_rows(self) -> int:
         """The rows of the table, if it exists."""
@@ -104,18 +104,14 @@ class TableWork(Destination):
         """Whether merged deletes are kept: with `order_by` an older change may come later, and must not undo them."""
         return self.order is not None and self.table.loses_rows
 
-    def _row(self) -> StateRow:
+    def expect(self, committed: CommittedState | None) -> StateRow:
+        """The state row, if it still says what the caller planned from."""
         row = self.state.read()
         if row is None:
             self.state.require_only_writer()
             raise TableReplaced(
                 "the table's row in `batchmerge_state` is gone", where=self.name, remedy="restore it, or run again"
             )
-        return row
-
-    def expect(self, committed: CommittedState | None) -> StateRow:
-        """The state row, if it still says what the caller planned from."""
-        row = self._row()
         if row.commit_id != (committed.commit_id if committed else ""):
             raise CommitFailed("another run has committed", where=self.name, remedy="plan again from there")
         return row

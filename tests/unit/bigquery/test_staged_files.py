@@ -16,6 +16,7 @@ from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.refusal import Refusal
 from jobs.spark.spark_tasks import Batches, reports_in
 from tests.kit import specs
 from tests.kit.arrow import copied
@@ -39,7 +40,7 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
 
 
 def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
-    file = RowsFile("test", Stager(COLUMNS, FIELDS, sanitize=False), FIELDS, None)
+    file = RowsFile(Stager(COLUMNS, FIELDS, sanitize=False), Refusal("test", (), "quarantine", "refuse", "x", {}))
     task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
     return reports_in(task(iter(())))
 
