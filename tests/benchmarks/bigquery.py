@@ -85,7 +85,7 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
     loader = destination.loader(p.merge_context(destination), staged)
     file = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        loader.rows.stage(flush, f"file://{folder}", writes_dead_letters=False)
+        loader.stage(flush, f"file://{folder}", writes_dead_letters=False)
         pq.write_table(pa.concat_tables(map(pq.read_table, Path(folder).iterdir())), file, compression="zstd")
     file.seek(0)
     config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")

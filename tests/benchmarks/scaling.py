@@ -149,7 +149,7 @@ def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], objec
     flush = Flush(tuple(p.intermediate.landed().batches))
     row = destination.state.read()
     assert row
-    rows = destination.loader(p.merge_context(destination), row.staging_table).rows
+    rows = destination.loader(p.merge_context(destination), row.staging_table)
     table = p.intermediate.catalog.require(p.intermediate.identifier)
     return lambda: rows.stage(flush, f"{table.location()}/staging", writes_dead_letters=False)
 

@@ -39,17 +39,15 @@ class LoadedOtherwise(CommitFailed):
     """The load of these batches that is done has other rows than this pipeline file makes of them."""
 
 
-@dataclass(frozen=True)
-class Loader:
-    """Loads landed rows into one staging table.
+@dataclass(frozen=True, kw_only=True)
+class Loader(SentRows):
+    """Loads landed rows into one staging table; sends them if BigQuery cannot read the landed files.
 
     Attributes:
-        rows: loads the rows if BigQuery cannot read the landed files.
         made_with: what its rows are made with (`made_with`).
         as_landed: a landed row is a row of the staging table.
     """
 
-    rows: SentRows
     made_with: str
     as_landed: bool = False
 
@@ -64,20 +62,20 @@ class Loader:
         """
         token = {_TOKEN: uuid.uuid4().hex}
         # Before the load: should this run sleep, the dead letters of later runs stay.
-        known = self.rows.side_table.attempts(wanted.first.number, wanted.last.number)
-        labels = {**wanted.labels("load", self.rows.context.run_id), _MADE_WITH: self.made_with, **token}
+        known = self.side_table.attempts(wanted.first.number, wanted.last.number)
+        labels = {**wanted.labels("load", self.context.run_id), _MADE_WITH: self.made_with, **token}
         job = self._load_once(wanted, attempts, labels)
         ours = token.items() <= dict(job.labels).items()
         # An earlier version did not say what it made them with.
         if job.labels.get(_MADE_WITH) != self.made_with:
             why = "the pipeline file makes other rows now than those that are loaded"
-            raise LoadedOtherwise(why, where=self.rows.where)
-        landed = self.rows.context.intermediate.landed().batches
-        flush = wanted if ours else adopted(job.labels, landed, self.rows.where)
+            raise LoadedOtherwise(why, where=self.where)
+        landed = self.context.intermediate.landed().batches
+        flush = wanted if ours else adopted(job.labels, landed, self.where)
         self._forget_unloaded(flush, job, known, ours)
         # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
-        if self.rows.replayed is None:
-            rows = self.rows.count(flush) - RefusedCounts.of(job.labels).refused
+        if self.replayed is None:
+            rows = self.count(flush) - RefusedCounts.of(job.labels).refused
             # Rows that another process has loaded must still be there.
             if not ours or _rows(job) != rows:
                 self._check(flush, rows)
@@ -85,7 +83,7 @@ class Loader:
 
     def _forget_unloaded(self, flush: Flush, job: Job, known: Sequence[str], ours: bool) -> None:
         """Removes dead letters of attempts that died or came too late to load the rows; ours may be one."""
-        side, own = self.rows.side_table, self.rows.refusal.attempt
+        side, own = self.side_table, self.refusal.attempt
         loaded = RefusedCounts.attempt_of(job.labels)
         side.forget([attempt for attempt in known if attempt != loaded], flush.first.number, flush.last.number)
         if not ours and own in side.attempts():
@@ -98,48 +96,44 @@ class Loader:
         Args:
             writes_dead_letters: for refused rows.
         """
-        labels = flush.labels("replay-load", self.rows.context.run_id)
-        job = self.rows.load(new_job_id(self.rows.context.pipeline, "replay"), flush, labels, writes_dead_letters)
-        self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
+        labels = flush.labels("replay-load", self.context.run_id)
+        job = self.load(new_job_id(self.context.pipeline, "replay"), flush, labels, writes_dead_letters)
+        self.bigquery.finish(job, self.table.time_limit_seconds)
         return _rows(job), RefusedCounts.of(job.labels)
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
         """Adds the deletes that were merged up to batch `last`, from the staging table that keeps them."""
-        tables = {"replay_table": self.rows.staging_table, "staging_table": kept_in}
-        named = {name: self.rows.bigquery.table_id(table) for name, table in tables.items()}
+        tables = {"replay_table": self.staging_table, "staging_table": kept_in}
+        named = {name: self.bigquery.table_id(table) for name, table in tables.items()}
         text = render("bigquery", "kept_deletes", **named)
-        job_id = new_job_id(self.rows.context.pipeline, "replay")
-        job = self.rows.bigquery.submit_query(job_id, text, {"last": last}, {})
-        self.rows.bigquery.finish(job, self.rows.table.time_limit_seconds)
+        job_id = new_job_id(self.context.pipeline, "replay")
+        job = self.bigquery.submit_query(job_id, text, {"last": last}, {})
+        self.bigquery.finish(job, self.table.time_limit_seconds)
 
     def _load_once(self, flush: Flush, attempts: JobSequence, labels: Mapping[str, str]) -> Job:
         """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""
         files = self.landed_files(flush) if self.as_landed else []
-        if can_read(files, self.rows.bigquery.connection.reads):
+        if can_read(files, self.bigquery.connection.reads):
             try:
-                return attempts.run_until_done(
-                    lambda job_id: self.rows.bigquery.submit_load_from(
-                        job_id, files, self.rows.staging_table, self.rows.schema, labels
-                    )
-                )
+                send = self.bigquery.submit_load_from
+                return attempts.run_until_done(lambda id_: send(id_, files, self.staging_table, self.schema, labels))
             except TerminalError as refused:
-                where = self.rows.where
-                _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", where, refused)
-        return attempts.run_until_done(lambda job_id: self.rows.load(job_id, flush, labels, writes_dead_letters=True))
+                _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self.where, refused)
+        return attempts.run_until_done(lambda job_id: self.load(job_id, flush, labels, writes_dead_letters=True))
 
     def landed_files(self, flush: Flush) -> list[str]:
         """The landed files that hold the rows of a flush and nothing else."""
-        return PlannedFiles.of(self.rows.files(flush), flush.batches, []).holding_only(flush.batches)
+        return PlannedFiles.of(self.files(flush), flush.batches, []).holding_only(flush.batches)
 
     def _check(self, flush: Flush, wanted: int) -> None:
-        text = render("bigquery", "loaded_rows", staging_table=self.rows.bigquery.table_id(self.rows.staging_table))
+        text = render("bigquery", "loaded_rows", staging_table=self.bigquery.table_id(self.staging_table))
         range_ = {"first": flush.first.number, "last": flush.last.number}
-        loaded = self.rows.bigquery.read(text, range_, self.rows.where)[0]["loaded"]
+        loaded = self.bigquery.read(text, range_, self.where)[0]["loaded"]
         if loaded != wanted:
             raise InvariantBroken(
-                f"the staging table {self.rows.staging_table} holds {loaded} rows of batches "
+                f"the staging table {self.staging_table} holds {loaded} rows of batches "
                 f"{flush.first.number} to {flush.last.number}, landed for this table were {wanted}",
-                where=self.rows.where,
+                where=self.where,
                 remedy="drop that table and run again: it is filled again under another name",
             )
 

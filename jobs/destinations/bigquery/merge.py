@@ -134,10 +134,9 @@ def _heir(work: TableWork, loader: Loader, row: StateRow) -> Generation:
     assert row.committed, "a table without a batch has merged no deletes"
     heir = work.state.new_generation()
     table_id = work.bigquery.table_id(heir.staging_table)
-    wanted = new_staging_table(table_id, work.pipeline, work.table.table, loader.rows.schema)
+    wanted = new_staging_table(table_id, work.pipeline, work.table.table, loader.schema)
     work.bigquery.create_lasting_table(wanted)
-    into_it = replace(loader, rows=replace(loader.rows, staging_table=heir.staging_table))
-    into_it.copy_deletes(row.staging_table, row.committed.batch_number)
+    replace(loader, staging_table=heir.staging_table).copy_deletes(row.staging_table, row.committed.batch_number)
     return heir
 
 
@@ -161,5 +160,5 @@ def settle(work: TableWork) -> None:
 def _apply(work: TableWork, loader: Loader, row: StateRow, flush: Flush, counts: RefusedCounts) -> Job:
     text, values = work.bound(loader, row, flush)
     text = with_state(text, work.after(row, flush))
-    labels = {**flush.labels("merge", loader.rows.context.run_id), **counts.labels()}
+    labels = {**flush.labels("merge", loader.context.run_id), **counts.labels()}
     return work.attempts_on(row).run_until_done(partial(work.submit, text, values, labels))

@@ -43,7 +43,7 @@ def replay(work: TableWork, context: MergeContext, committed: CommittedState, ba
         job = clock.time("merge", lambda: _replay(work, loader, row, flush))
     finally:
         work.bigquery.delete_table(staging)
-    outdated.forget(loader.rows.refusal.attempt)
+    outdated.forget(loader.refusal.attempt)
     return Merged(work.counts(job, rows, counts), str(job.job_id), clock.seconds)
 
 
@@ -61,7 +61,7 @@ def _replay_table(work: TableWork, row: StateRow) -> str:
 def _replay(work: TableWork, loader: Loader, row: StateRow, flush: Flush) -> Job:
     text, values = work.bound(loader, row, flush)
     token = uuid.uuid4().hex
-    labels = {**flush.labels("replay", loader.rows.context.run_id), "batchmerge-replay": token}
+    labels = {**flush.labels("replay", loader.context.run_id), "batchmerge-replay": token}
     job = work.attempts_on(row).step(partial(work.submit, text, values, labels))
     if job.labels.get("batchmerge-replay") != token:
         raise CommitFailed("another run was faster", where=work.name, remedy="plan again from what it committed")

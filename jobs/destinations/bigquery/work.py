@@ -27,7 +27,6 @@ from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.names import attempts_prefix
 from jobs.destinations.bigquery.read import count_rows
 from jobs.destinations.bigquery.rows import RowShape
-from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState, identity
@@ -146,7 +145,9 @@ class TableWork(Destination):
         found = self.bigquery.find_table(self.table.table)
         present = found.schema if found else ()
         refusal = self._refusal(context.intermediate.landed().batches, present)
-        rows = SentRows(
+        # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
+        takes_landed = takes_landed_rows(self.spec, self.table, self.columns, present) and OP in staged
+        return Loader(
             bigquery=self.bigquery,
             context=context,
             staging_table=staging_table,
@@ -164,11 +165,9 @@ class TableWork(Destination):
             refusal=refusal,
             side_table=self.side_table,
             replayed=replayed,
+            made_with=made_with(self.spec, self.table, self.columns, present),
+            as_landed=replayed is None and takes_landed,
         )
-        # Landed deletes may have a value: without `op` nothing would distinguish them from rows.
-        takes_landed = takes_landed_rows(self.spec, self.table, self.columns, present)
-        as_landed = replayed is None and takes_landed and OP in staged
-        return Loader(rows, made_with(self.spec, self.table, self.columns, present), as_landed)
 
     def _refusal(self, batches: Sequence[LandedBatch], present: Sequence[AnyField]) -> Refusal:
         asks = partial(AskedTexts, self.bigquery, self.name)
@@ -232,13 +231,13 @@ class TableWork(Destination):
         staging table, not the pipeline file, says which optional columns it has: rows that were loaded under an
         earlier file keep their meaning.
         """
-        target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.rows.staging_table))
-        staged = {field.name for field in loader.rows.schema}
+        target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.staging_table))
+        staged = {field.name for field in loader.schema}
         wanted = statement(self.spec, self.table, self.columns, target, source, says_op=OP in staged)
         values = Values(first=flush.first.number, last=flush.last.number)
-        if loader.rows.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
+        if loader.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]
-            landed = loader.rows.context.intermediate.landed().batches
+            landed = loader.context.intermediate.landed().batches
             recreated = joined(row.recreated, recreated_topics(map(CommittedState.after, landed)))
             require_batch_column(recreated, self.table, self.name)
             wanted = replace(

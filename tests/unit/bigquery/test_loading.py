@@ -131,7 +131,7 @@ class NoDeadLetters:
 def loader(service: Service, by: str) -> Loader:
     batches = LandedBatches([landed(1), landed(2)])
     context = SimpleNamespace(pipeline="p", run_id="run", intermediate=SimpleNamespace(landed=lambda: batches))
-    rows = SentRows(
+    return Loader(
         bigquery=cast(BigQuery, service),
         context=cast(Any, context),
         staging_table="d._t_g1",
@@ -141,8 +141,8 @@ def loader(service: Service, by: str) -> Loader:
         where="t",
         refusal=cast(Any, SimpleNamespace(attempt="a")),
         side_table=cast(Any, NoDeadLetters()),
+        made_with=by,
     )
-    return Loader(rows, by)
 
 
 @pytest.mark.parametrize(("by", "taken"), [("one file", True), ("another", False), (None, False)])
@@ -206,7 +206,7 @@ def test_files_elsewhere_are_not_written_with_what_is_vended_for_the_landed_ones
     ends = {"gcs.oauth2.token": "vended", "gcs.oauth2.token-expires-at": str(2**45)}
     vended = PyArrowFileIO({**landed_table.io.properties, **ends})
     landed_table.io = RenewedFileIO(vended, lambda: vended)
-    rows = loader(Service(), "").rows
+    rows = loader(Service(), "")
     context = SimpleNamespace(intermediate=SimpleNamespace(catalog=catalog, identifier="n.orders"))
     rows = replace(rows, context=cast(Any, context))
     rows.__dict__["_landed"] = landed_table
