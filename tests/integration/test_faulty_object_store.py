@@ -70,10 +70,10 @@ def test_batches_are_late_and_nothing_is_lost(lake: Lake, topic: Callable[..., s
         tables = [story.table(target) for target in wanted]
         for number, (busy, lost, delay) in enumerate([(0.0, 0.0, 0.0), *FAULTS[lake.endpoint]]):
             story.produce(*random_changes(number, 150, 40, 2))
-            lake.faults.busy, lake.faults.lost, lake.faults.delay = busy, lost, delay
+            lake.faults.set(busy, lost, delay)
             for work in (lambda: story.land(100), *(table.merge for table in tables)):
                 _until_done(work)
-            lake.faults.busy, lake.faults.lost, lake.faults.delay = 0.0, 0.0, 0.0
+            lake.faults.set()
             for table in tables:
                 assert table.rows() == model.expected(story.records, table.target.mode), (number, str(table.target))
     assert lake.faults.seen["busy"] > 10
@@ -102,9 +102,9 @@ def test_store_that_refuses_everything_is_tried_again(lake: Lake, topic: Callabl
         engine.advance()
         more = random_changes(2, 20, 10, 1)
         produce(bootstrap(lake.connections), flow.topic, more)
-        lake.faults.busy = 1.0
+        lake.faults.set(busy=1.0)
         with pytest.raises(TransientError):
             engine.advance()
-        lake.faults.busy = 0.0
+        lake.faults.set()
         engine.advance()
         assert rows(lake.connections, flow.table("append")) == model.expected([*records, *more], "append")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyarrow.fs import FileSelector
+from pyarrow.fs import FileSelector, FileSystem
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
@@ -26,18 +26,24 @@ def lake(folder: Path) -> IcebergCatalog:
 
 def files_in(table: Table, folder: str = "") -> list[str]:
     """The paths of all files under this folder of a table."""
-    scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/{folder}".rstrip("/"))
-    store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
-    found = store.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-    return [file.path for file in found if file.is_file]
+    return _files_in(table, folder)[1]
 
 
 @contextmanager
 def rows_away(table: Table) -> Iterator[None]:
-    """Within it the rows of a table in a folder cannot be read, while its catalog answers."""
-    _, _, path = PyArrowFileIO.parse_location(f"{table.location()}/data")
-    away = Path(path).rename(f"{path}-away")
+    """Within it the rows of a table cannot be read, while its catalog answers."""
+    store, paths = _files_in(table, "data")
+    for path in paths:
+        store.move(path, f"{path}-away")
     try:
         yield
     finally:
-        away.rename(path)
+        for path in paths:
+            store.move(f"{path}-away", path)
+
+
+def _files_in(table: Table, folder: str) -> tuple[FileSystem, list[str]]:
+    scheme, netloc, path = PyArrowFileIO.parse_location(f"{table.location()}/{folder}".rstrip("/"))
+    store = PyArrowFileIO(table.io.properties).fs_by_scheme(scheme, netloc)
+    found = store.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+    return store, [file.path for file in found if file.is_file]
