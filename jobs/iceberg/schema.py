@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -20,28 +20,15 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
+from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
 from pyiceberg.types import IcebergType
 
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, plain
 from jobs.iceberg.partition_text import Partition, parse_partition
 from resources.iceberg_errors import catalog_errors
 
-_TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
-    "year": YearTransform,
-    "month": MonthTransform,
-    "day": DayTransform,
-    "hour": HourTransform,
-}
+# The ends of partition fields' names, where they are not those of their transforms.
+_ENDS = {"identity": "", "truncate": "_trunc"}
 
 
 def iceberg_schema(columns: pa.Schema, identifiers: Sequence[str] = ()) -> Schema:
@@ -109,14 +96,9 @@ def sort_order(schema: Schema, sort_by: Sequence[str]) -> SortOrder:
 
 def _transform(partition: Partition) -> tuple[str, Transform[Any, Any]]:
     """The partition field's name and its transform."""
-    column, width = partition.column, partition.width
-    if partition.transform in _TIMES:
-        return f"{column}_{partition.transform}", _TIMES[partition.transform]()
-    if partition.transform == "bucket" and width:
-        return f"{column}_bucket", BucketTransform(width)
-    if partition.transform == "truncate" and width:
-        return f"{column}_trunc", TruncateTransform(width)
-    return column, IdentityTransform()
+    end = _ENDS.get(partition.transform, f"_{partition.transform}")
+    width = f"[{partition.width}]" if partition.width else ""
+    return partition.column + end, parse_transform(partition.transform + width)
 
 
 def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:
