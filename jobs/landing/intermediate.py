@@ -25,7 +25,7 @@ from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_
 from jobs.landing.publish import publish_batch, publish_landed
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
-from jobs.landing.required_columns import record_required, with_required
+from jobs.landing.required_columns import required_property, with_required
 from jobs.lineage import joined, recreated_topics
 from jobs.planning.plan import TopicState
 from jobs.spec.new_tables import Named, allowed
@@ -141,8 +141,7 @@ class IntermediateTable:
         """Sets what the table lacks."""
         lacking = {name: value for name, value in _PROPERTIES.items() if name not in table.properties}
         if lacking:
-            with catalog_errors(self.identifier), table.transaction() as change:
-                change.set_properties(lacking)
+            self.keep(table, lacking)
 
     def _stamp_schema(self, table: Table) -> None:
         """Makes a snapshot with the present schema if there is none, since Spark reads a snapshot with its own schema.
@@ -257,7 +256,9 @@ class IntermediateTable:
 
     def _follow(self, spec: PipelineSpec) -> None:
         # Before the columns exist: an existing column without this record counts as optional.
-        record_required(self.catalog.require(self.identifier), spec, self.pipeline)
+        table = self.catalog.require(self.identifier)
+        if required := required_property(table.properties, spec, self.pipeline):
+            self.keep(table, required)
         replace(self, spec=spec).prepare()
 
     def revise(

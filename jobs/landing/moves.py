@@ -6,17 +6,17 @@ header, and both have the same position in the source's log, whatever topic-part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.batch import Moves
 from jobs.changes.columns import MOVE
-from jobs.decode.base import DecodeError, Decoder
-from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED, OF_MOVES
+from jobs.landing.topic_decoder import TopicDecoder
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,16 @@ class MoveReader:
 
     Attributes:
         position: decodes it from a record's value (`jobs.decode.source_position`); None: no record has one.
-        topic_positions: decoders for topics whose values are encoded in another way.
     """
 
-    position: Decoder | None = None
-    topic_positions: Mapping[str, Decoder] = field(default_factory=dict)
+    position: TopicDecoder | None = None
 
     def column(self, batch: pa.RecordBatch) -> pa.Array:
         """For each record of a primary-key change the change's position; null for other records."""
         if self.position is None or not len(rows := _rows_that_name_another_key(batch)):
             return pa.nulls(batch.num_rows, MOVE.type)
         values, topics = (batch.column(name).take(rows) for name in ("value", "topic"))
-        found = decode_by_topic(self.position, self.topic_positions, values, topics).values
+        found = self.position.decode(values, topics).values
         places = pc.index_in(pa.array(range(batch.num_rows), pa.int64()), value_set=rows)
         return found.take(places)
 
@@ -47,7 +45,7 @@ def moves_among(move: pa.Array, op: pa.Array, errors: Iterable[DecodeError]) -> 
     Args:
         move: the result of `MoveReader.column`. op: of the landed rows.
     """
-    left = pc.sum(pc.and_(pc.is_valid(move), pc.equal(op, "delete"))).as_py() or 0
+    left = pc.and_(pc.is_valid(move), pc.equal(op, "delete")).true_count
     return Moves(left, sum(error.kind == MOVED for error in errors))
 
 

@@ -21,20 +21,17 @@ from jobs.decode.wrapping import Excluding, Nested, Renamed
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.moves import MoveReader
 from jobs.landing.new_tables import NameRule
-from jobs.landing.records import VALUE_KEY, DeleteOrder, Operations, RecordReader, Truncation
+from jobs.landing.records import DeleteOrder, Operations, RecordReader, Truncation
 from jobs.landing.registry_schemas import SchemaIds, Schemas
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.schema.found_fields import Excluded, shown
 from jobs.schema.renaming import Renaming
 from jobs.spec.added_columns import widening_columns
-from jobs.spec.columns import key_fields
 from jobs.spec.encoding import Encoding
 from jobs.spec.formats import Format, RecordKey
 from jobs.spec.metadata import landed_on_request
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import envelope_rules
-
-# Makes the decoder of records in this encoding; None: in that of the source.
-DecoderOf = Callable[[Encoding | None], Decoder]
 
 
 def record_reader(
@@ -57,17 +54,14 @@ def record_reader(
         moved: records are changes of a key, whose omitted values are known (`jobs.dead_letters.moved_rows`).
     """
     key, op, source = spec.changes.key, spec.changes.op, spec.source
-    value_decoder, key_decoder = _value_decoders(spec, schemas, refused, moved), _key_decoders(spec, schemas)
-    value_key_decoder = _value_key_decoders(spec, schemas)
     return RecordReader(
-        key_decoder=key_decoder(None) if key_decoder else None,
-        value_decoder=value_decoder(None),
+        key_decoder=_key_decoder(spec, schemas),
+        value_decoder=_value_decoder(spec, schemas, refused, moved),
         key_columns=tuple(key.columns) if key else (),
         key_from_value=_has_key_in_value(spec),
         refuse_null_keys=key.nulls == "refuse" if key else False,
         operations=Operations(op.field, tuple(op.insert), tuple(op.update), tuple(op.delete)) if op else None,
         positions=BatchPositions.of(batch.ranges),
-        key_type=pa.struct(key_fields(spec)) if key else None,
         value_type=table.field("value").type,
         kafka_type=table.field("kafka").type,
         landed_at=batch.planned_at,
@@ -82,10 +76,9 @@ def record_reader(
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",
         skips_unrouted=spec.unrouted == "skip",
-        value_key_decoder=value_key_decoder(None) if value_key_decoder else None,
+        value_key_decoder=_value_key_decoder(spec, schemas),
         schema_ids=SchemaIds.of(source),
         new_tables=names,
-        topic_decoders=_topic_decoders(spec, value_decoder, key_decoder, value_key_decoder),
     )
 
 
@@ -118,24 +111,26 @@ def _has_key_in_value(spec: PipelineSpec) -> bool:
     return spec.changes.key is not None and spec.changes.key.source == "value"
 
 
-def _value_decoders(
+def _value_decoder(
     spec: PipelineSpec, schemas: Schemas | None, refused: Mapping[str, str] | None, moved: bool
-) -> DecoderOf:
+) -> TopicDecoder:
     rules, watch, columns = envelope_rules(spec, moved), _watch(spec, refused), spec.source.value
-    return lambda own: _decoder(own or columns, columns, schemas, spec, False, rules, watch)
+    return TopicDecoder.of(
+        spec.source, "value", lambda encoding: _decoder(encoding, columns, schemas, spec, False, rules, watch)
+    )
 
 
-def _key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
-    """The decoders of keys; None if nothing reads them."""
+def _key_decoder(spec: PipelineSpec, schemas: Schemas | None) -> TopicDecoder | None:
+    """The decoder of keys; None if nothing reads them."""
     key, needed = spec.source.key, spec.source.transform or (spec.changes.key and not _has_key_in_value(spec))
     if key is None or not needed:
         return None
     watch = Watch("refuse") if key.unknown_fields == "fail" else None
-    return lambda own: _decoder(own or key, key, schemas, spec, True, None, watch)
+    return TopicDecoder.of(spec.source, "key", lambda own: _decoder(own, key, schemas, spec, True, None, watch))
 
 
-def _value_key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderOf | None:
-    """The decoders of the key's columns alone, for values that do not decode as a whole; None: the key is not in the
+def _value_key_decoder(spec: PipelineSpec, schemas: Schemas | None) -> TopicDecoder | None:
+    """The decoder of the key's columns alone, for values that do not decode as a whole; None: the key is not in the
     value, or not to be found there."""
     key, value, resolved = spec.changes.key, spec.source.value, spec.source.resolved
     if key is None or not _has_key_in_value(spec) or value.envelope:
@@ -143,19 +138,7 @@ def _value_key_decoders(spec: PipelineSpec, schemas: Schemas | None) -> DecoderO
     if resolved and not resolved.unchanged.issuperset(key.columns):
         return None
     columns = value.with_columns({c: t for c, t in value.columns.items() if c in key.columns})
-    return lambda own: _decoder(own or columns, columns, schemas, spec, False, None, None)
-
-
-def _topic_decoders(
-    spec: PipelineSpec, value_decoder: DecoderOf, key_decoder: DecoderOf | None, value_key_decoder: DecoderOf | None
-) -> dict[str, dict[str, Decoder]]:
-    """The decoders of topics that are encoded in another way than the source, by topic and part of a record."""
-    found = dict[str, dict[str, Decoder]]()
-    for topic, own in spec.source.per_topic.items():
-        found[topic] = {"key": key_decoder(own.key)} if key_decoder and own.key else {}
-        found[topic] |= {"value": value_decoder(own.value)} if own.value else {}
-        found[topic] |= {VALUE_KEY: value_key_decoder(own.value)} if value_key_decoder and own.value else {}
-    return found
+    return TopicDecoder.of(spec.source, "value", lambda own: _decoder(own, columns, schemas, spec, False, None, None))
 
 
 def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
@@ -168,8 +151,7 @@ def _move_reader(spec: PipelineSpec, schemas: Schemas | None) -> MoveReader:
     def position(encoding: Encoding) -> Decoder:
         return SourcePosition(kind, _of_types(encoding, schemas, spec.ignore_case))
 
-    others = {topic: position(own.value) for topic, own in source.per_topic.items() if own.value}
-    return MoveReader(position(source.value), others)
+    return MoveReader(TopicDecoder.of(source, "value", position))
 
 
 def _truncation(spec: PipelineSpec) -> Truncation | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from jobs.batch import Moves
 from jobs.changes.columns import FILTERED, MOVE, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
-from jobs.decode.base import DecodeError, Decoder
-from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.base import DecodeError
 from jobs.decode.envelope_shape import TRUNCATE
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.batch_positions import BatchPositions
@@ -26,6 +25,7 @@ from jobs.landing.places import BATCH, POSITION, Places
 from jobs.landing.registry_schemas import SchemaIds
 from jobs.landing.row_columns import error_column, only_good, records_read, unchanged_column
 from jobs.landing.task_report import TaskReport
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.schema.with_fields import with_fields
 from jobs.spec.metadata import Metadata
 from jobs.spec.transform import KEY
@@ -33,7 +33,6 @@ from jobs.spec.transform import KEY
 RESULT = "result"
 _BAD_KEY = "key"
 _BAD_VALUE = "value"
-VALUE_KEY = "value_key"
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class RecordReader:
 
     Attributes:
         key_decoder: decodes keys.
-        key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`).
+        key_columns: names of the key's columns, taken from the decoded key or value (`key_from_value`); none: no key.
         positions: gives records their position in the batch; or all their places, if they are read once more.
         landed_at: the time of landing, in milliseconds.
         metadata: what the tables ask for beside a record's coordinates.
@@ -89,7 +88,6 @@ class RecordReader:
         skips_tombstones: records without a value are filtered; otherwise they are deletes.
         skips_unrouted: records that no table takes are filtered, not bad.
         new_tables: what becomes of records that no table takes, where records name tables; None: they do not.
-        topic_decoders: by topic, then `key`, `value` or `value_key`, for topics that are encoded in another way.
         required: columns that a transform must not give as null.
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         float_order: the column that orders changes, if it can be NaN, which each system orders differently.
@@ -100,26 +98,23 @@ class RecordReader:
         moves: reads the column `move`; None: the rows have none.
     """
 
-    key_decoder: Decoder | None
-    value_decoder: Decoder
+    key_decoder: TopicDecoder | None
+    value_decoder: TopicDecoder
     key_columns: tuple[str, ...]
     key_from_value: bool
     refuse_null_keys: bool
     operations: Operations | None
     positions: BatchPositions | Places
-    key_type: pa.DataType | None
     value_type: pa.DataType
     kafka_type: pa.DataType
     landed_at: int = 0
     metadata: tuple[Metadata, ...] = ()
     routes: tuple[RouteFilter, ...] | None = None
-    value_key_decoder: Decoder | None = None
+    value_key_decoder: TopicDecoder | None = None
     schema_ids: SchemaIds | None = None
     skips_tombstones: bool = False
     skips_unrouted: bool = False
     new_tables: NameRule | None = None
-    topic_decoders: Mapping[str, Mapping[str, Decoder]] = field(default_factory=dict)
-
     required: tuple[str, ...] = ()
     names_unchanged: bool = False
     moves: MoveReader | None = None
@@ -214,9 +209,9 @@ class RecordReader:
             verdicts.refuse_where(lacking, DecodeError("missing", text, "transform"))
         return value, verdicts
 
-    def _decoded(self, stage: str, decoder: Decoder, batch: pa.RecordBatch, verdicts: Verdicts) -> pa.Array:
-        others = {topic: found[stage] for topic, found in self.topic_decoders.items() if stage in found}
-        decoded = decode_by_topic(decoder, others, batch.column(stage), batch.column("topic"))
+    @staticmethod
+    def _decoded(stage: str, decoder: TopicDecoder, batch: pa.RecordBatch, verdicts: Verdicts) -> pa.Array:
+        decoded = decoder.decode(batch.column(stage), batch.column("topic"))
         verdicts.add(decoded, stage)
         return decoded.values
 
@@ -224,7 +219,7 @@ class RecordReader:
         self, batch: pa.RecordBatch, value: pa.Array, verdicts: Verdicts
     ) -> tuple[pa.Array | None, pa.Array | None]:
         """The key, and what can be read of it for routes, also where a column of it may not be null."""
-        if self.key_type is None:
+        if not self.key_columns:
             return None, None
         if self.key_from_value:
             origin = self._with_keys_of_bad(batch, value, verdicts)
@@ -232,8 +227,7 @@ class RecordReader:
         else:
             assert self.key_decoder is not None
             evaluated = KEY in batch.schema.names
-            decoder = self.key_decoder
-            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, decoder, batch, verdicts)
+            origin = batch.column(KEY) if evaluated else self._decoded(_BAD_KEY, self.key_decoder, batch, verdicts)
             missing = "the record has no key"
         verdicts.refuse_where(pc.is_null(origin), DecodeError("NullKey", missing, _BAD_KEY))
         parts = [pc.struct_field(origin, [name]) for name in self.key_columns]
@@ -260,9 +254,8 @@ class RecordReader:
         bad = [row for row, error in verdicts.errors.items() if error.stage == _BAD_VALUE]
         if not bad or self.value_key_decoder is None:
             return value
-        others = {topic: found[VALUE_KEY] for topic, found in self.topic_decoders.items() if VALUE_KEY in found}
         raw, topics = (batch.column(name).take(pa.array(bad)) for name in (_BAD_VALUE, "topic"))
-        found = decode_by_topic(self.value_key_decoder, others, raw, topics).values
+        found = self.value_key_decoder.decode(raw, topics).values
         # One array of all values, then of the bad ones: each row is taken from where it can be read.
         places = np.arange(len(value))
         places[bad] = len(value) + np.arange(len(bad))

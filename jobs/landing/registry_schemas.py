@@ -18,9 +18,9 @@ from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaTy
 from jobs.iceberg.table_commit import TableCommit
 from jobs.iceberg.table_property import SCHEMA_IDS
 from jobs.landing.task_report import TaskReport, joined
+from jobs.landing.topic_decoder import encodings
 from jobs.schema.protobuf import compiled
 from jobs.spark.spark_tasks import in_arrow
-from jobs.spec.encoding import Encoding
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
 from resources.schema_registry import SchemaRegistry, StoredSchema
@@ -55,15 +55,8 @@ class SchemaIds:
         """For this source; None if its records have no schema ids."""
         if not source.registries:
             return None
-
-        def named(own: Encoding | None) -> str | None:
-            return own.registry if own else None
-
-        found: dict[str, dict[str | None, str | None]] = {}
-        for column in ("key", "value"):
-            topics = {topic: getattr(one, column) for topic, one in source.per_topic.items() if getattr(one, column)}
-            found[column] = {None: named(getattr(source, column)), **{t: named(one) for t, one in topics.items()}}
-        return cls(found)
+        found = {part: encodings(source, part).items() for part in ("key", "value")}
+        return cls({part: {topic: one.registry if one else None for topic, one in own} for part, own in found.items()})
 
     def __call__(self, batch: pa.RecordBatch) -> Ids:
         """The ids in these records."""
@@ -153,16 +146,15 @@ class Registries:
             for topic in topics
             if by_topic.get(topic, by_topic[None]) == name
         ]
-        found = (self.by_name[name].latest(subject) for subject in wanted)
-        return {stored.id: registered(stored) for stored in found if stored}
+        return _registered(self.by_name[name].latest(subject) for subject in wanted)
 
     def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
         """The schemas of these ids that the registry has; raises as `schemas_of` does."""
-        return {i: schema for i in sorted(ids) if (schema := self._lookup(name, i))}
+        return _registered(self.by_name[name].by_id(i) for i in sorted(ids))
 
-    def _lookup(self, name: str, schema_id: int) -> RegisteredSchema | None:
-        stored = self.by_name[name].by_id(schema_id)
-        return registered(stored) if stored else None
+
+def _registered(found: Iterable[StoredSchema | None]) -> dict[int, RegisteredSchema]:
+    return {stored.id: registered(stored) for stored in found if stored}
 
 
 def registered(stored: StoredSchema) -> RegisteredSchema:

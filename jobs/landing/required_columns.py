@@ -9,24 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-from pyiceberg.table import Table
 
 from jobs.iceberg.table_property import REQUIRED_COLUMNS
 from jobs.spec.added_columns import required_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.iceberg_errors import catalog_errors
 
 
-def record_required(table: Table, spec: PipelineSpec, pipeline: str) -> None:
-    """Stores the required columns in the intermediate table's properties, before these columns exist."""
-    if required_columns(spec) != REQUIRED_COLUMNS.read(table.properties, pipeline):
-        with catalog_errors(".".join(table.name())), table.transaction() as change:
-            change.set_properties(required_property(spec, pipeline))
-
-
-def required_property(spec: PipelineSpec, pipeline: str) -> dict[str, str]:
-    """The property of an intermediate table that has these columns."""
-    return REQUIRED_COLUMNS.written(required_columns(spec), pipeline)
+def required_property(properties: Mapping[str, str], spec: PipelineSpec, pipeline: str) -> dict[str, str]:
+    """Returns the table property that keeps the required columns; empty if the table has it."""
+    required = required_columns(spec)
+    known = REQUIRED_COLUMNS.read(properties, pipeline)
+    return REQUIRED_COLUMNS.written(required, pipeline) if required != known else {}
 
 
 def with_required(landed: pa.Schema, properties: Mapping[str, str], pipeline: str) -> pa.Schema:

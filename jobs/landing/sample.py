@@ -15,9 +15,9 @@ from jobs.destinations.takes import Taking
 from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries
+from jobs.landing.topic_decoder import encodings
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions
-from jobs.spec.encoding import Encoding
 from jobs.spec.formats import Format
 from jobs.spec.new_tables import Named
 from jobs.spec.open_key import key_found
@@ -106,11 +106,11 @@ def _sampled(
 ) -> Iterator[tuple[str, Decoded]]:
     """The newest keys or values (`part`) of each topic that has any, with the fields that have no column."""
     columns: Format = getattr(spec.source, part)
+    own = encodings(spec.source, part)
     for topic in sorted(topics)[:_TOPICS]:
         raws = newest_records(kafka, topic, _RECORDS)[part].drop_null().combine_chunks()
         if len(raws):
-            own = spec.source.per_topic.get(topic)
-            encoding: Encoding = (getattr(own, part) if own else None) or columns
+            encoding = own.get(topic) or columns
             name = encoding.registry
             ids = {i for raw in raws.to_pylist() if (i := _schema_id(raw))}
             schemas = {name: registries.of_ids(name, ids)} if name else {}

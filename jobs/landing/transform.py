@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from jobs.decode.base import DecodeError, Decoder
-from jobs.decode.by_topic import decode_by_topic
+from jobs.decode.base import DecodeError
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.failing_records import STAGE, Coordinates
 from jobs.landing.records import Operations, RecordReader
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.schema.types import parse_columns
 from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.source import Source
@@ -42,9 +42,8 @@ class DecodeStep:
         carried: further columns that each record keeps.
     """
 
-    key_decoder: Decoder | None
-    value_decoder: Decoder
-    topic_decoders: Mapping[str, Mapping[str, Decoder]]
+    key_decoder: TopicDecoder | None
+    value_decoder: TopicDecoder
     refused: Mapping[Coordinates, str] = field(default_factory=dict)
     headers: bool = False
     carried: Mapping[str, pa.DataType] = field(default_factory=dict)
@@ -67,8 +66,7 @@ class DecodeStep:
         for name, stage, decoder in (("row", "value", self.value_decoder), (KEY, "key", self.key_decoder)):
             if decoder is None:
                 continue
-            others = {topic: own[stage] for topic, own in self.topic_decoders.items() if stage in own}
-            decoded = decode_by_topic(decoder, others, batch.column(stage), batch.column("topic"))
+            decoded = decoder.decode(batch.column(stage), batch.column("topic"))
             columns[name] = decoded.values
             verdicts.add(decoded, stage)
         self._refuse(batch, verdicts)
@@ -94,7 +92,7 @@ def transformed(
 ) -> DataFrame:
     """Kafka records decoded and evaluated, for the reader to shape."""
     headers, carried = "headers" in records.columns, carried or {}
-    step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders, refused or {}, headers, carried)
+    step = DecodeStep(reader.key_decoder, reader.value_decoder, refused or {}, headers, carried)
     decoded = in_arrow(records, step, step.schema)
     operations = reader.operations if reader.shows_deletes else None
     return evaluated(decoded, resolved, step.key_decoder is not None, tuple(carried), operations)

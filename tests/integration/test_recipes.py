@@ -14,6 +14,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from jobs.decode.decoders import decoder_for
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.landing.transform import DecodeStep, evaluated
 from jobs.spec.source import Source
 from resources.kafka_records import HEADERS
@@ -45,7 +46,8 @@ def test_recipe(spark: SparkSession, name: str, recipe: dict[str, Any], example:
     assert resolved is not None
     kind = row_type(recipe["columns"])
     key_kind = pa.struct([("id", pa.int64())])
-    step = DecodeStep(decoder_for("json", key_kind), decoder_for("json", kind), {}, headers=True)
+    of_key, of_value = (TopicDecoder(decoder_for("json", one)) for one in (key_kind, kind))
+    step = DecodeStep(of_key, of_value, headers=True)
     value = example["value"]
     given = example.get("headers", {})
     headers = [{"key": name, "value": text.encode()} for name, text in (given or {}).items()]

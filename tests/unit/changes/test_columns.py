@@ -113,8 +113,8 @@ def test_keys_and_values_are_converted_and_timed_as_declared() -> None:
     reader = record_reader(made, batch(1), landing_schema(made))
     at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
     assert reader.key_decoder
-    assert copied(reader.key_decoder).decode(raw_values({"at": 1_700_000_000})).values.to_pylist() == [{"at": at}]
-    decoded = copied(reader.value_decoder).decode(
+    assert copied(reader.key_decoder).usual.decode(raw_values({"at": 1_700_000_000})).values.to_pylist() == [{"at": at}]
+    decoded = copied(reader.value_decoder).usual.decode(
         raw_values({"at": "2023-11-14", "tags": [{"n": "7", "at": 1_700_000_000}]})
     )
     assert decoded.errors == {}
@@ -125,7 +125,7 @@ def test_rows_in_an_envelope_are_converted_as_declared() -> None:
     value = {"envelope": {"kind": "debezium", "timestamps": "us"}, "convert": "best_fit"}
     columns = {"id": "long not null", "at": "timestamp"}
     made = specs.spec(specs.table(mode="upsert"), columns=columns, key={"id": "long not null"}, value=value)
-    decoder = record_reader(made, batch(1), landing_schema(made)).value_decoder
+    decoder = record_reader(made, batch(1), landing_schema(made)).value_decoder.usual
     decoded = copied(decoder).decode(raw_values({"op": "c", "after": {"id": "7", "at": 1_700_000_000_000_000}}))
     assert decoded.errors == {}
     (row,) = decoded.values.to_pylist()
@@ -138,7 +138,7 @@ def test_keys_in_json_are_written_like_the_rows_of_their_records() -> None:
     made = specs.spec(specs.table(mode="upsert_delete"), columns=columns, key=columns, value=value)
     decoder = record_reader(made, batch(1), landing_schema(made)).key_decoder
     assert decoder
-    decoded = copied(decoder).decode(raw_values({"at": 1_700_000_000_123_456, "n": "AfE="}, {"n": None}))
+    decoded = copied(decoder).usual.decode(raw_values({"at": 1_700_000_000_123_456, "n": "AfE="}, {"n": None}))
     key = {"at": datetime(2023, 11, 14, 22, 13, 20, 123456, UTC), "n": Decimal("4.97")}
     assert decoded.values.to_pylist() == [key, None]
     assert set(decoded.errors) == {1}

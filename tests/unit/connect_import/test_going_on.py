@@ -254,7 +254,7 @@ def test_deletes_of_a_cdc_field_need_nothing_but_the_key(more: dict[str, str], c
     reader = record_reader(spec, batch(1, ranges={T0: OffsetRange(0, 3)}), landing_schema(spec))
     written: list[dict[str, Any]] = [{"id": 1, "op": "D"}, {"id": 2, "op": "I"}, {"id": 3, "name": "a", "op": "I"}]
     raw = kafka_records(*((None, value) for value in written))
-    decoded = DecodeStep(None, reader.value_decoder, {}).read(raw)
+    decoded = DecodeStep(None, reader.value_decoder).read(raw)
     assert decoded.column("problem").null_count == len(written)
     # As Spark evaluates the statement.
     result = [{"id": v["id"], column: v.get("name"), "_op": v["op"].lower()} for v in written]

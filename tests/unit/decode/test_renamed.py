@@ -35,7 +35,7 @@ def spec(value: dict[str, Any], *tables: dict[str, Any], **parts: Any) -> Pipeli
 
 def decode(pipeline: PipelineSpec, *records: object) -> Decoded:
     reader = record_reader(pipeline, batch(1), landing_schema(pipeline))
-    decoder: Decoder = copied(reader.value_decoder)
+    decoder: Decoder = copied(reader.value_decoder).usual
     found = decoder.decode(raw_values(*records))
     assert found.values.type.equals(decoder.type)
     return found

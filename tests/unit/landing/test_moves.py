@@ -20,6 +20,7 @@ from jobs.decode.source_position import SourcePosition
 from jobs.landing.moves import MoveReader, moves_among
 from jobs.landing.row_columns import error_column
 from jobs.landing.task_report import TaskReport
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.watermark import Watermark
 from resources.kafka_records import HEADERS
 from tests.kit.arrow import copied, kafka_records, raw_values
@@ -119,7 +120,7 @@ def test_only_records_that_name_another_key_are_read() -> None:
     decoder = SourcePosition("debezium", lambda of, watch: decoder_for("json", of, watch=watch))
     for name in ("headers", "some_headers"):
         with_headers = records.append_column(name, pa.array(headers, HEADERS))
-        found = MoveReader(decoder).column(with_headers)
+        found = MoveReader(TopicDecoder(decoder)).column(with_headers)
         assert found.to_pylist() == [None, '{"lsn": 1}', None, None, '{"lsn": 4}']
         assert MoveReader().column(with_headers).to_pylist() == [None] * 5
 

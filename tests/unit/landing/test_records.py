@@ -19,6 +19,7 @@ from jobs.landing.readers import record_reader
 from jobs.landing.records import Operations, RecordReader, Truncation
 from jobs.landing.row_columns import records_read
 from jobs.landing.task_report import TaskReport
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.schema.types import parse_columns
 from jobs.spec.metadata import Metadata
@@ -34,20 +35,20 @@ T0 = TopicPartition("t", 0)
 
 
 def reader(**parts: Any) -> RecordReader:
+    decoders = {name: TopicDecoder(part) for name, part in parts.items() if name.endswith("_decoder") and part}
     return replace(
         RecordReader(
-            key_decoder=Json(KEY),
-            value_decoder=Json(VALUE),
+            key_decoder=TopicDecoder(Json(KEY)),
+            value_decoder=TopicDecoder(Json(VALUE)),
             key_columns=("id",),
             key_from_value=False,
             refuse_null_keys=True,
             operations=None,
             positions=BatchPositions({T0: 0}),
-            key_type=KEY,
             value_type=VALUE,
             kafka_type=KAFKA,
         ),
-        **parts,
+        **parts | decoders,
     )
 
 
@@ -180,14 +181,14 @@ def test_a_bad_value_has_its_key_where_that_can_be_read() -> None:
 def test_key_columns_are_in_the_order_of_the_key_not_of_the_record() -> None:
     pair = row_type({"a": "long", "b": "string"})
     turned = pa.struct([pair.field("b"), pair.field("a")])
-    two = reader(key_decoder=Json(pair), key_columns=("b", "a"), key_type=turned)
+    two = reader(key_decoder=Json(pair), key_columns=("b", "a"))
     landed = two.read(kafka_records(({"a": 1, "b": "x"}, {"id": 1})))
     assert landed.schema.field("key").type == turned
     assert landed.column("key").to_pylist() == [{"b": "x", "a": 1}]
 
 
 def test_pipeline_without_a_key_has_no_key_column() -> None:
-    landed = reader(key_decoder=None, key_columns=(), key_type=None).read(kafka_records((b"\xff", {"id": 1})))
+    landed = reader(key_decoder=None, key_columns=()).read(kafka_records((b"\xff", {"id": 1})))
     assert "key" not in landed.schema.names
     assert problems(landed) == [None]
 
@@ -214,7 +215,7 @@ def test_nested_fields_that_only_the_table_has_and_wider_types() -> None:
         list(parse_columns({"id": "long", "n": "struct<gone: date, x: long>", "l": "array<struct<x: int, y: string>>"}))
     )
     small = row_type({"id": "int"})
-    taught = reader(value_decoder=Json(have), value_type=table, key_decoder=Json(small), key_type=small)
+    taught = reader(value_decoder=Json(have), value_type=table, key_decoder=Json(small))
     landed = taught.read(kafka_records(({"id": 1}, {"id": 1, "n": {"x": 2}, "l": [{"x": 3}]}), ({"id": 2}, {"id": 2})))
     assert landed.column("value").to_pylist() == [
         {"id": 1, "n": {"gone": None, "x": 2}, "l": [{"x": 3, "y": None}]},
@@ -263,7 +264,6 @@ def test_record_that_a_part_of_its_key_routes_is_bad_without_the_other_part() ->
     two = row_type({"region": "string", "id": "long"})
     skipping = reader(
         key_decoder=Json(two),
-        key_type=two,
         key_columns=("region", "id"),
         routes=(RouteFilter(path=("key", "region"), pattern="eu"),),
         skips_unrouted=True,
@@ -280,7 +280,7 @@ def test_metadata_that_tables_ask_for() -> None:
     pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
     headers = [[("trace-id", b"old"), ("trace-id", b"new"), ("n", None)], [], None]
     raw = raw.append_column("headers", pa.array(headers, pa.list_(pair)))
-    found = reader(key_type=None, kafka_type=kinds, metadata=wanted, landed_at=1000).read(raw).column("kafka")
+    found = reader(key_columns=(), kafka_type=kinds, metadata=wanted, landed_at=1000).read(raw).column("kafka")
     rows = [tuple(row.values())[4:] for row in found.to_pylist()]
     origins = [
         {"topic": "t", "partition": 0, "offset": n, "insertTime": datetime.fromtimestamp(1, UTC)} for n in (0, 1, 2)
@@ -295,7 +295,9 @@ def test_metadata_that_tables_ask_for() -> None:
 def test_headers_that_were_not_kept_are_null() -> None:
     wanted = (Metadata.of("headers"),)
     kinds = pa.struct([*KAFKA, pa.field("headers", pa.string())])
-    (row,) = reader(key_type=None, kafka_type=kinds, metadata=wanted).read(kafka_records((None, {"id": 1}))).to_pylist()
+    (row,) = (
+        reader(key_columns=(), kafka_type=kinds, metadata=wanted).read(kafka_records((None, {"id": 1}))).to_pylist()
+    )
     assert row["kafka"]["headers"] is None
 
 

@@ -13,6 +13,7 @@ from jobs.changes.columns import landing_schema, value_fields
 from jobs.decode.decoders import decoder_for
 from jobs.landing.failing_records import error_class, failing_records
 from jobs.landing.readers import record_reader
+from jobs.landing.topic_decoder import TopicDecoder
 from jobs.landing.transform import DecodeStep
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import BadRecords
@@ -70,8 +71,8 @@ def test_other_errors_are_not_the_records_fault() -> None:
 
 
 def test_decode_step_keeps_a_row_for_every_record() -> None:
-    kind = pa.struct([("id", pa.int64())])
-    step = DecodeStep(decoder_for("json", kind), decoder_for("json", kind), {}, {("t", 0, 3): "CAST_INVALID_INPUT"})
+    decoder = TopicDecoder(decoder_for("json", pa.struct([("id", pa.int64())])))
+    step = DecodeStep(decoder, decoder, {("t", 0, 3): "CAST_INVALID_INPUT"})
     one, four = {"id": 1}, {"id": 4}
     (read,) = step([kafka_records((one, one), (one, b"{"), (b"{", None), (four, four))])
     assert read.schema == step.schema
@@ -92,7 +93,7 @@ def test_a_bad_value_has_its_key_where_the_statement_passes_it(
     source = {**key, "transform": sql}
     made = specs.spec(specs.table(mode="upsert"), columns={"id": "long", "n": "long"}, key="id", source=source)
     reader = record_reader(made, batch(1, ranges={A: OffsetRange(0, 1)}), landing_schema(made))
-    step = DecodeStep(reader.key_decoder, reader.value_decoder, reader.topic_decoders)
+    step = DecodeStep(reader.key_decoder, reader.value_decoder)
     decoded = step.read(kafka_records(({"k": "a"}, {"id": 1, "n": "no number"}), places=[("a", 0, 0)]))
     landed = reader.read(decoded.append_column("result", pa.array([None], pa.struct(list(value_fields(made))))))
     (row,) = landed.to_pylist()

@@ -331,7 +331,7 @@ def test_record_whose_key_has_other_fields_is_bad() -> None:
     made = key_found(keyed(), found(id="long"))
     reader = record_reader(made, batch(1), landing_schema(made))
     assert reader.key_decoder
-    decoded = reader.key_decoder.decode(raw_values({"id": 1}, {"id": 1, "line": 2}))
+    decoded = reader.key_decoder.usual.decode(raw_values({"id": 1}, {"id": 1, "line": 2}))
     assert decoded.values.to_pylist()[0] == {"id": 1}
     assert decoded.errors[1].message == "no column takes the field line"
 
@@ -352,7 +352,7 @@ def test_whole_key_in_one_column() -> None:
     assert with_landed_columns(keyed(table, source=source), landing_schema(made)) == made
     reader = record_reader(made, batch(1), landing_schema(made))
     assert reader.key_decoder
-    decoded = reader.key_decoder.decode(raw_values({"id": 1}, None, {"id": 1, "x": 2}))
+    decoded = reader.key_decoder.usual.decode(raw_values({"id": 1}, None, {"id": 1, "x": 2}))
     assert decoded.values.to_pylist()[:2] == [{"kafkaKey": {"id": 1}}, None]
     assert decoded.errors.keys() == {2}
 
@@ -389,7 +389,7 @@ def there(**columns: str) -> Mapping[str, Takes]:
 def test_column_that_a_table_has_is_of_its_type(brought: str | None, table: str, column: str) -> None:
     made = additions(spec(), found(n=brought), of({"iceberg n.t": there(n=table)}))
     assert (made.added, made.refused) == ({"n": column}, {})
-    landed = with_required(landing_schema(made.spec), required_property(made.spec, "p"), "p")
+    landed = with_required(landing_schema(made.spec), required_property({}, made.spec, "p"), "p")
     assert with_landed_columns(spec(), landed) == made.spec
 
 
@@ -452,12 +452,12 @@ def test_excluded_fields_are_in_no_column_whatever_becomes_of_others() -> None:
     def decoded(**value: object) -> tuple[PipelineSpec, Decoded]:
         made = specs.spec(value={"exclude": EXCLUDED, "unknown_fields": "add", "columns": {"id": "long"}, **value})
         reader = record_reader(made, batch(1), landing_schema(made))
-        return made, copied(reader.value_decoder).decode(raw)
+        return made, copied(reader.value_decoder).usual.decode(raw)
 
     opened, decoded_open = decoded()
     made = additions(opened, decoded_open.unknown)
     assert made.added == {"buyer": "struct<name: text>", "lines": "array<struct<nr: long>>", "new": "long"}
-    after = record_reader(made.spec, batch(1), landing_schema(made.spec), refused={}).value_decoder.decode(raw)
+    after = record_reader(made.spec, batch(1), landing_schema(made.spec), refused={}).value_decoder.usual.decode(raw)
     assert not after.errors, "none of them is looked at any more"
     _, rescued = decoded(unknown_fields="rescue")
     rest = rescued.values.field("_rescued")[0].as_py()
@@ -498,7 +498,7 @@ def test_column_whose_field_is_renamed_or_excluded_since_gets_no_values_any_more
     assert len(opened.source.value.columns) == len(declared) + 150
     again = additions(opened, found(price_text="string", s__z="string")).spec
     raw = raw_values({"id": 1, "price": "12.5", "s": {"x": 1, "y": "t"}, "o": {"a": 1, "b": 2}})
-    (row,) = record_reader(again, batch(1), landing_schema(again)).value_decoder.decode(raw).values.to_pylist()
+    (row,) = record_reader(again, batch(1), landing_schema(again)).value_decoder.usual.decode(raw).values.to_pylist()
     assert (row["price_text"], row["s"], row["o"]) == ("12.5", {"x": 1, "z": "t"}, {"a": 1})
     assert with_landed_columns(later, landing_schema(again)) == again
 
@@ -578,5 +578,5 @@ def test_field_that_the_statement_leaves_no_room_for_is_refused(field: str, reas
 def test_fields_in_columns_that_the_statement_changes_are_left_out_as_before() -> None:
     opened = behind("select * except (s) from records")
     reader = record_reader(opened, batch(1), landing_schema(opened), refused={"a": "no"})
-    bad = reader.value_decoder.decode(raw_values({"id": 1, "s": {"new": 1}}, {"id": 2, "l": [{"new": 1}]}))
+    bad = reader.value_decoder.usual.decode(raw_values({"id": 1, "s": {"new": 1}}, {"id": 2, "l": [{"new": 1}]}))
     assert list(bad.errors) == [1]
