@@ -13,11 +13,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
 from jobs.iceberg.file_writer import GROUP_BYTES
-from jobs.iceberg.statistics import bounds_of
+from jobs.iceberg.statistics import Bounds, bounds_of, group_bounds
 from jobs.offsets import Ranges
-
-Bounds = Sequence[tuple[int, int] | None]
-"""The smallest and largest value of each column of `_BOUNDED`; None if they are not known."""
 
 _BOUNDED = ("batchNumber", "kafka.partition", "kafka.offset", "i")
 # How many times as large rows usually are in memory as in a file, at most.
@@ -35,6 +32,7 @@ class LandedFile:
     Attributes:
         size: in bytes.
         groups: how many row groups it has.
+        bounds: of the columns `_BOUNDED`.
         group: only this row group is meant; None: all.
     """
 
@@ -42,7 +40,7 @@ class LandedFile:
     rows: int
     size: int
     groups: int
-    bounds: Bounds
+    bounds: Sequence[Bounds]
     group: int | None = None
 
     @classmethod
@@ -74,7 +72,13 @@ class LandedFile:
 
     def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:
         """Whether the file may hold rows of these batches; with `part` only rows of these offsets count."""
-        return _may_hold(self.bounds, first, last, part)
+        batches, partitions, offsets, _ = self.bounds
+        if not overlap(batches, first, last):
+            return False
+        return part is None or any(
+            overlap(partitions, tp.partition, tp.partition) and overlap(offsets, r.start, r.end - 1)
+            for tp, r in part.items()
+        )
 
     def fetched(self, storage: FileIO) -> bytes | None:
         """All of a small file; None: it is a large one."""
@@ -104,26 +108,11 @@ class LandedFile:
         with source, pq.ParquetFile(source, read_dictionary=_FEW) as file:
             groups = range(file.num_row_groups) if self.group is None else [self.group]
             if len(groups) > 1:
-                groups = [n for n in groups if _may_hold(_bounds_of_group(file, n), first, last, part)]
+                bounds = ((n, group_bounds(file, n, _BOUNDED)) for n in groups)
+                groups = [n for n, own in bounds if replace(self, bounds=own).may_hold(first, last, part)]
             return [file.read_row_group(n, columns=columns, use_threads=False) for n in groups]
 
 
-def _may_hold(bounds: Bounds, first: int, last: int, part: Ranges | None) -> bool:
-    if not overlap(bounds[0], first, last):
-        return False
-    return part is None or any(
-        overlap(bounds[1], tp.partition, tp.partition) and overlap(bounds[2], r.start, r.end - 1)
-        for tp, r in part.items()
-    )
-
-
-def overlap(bounds: tuple[int, int] | None, first: int, last: int) -> bool:
+def overlap(bounds: Bounds, first: int, last: int) -> bool:
     """Whether a value from first to last may be within the bounds; None: they are not known."""
     return bounds is None or (bounds[0] <= last and first <= bounds[1])
-
-
-def _bounds_of_group(file: pq.ParquetFile, group: int) -> Bounds:
-    described = file.metadata.row_group(group)
-    seen = {c.path_in_schema: c.statistics for c in map(described.column, range(described.num_columns))}
-    found = [seen.get(name) for name in _BOUNDED]
-    return [(one.min, one.max) if one and one.has_min_max else None for one in found]

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
+from jobs.iceberg.statistics import Bounds, group_bounds
 from jobs.schema.types import as_integers
 from resources.iceberg_errors import catalog_errors
 
@@ -85,13 +86,8 @@ class Keys:
     def _with_null(self) -> list[bool]:
         return [distinct.null_count > 0 for distinct in self._distinct]
 
-    def may_be_between(self, bounds: Sequence[tuple[Any, Any] | None]) -> bool:
-        """Whether a file or row group with these bounds may hold one of the keys.
-
-        Args:
-            bounds: the smallest and largest value of each column as in Iceberg's metadata (days, microseconds); None:
-                not known.
-        """
+    def may_be_between(self, bounds: Sequence[Bounds]) -> bool:
+        """Whether a file or row group with these bounds of the columns may hold one of the keys."""
         if not len(self.rows):
             return False
         for bound, ordered, with_null in zip(bounds, self._ordered, self._with_null, strict=True):
@@ -176,13 +172,8 @@ class KeyScan:
         return places, found
 
     def _may_hold(self, parquet: pq.ParquetFile, group: int, names: Mapping[int, str]) -> bool:
-        bounds, found = list[tuple[Any, Any] | None](), parquet.metadata.row_group(group)
-        chunks = {chunk.path_in_schema: chunk for chunk in map(found.column, range(found.num_columns))}
-        for column in self.columns.names[: self._width]:
-            chunk = chunks.get(names.get(_field_id(self.columns.field(column)), ""))
-            seen = chunk.statistics if chunk else None
-            bounds.append((seen.min, seen.max) if seen and seen.has_min_max else None)
-        return self.keys.may_be_between(bounds)
+        keys = [names.get(_field_id(field), "") for field in list(self.columns)[: self._width]]
+        return self.keys.may_be_between(group_bounds(parquet, group, keys))
 
     @property
     def _width(self) -> int:

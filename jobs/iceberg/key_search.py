@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +16,11 @@ from pyiceberg.schema import Schema
 
 from jobs.iceberg.key_scan import Keys, KeyScan, found_by
 from jobs.iceberg.position_deletes import BaseFile
-from jobs.iceberg.statistics import bounds_of
+from jobs.iceberg.statistics import Bounds, bounds_of
 from jobs.schema.types import as_integers
 from jobs.spark.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
-Bounds = tuple[Any, Any] | None
 SHARE = "__bm_share"
 
 

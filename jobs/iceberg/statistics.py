@@ -8,7 +8,7 @@ by which readers of landed rows prune: `kafka.partition`, `kafka.offset`.)
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -34,6 +34,9 @@ from pyiceberg.types import (
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from jobs.iceberg.numbers import METRICS, number
+
+Bounds = tuple[Any, Any] | None
+"""The smallest and largest value of a column in a file or row group; None if they are not known."""
 
 _LOG = logging.getLogger("batchmerge")
 _USUAL = "truncate(16)"
@@ -74,16 +77,24 @@ class ColumnStatistics:
     upper: dict[int, bytes] = field(default_factory=dict)
 
 
-def bounds_of(file: DataFile, column: NestedField) -> tuple[Any, Any] | None:
-    """The smallest and largest value of a column that is not nested; None if they are not known."""
+def bounds_of(file: DataFile, column: NestedField) -> Bounds:
+    """The bounds of a column that is not nested, as Iceberg's metadata has them (days, microseconds)."""
     low, high, i, kind = file.lower_bounds or {}, file.upper_bounds or {}, column.field_id, column.field_type
     assert isinstance(kind, PrimitiveType), "a column of single values"
     return (from_bytes(kind, low[i]), from_bytes(kind, high[i])) if i in low and i in high else None
 
 
+def group_bounds(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> list[Bounds]:
+    """The bounds of these columns in a row group, by their dotted paths in the file."""
+    described = file.metadata.row_group(group)
+    chunks = {chunk.path_in_schema: chunk for chunk in map(described.column, range(described.num_columns))}
+    found = (chunks[column].statistics if column in chunks else None for column in columns)
+    return [(one.min, one.max) if one and one.has_min_max else None for one in found]
+
+
 def leaves(schema: Schema) -> list[Leaf]:
     """The columns of a Parquet file of this schema, in its order."""
-    return list(_leaves(schema, schema.as_struct(), (), False))
+    return list(_of(schema, 0, schema.as_struct(), (), False))
 
 
 def modes(columns: Sequence[Leaf], properties: Mapping[str, str]) -> dict[int, MetricsMode]:
@@ -160,14 +171,10 @@ def _value(column: Leaf, statistics: Any, which: str) -> Any:
     return getattr(statistics, which)
 
 
-def _leaves(schema: Schema, kind: StructType, above: tuple[str, ...], repeated: bool) -> Iterator[Leaf]:
-    for part in kind.fields:
-        yield from _of(schema, part.field_id, part.field_type, (*above, part.name), repeated)
-
-
 def _of(schema: Schema, field_id: int, kind: IcebergType, parts: tuple[str, ...], repeated: bool) -> Iterator[Leaf]:
     if isinstance(kind, StructType):
-        yield from _leaves(schema, kind, parts, repeated)
+        for part in kind.fields:
+            yield from _of(schema, part.field_id, part.field_type, (*parts, part.name), repeated)
     elif isinstance(kind, ListType):
         yield from _of(schema, kind.element_id, kind.element_type, (*parts, "list", "element"), True)
     elif isinstance(kind, MapType):
