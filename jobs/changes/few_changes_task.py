@@ -18,7 +18,6 @@ from jobs.iceberg.key_scan import FILE, POSITION, Keys
 from jobs.iceberg.key_search import KeySearch
 from jobs.iceberg.row_delta_task import RowDeltaTask
 from jobs.spark.spark_tasks import Batches, numbers
-from resources.iceberg_errors import catalog_errors
 
 # The largest number of the table's rows that one task scans; above it Spark SQL finds the rows.
 _MOST_ROWS = 50_000_000
@@ -45,8 +44,7 @@ class FewChangesTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in numbers(batches):
-            with catalog_errors(self.write.where):
-                changes = self.changes.read()
+            changes = self.changes.read()
             if changes is not None and (rows := self.placed(changes)) is not None:
                 yield from self.write(rows.to_batches())
 
@@ -59,11 +57,10 @@ class FewChangesTask:
 
     def placed(self, changes: pa.Table) -> pa.Table | None:
         """The changes with file and position of the rows that they replace; None: Spark SQL has to find these."""
-        with catalog_errors(self.write.where):
-            scan = self.search.scan_for(changes.select(self.keys))
-            if sum(file.rows for file in scan.files) > _MOST_ROWS:
-                return None
-            return with_places(changes, scan.keys, scan.rows(), self.null_safe)
+        scan = self.search.scan_for(changes.select(self.keys))
+        if sum(file.rows for file in scan.files) > _MOST_ROWS:
+            return None
+        return with_places(changes, scan.keys, scan.rows(), self.null_safe)
 
 
 def with_places(changes: pa.Table, keys: Keys, found: pa.Table, null_safe: bool) -> pa.Table:

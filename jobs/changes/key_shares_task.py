@@ -19,7 +19,6 @@ from jobs.changes.few_changes_task import FewChangesTask
 from jobs.iceberg.row_delta_task import Gone, RowDeltaReport, RowDeltaTask
 from jobs.spark.spark_tasks import Batches, in_arrow, numbered, numbers, report_row, task_numbers, task_reports
 from resources.errors import InvariantBroken
-from resources.iceberg_errors import catalog_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,9 +61,8 @@ class PartsTask:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for reader in numbers(batches):
-            with catalog_errors(self.task.write.where):
-                for share, rows in self.task.changes.parted(reader, self.readers):
-                    yield pa.RecordBatch.from_pydict({"share": [self.shares[share]], "rows": [_sent(rows)]}, _PART)
+            for share, rows in self.task.changes.parted(reader, self.readers):
+                yield pa.RecordBatch.from_pydict({"share": [self.shares[share]], "rows": [_sent(rows)]}, _PART)
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,7 @@ class NewRowsTask:
     task: FewChangesTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        with catalog_errors(self.task.write.where):
-            changes = self._changes(batches)
+        changes = self._changes(batches)
         if changes is None:
             return
         if (rows := self.task.placed(changes)) is None:
@@ -105,7 +102,7 @@ class DeletesTask:
     write: RowDeltaTask
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        written, gone = RowDeltaReport(), Gone()
+        written, gone = RowDeltaReport(), Gone(list)
         for batch in batches:
             for row in batch.to_pylist():
                 if row["file"] is None:

@@ -1,10 +1,12 @@
 """The last change of each key among landed rows, by Arrow; for many rows by `sql/spark/last_change_per_key.sql.j2`.
 
-Only for changes that are ordered by batch and position (no `order_by`), as they were read first.
+Only for changes that are ordered by batch and position (no `order_by`), as they were read first. They are divided by
+key into shares, which tasks reduce and merge in parallel.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.changes.files import LandedSlice
-from jobs.changes.key_shares import share_of_each
 from jobs.changes.planned_files import PlannedFiles
 from jobs.spec.columns import RowColumn
 
 # The most that rows take in memory: an array of texts has room for 2 GB.
 _MOST_BYTES = 1 << 30
+# An odd multiplier spreads neighbouring numbers over all 64 bits.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -117,3 +120,25 @@ def last_of_each(keys: Sequence[pa.Array]) -> pa.Array:
     last = np.zeros(different, np.int64)
     last[numbers] = np.arange(len(numbers))  # of several assignments the last one wins
     return pa.array(np.sort(last))
+
+
+def share_of_each(keys: Sequence[pa.Array], shares: int) -> npt.NDArray[np.int64]:
+    """The number of each row's share, from the columns of its key: no key is in two shares. Null counts as a value.
+
+    Does not depend on the machine: all tasks divide the same rows in the same way.
+    """
+    mixed = np.zeros(len(keys[0]), np.uint64)
+    for column in keys:
+        mixed = (mixed ^ _numbers(column)) * _SPREAD
+    found: npt.NDArray[np.int64] = ((mixed >> np.uint64(32)) % np.uint64(shares)).astype(np.int64)
+    return found
+
+
+def _numbers(column: pa.Array) -> npt.NDArray[np.uint64]:
+    """Equal numbers for equal values."""
+    if pa.types.is_integer(column.type):
+        whole: npt.NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return whole.view(np.uint64)
+    binary = pa.types.is_binary(column.type) or pa.types.is_fixed_size_binary(column.type)
+    texts = column.cast(pa.binary()) if binary else column.cast(pa.string()).cast(pa.binary())
+    return np.fromiter(map(zlib.crc32, pc.fill_null(texts, b"").to_pylist()), np.uint64, len(column))

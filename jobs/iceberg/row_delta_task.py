@@ -11,41 +11,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.added import Added
+from jobs.batch import MergeCounts
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
 from jobs.spark.spark_tasks import Batches, report_row
 from resources.iceberg_errors import catalog_errors
 
-
-class Gone(defaultdict[str, list[Positions]]):
-    """Positions of the rows to delete, by data file."""
-
-    def __init__(self) -> None:
-        super().__init__(list)
-
-
-@dataclass(frozen=True)
-class Effect(Added):
-    """The effect of changes on a table, in numbers.
-
-    Attributes:
-        changes: the number of changes.
-        duplicates: the number of keys of which the table had more than one row.
-    """
-
-    changes: int = 0
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    duplicates: int = 0
+Gone = defaultdict[str, list[Positions]]
+"""Positions of the rows to delete, by data file."""
 
 
 @dataclass(frozen=True)
 class RowDeltaReport(Added):
-    """What one task or all tasks wrote."""
+    """What one task or all tasks wrote.
 
-    effect: Effect = field(default_factory=Effect)
+    Attributes:
+        duplicates: the number of keys of which the table had more than one row.
+    """
+
+    counts: MergeCounts = field(default_factory=MergeCounts)
+    duplicates: int = 0
     files: tuple[NewFile, ...] = ()
     deletes: tuple[NewDeletes, ...] = ()
 
@@ -71,13 +57,13 @@ class RowDeltaTask:
 
     def write_rows(self, batches: Batches) -> tuple[RowDeltaReport, Gone]:
         """Writes the new rows; returns their report, and the positions of the rows to delete."""
-        effect, gone = Effect(), Gone()
+        report, gone = RowDeltaReport(), Gone(list)
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             for rows in batches:
-                effect += _effect(rows)
+                report += _counted(rows)
                 self._write(rows, writer)
                 _note_gone(rows, gone)
-        return RowDeltaReport(effect, tuple(writer.written)), gone
+        return replace(report, files=tuple(writer.written)), gone
 
     def write_deletes(self, gone: Gone) -> tuple[NewDeletes, ...]:
         """Writes the deletes of some data files; `gone` has all of each."""
@@ -97,7 +83,7 @@ class RowDeltaTask:
 _OWN = ("__op", "__hit", "__bm_file", "__bm_pos", "__bm_writes", "__bm_removes")
 
 
-def _effect(rows: pa.RecordBatch) -> Effect:
+def _counted(rows: pa.RecordBatch) -> RowDeltaReport:
     hit, writes, removes = rows["__hit"], rows["__bm_writes"], rows["__bm_removes"]
     known, is_delete = pc.greater(hit, 0), pc.equal(rows["__op"], "delete")
     masks = {
@@ -105,9 +91,9 @@ def _effect(rows: pa.RecordBatch) -> Effect:
         "inserted": pc.and_(writes, pc.invert(known)),
         "updated": pc.and_(writes, known),
         "deleted": pc.and_(removes, is_delete),
-        "duplicates": pc.equal(hit, 2),
     }
-    return Effect(**{name: pc.sum(mask).as_py() or 0 for name, mask in masks.items()})
+    counts = MergeCounts(**{name: mask.true_count for name, mask in masks.items()})
+    return RowDeltaReport(counts, pc.equal(hit, 2).true_count)
 
 
 def _note_gone(rows: pa.RecordBatch, gone: Gone) -> None:

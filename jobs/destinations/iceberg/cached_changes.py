@@ -91,9 +91,9 @@ class CachedChanges:
         some = F.pmod(F.xxhash64(*keys), F.lit(writers(parallelism(self.spark))))
         place = F.coalesce("__bm_file", some.cast("string"))
         report = sum(task_reports(rows.repartition(place), writing_task(delta)), RowDeltaReport())
-        if report.effect.changes != changes:
+        if report.counts.changes != changes:
             raise InvariantBroken(
-                f"{report.effect.changes} changes were written of {changes}; nothing was published",
+                f"{report.counts.changes} changes were written of {changes}; nothing was published",
                 where=delta.identifier,
                 remedy="run again; if it happens again, report it with the Spark server's log",
             )

@@ -108,8 +108,6 @@ class IcebergDestination(ReducedDestination):
             mirrored |= self._recreated_by(step)
             if self._skips_batches(step):
                 mirrored |= SKIPPED_BATCHES.written(True, self.pipeline, self.table.branch)
-        elif not self.table.has_unique_key and self.table.has_coordinates:
-            changes = changes.missing_in(self._recreated())
         write = self._append if self.table.mode == "append" else self._merge
         return write(step, changes, mirrored)
 
@@ -159,6 +157,7 @@ class IcebergDestination(ReducedDestination):
 
         key, landed = self.spec.changes.key, step.context.intermediate
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
+        only_missing = step.again and not self.table.has_unique_key and self.table.has_coordinates
 
         def landed_schema() -> pa.Schema:
             return arrow_schema(landed.catalog.require(landed.identifier), step.wanted.snapshot)
@@ -176,6 +175,7 @@ class IcebergDestination(ReducedDestination):
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,
             few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged, cores),
+            recreated=self._recreated() if only_missing else None,
         )
 
     def _append(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:
@@ -194,7 +194,7 @@ class IcebergDestination(ReducedDestination):
         with spark_errors(self.name):
             rows = clock.time("write", write)
         failpoint("merge.written")
-        summary, rebase = self._summary(step), not changes.missing
+        summary, rebase = self._summary(step), changes.recreated is None
         snapshot = clock.time("publish", lambda: commit.publish_append(summary, mirrored, rebase=rebase))
         if context.transaction is None:
             failpoint("merge.published")
@@ -211,10 +211,9 @@ class IcebergDestination(ReducedDestination):
             delta = self._commit(RowDelta, step.before, context.transaction, table)
             failpoint("merge.begun")
             with spark_errors(self.name):
-                effect = clock.time("write", lambda: changes.write_to(delta))
+                report = clock.time("write", lambda: changes.write_to(delta))
             failpoint("merge.written")
-            counts = MergeCounts(effect.changes, effect.inserted, effect.updated, effect.deleted)
-            duplicates = effect.duplicates
+            counts, duplicates = report.counts, report.duplicates
             snapshot = clock.time("publish", lambda: delta.publish_append(summary, mirrored, rebase=False))
         else:
             attempt = self._commit(Attempt, step.before, context.transaction, table)

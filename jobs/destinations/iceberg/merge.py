@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from jobs.iceberg import spark_writes
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.nested_fields import type_at
 from jobs.iceberg.row_delta import RowDelta
-from jobs.iceberg.row_delta_task import Effect, RowDeltaReport
+from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.lineage import bound_topics
 from jobs.spark.own_views import cached, own_views
 from jobs.spark.spark_tasks import OneTask, numbered, task_reports
@@ -45,10 +45,10 @@ class WantedChanges:
         landed_schema: gives the schema of the landed rows.
         one_task: runs merges that need a single Spark task.
         leaves_unchanged: changes may leave columns as they were.
-        missing: only rows that the table lacks; for replay of tables without a unique key.
         truncated_below: delete rows of a smaller order; None: there are none.
         few: gives the same changes, if they are so few and plain that tasks can read and apply them themselves.
-        recreated: topics that were recreated since the table has rows (`jobs.lineage.recreated_topics`).
+        recreated: only rows that the table lacks, for replay of tables without a unique key; these are the topics that
+            were recreated since it has rows (`jobs.lineage.recreated_topics`). None: all rows.
     """
 
     session: Callable[[], SparkSession]
@@ -57,19 +57,14 @@ class WantedChanges:
     null_safe: bool
     landed_schema: Callable[[], pa.Schema]
     one_task: OneTask
-    leaves_unchanged: bool = False
-    missing: bool = False
-    truncated_below: int | None = None
-    few: Callable[[], LastChanges | None] | None = None
-    recreated: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    leaves_unchanged: bool
+    truncated_below: int | None
+    few: Callable[[], LastChanges | None]
+    recreated: Mapping[str, Sequence[int]] | None
 
     @property
     def spark(self) -> SparkSession:
         return self.session()
-
-    def missing_in(self, recreated: Mapping[str, Sequence[int]]) -> WantedChanges:
-        """Only rows that the table lacks."""
-        return replace(self, missing=True, recreated=recreated)
 
     def append_to(self, attempt: Attempt) -> int:
         """Appends every change that the table takes, as it was landed; returns how many rows there were."""
@@ -92,11 +87,11 @@ class WantedChanges:
                 found,
                 self.kept_deletes,
                 self.null_safe,
-                names_rows=self.missing and self.wanted.mode == "delete",
+                names_rows=self.recreated is not None and self.wanted.mode == "delete",
                 truncated_below=self.truncated_below,
             )
 
-    def write_to(self, delta: RowDelta) -> Effect:
+    def write_to(self, delta: RowDelta) -> RowDeltaReport:
         """Has Spark's tasks write the reduced changes, and the positions of the rows that they replace."""
         report = self._written_by_few(delta)
         if report is None:
@@ -105,11 +100,11 @@ class WantedChanges:
         delta.add(report.files)
         delta.remove(report.deletes)
         self._fold(delta)
-        return report.effect
+        return report
 
     def _written_by_few(self, delta: RowDelta) -> RowDeltaReport | None:
         """Written by tasks that reduce the changes themselves; None if only Spark SQL can."""
-        changes = self.few() if self.few else None
+        changes = self.few()
         search = delta.search_by(self.wanted.keys) if changes else None
         if changes is None or search is None:
             return None
@@ -130,7 +125,7 @@ class WantedChanges:
     def _rows(self, target: Attempt | RowDelta) -> DataFrame:
         """The rows to apply, with the nested fields of the target's columns."""
         text, given = self._text(target.path), dict[str, pa.DataType]()
-        rows = self.spark.sql(text, args={**self._reduction.parameters, **bound_topics(self.recreated)})
+        rows = self.spark.sql(text, args={**self._reduction.parameters, **bound_topics(self.recreated or {})})
         nested = [c for c in self.wanted.columns if pa.types.is_nested(c.type)]
         if nested:
             landed = self.landed_schema()
@@ -149,7 +144,7 @@ class WantedChanges:
                 keys=self.wanted.keys,
                 null_safe=self.null_safe,
             )
-        if self.missing:
+        if self.recreated is not None:
             text = render(
                 "spark",
                 "missing_rows",

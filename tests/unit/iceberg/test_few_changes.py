@@ -17,9 +17,8 @@ import pytest
 from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import landing_schema
 from jobs.changes.few_changes_task import FewChangesTask, with_places
-from jobs.changes.key_shares import share_of_each
 from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
-from jobs.changes.last_changes import last_of_each
+from jobs.changes.last_changes import last_of_each, share_of_each
 from jobs.destinations.iceberg.cached_changes import writers
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
@@ -232,8 +231,8 @@ def test_many_batches_leave_what_they_say_in_few_files(
         found = lake.require(destination.table.table).scan().to_arrow().to_pylist()
         assert sorted((r["id"], r["name"], r["tags"]) for r in found) == sorted((k, n, [n]) for k, n in model.items())
         touched = {key for key, _ in rows}
-        effect = report.effect
-        assert (effect.changes, effect.duplicates) == (len(touched), 0)
+        effect = report.counts
+        assert (effect.changes, report.duplicates) == (len(touched), 0)
         assert effect.inserted == len(touched & model.keys() - before.keys())
         assert effect.updated == len(touched & model.keys() & before.keys())
         assert effect.deleted == len(touched & before.keys() - model.keys())

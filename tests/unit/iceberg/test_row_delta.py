@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType
 from pyspark import cloudpickle
 
-from jobs.batch import CommittedState
+from jobs.batch import CommittedState, MergeCounts
 from jobs.destinations.iceberg.read import IcebergReader
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.row_values import RowValues
@@ -27,7 +27,7 @@ from jobs.iceberg.key_search import SHARE, SearchTask
 from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.position_deletes import by_data_file, write_deletes
 from jobs.iceberg.row_delta import RowDelta, can_be_taken
-from jobs.iceberg.row_delta_task import Effect, RowDeltaTask
+from jobs.iceberg.row_delta_task import RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema, partition_spec
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.statistics import ColumnStatistics
@@ -109,7 +109,8 @@ def test_a_task_writes_rows_and_places_and_counts_what_they_do(lake: IcebergCata
     delta.add(report.files)
     delta.remove(report.deletes)
     publish(delta, 2)
-    assert report.effect == Effect(changes=6, inserted=1, updated=2, deleted=1, duplicates=1)
+    assert report.counts == MergeCounts(changes=6, inserted=1, updated=2, deleted=1)
+    assert report.duplicates == 1
     assert rows_of(lake) == [(1, "A"), (3, "C"), (4, "d"), (5, "newer"), (6, "F")]
 
 
