@@ -10,8 +10,9 @@ from functools import cached_property
 
 from pyiceberg.manifest import DataFile
 
+from jobs.iceberg.history import summary_of
 from jobs.iceberg.new_files import NewFile, NewFiles, data_file
-from jobs.iceberg.table_commit import Found, TableCommit
+from jobs.iceberg.table_commit import Contents, TableCommit
 from resources.errors import CommitFailed
 
 # Bytes of a file beside its rows, at most: a small table's files say little of its rows.
@@ -33,8 +34,7 @@ class Append(TableCommit):
     @property
     def row_size(self) -> float:
         """Bytes that a row takes in the table's files, on average; 0: there is none, or the summary has no totals."""
-        head = self._table.current_snapshot()
-        totals = head.summary.additional_properties if head and head.summary else {}
+        totals = summary_of(self._table.current_snapshot())
         size, files, rows = (int(totals.get(f"total-{of}", 0)) for of in ("files-size", "data-files", "records"))
         return max(0, size - files * _OF_A_FILE) / max(1, rows)
 
@@ -59,9 +59,9 @@ class Append(TableCommit):
         found = self._table.metadata.refs.get(self.target)
         return found.snapshot_id if found else None
 
-    def _found(self) -> Found:
+    def _contents(self) -> Contents:
         self._reload()
         # `files` has the schema with which the files were written.
         if self._added and self._table.metadata.current_schema_id != self.files.schema.schema_id:
             raise CommitFailed("the table's columns changed while the batch was written", where=self.identifier)
-        return Found(self._added)
+        return Contents(self._added)

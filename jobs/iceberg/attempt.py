@@ -20,8 +20,9 @@ from pyiceberg.table.update import (
 
 from jobs.batch import PREFIX
 from jobs.iceberg.branches import alive_for, attempt_branch, begun_before
+from jobs.iceberg.history import summary_of
 from jobs.iceberg.manifest_entries import live_entries
-from jobs.iceberg.table_commit import ATTEMPT, Found, TableCommit, point
+from jobs.iceberg.table_commit import ATTEMPT, Contents, TableCommit, point
 from jobs.spec.tables import LONGEST
 from resources.errors import CommitFailed, InvariantBroken
 
@@ -65,7 +66,7 @@ class Attempt(TableCommit):
         if main := self._table.metadata.refs.get("main"):
             self._branch_from_main(main)
             return
-        added, _ = self._stage(Found([]), {})
+        added, _ = self._stage(Contents([]), {})
         self._catalog.commit(self._table, [AssertRefSnapshotId(ref=self.target, snapshot_id=None)], added)
         self._table = self._catalog.require(self.identifier)
 
@@ -88,7 +89,7 @@ class Attempt(TableCommit):
         if ref is None:
             raise CommitFailed("another run has removed this attempt's branch", where=self.identifier)
         snapshot = metadata.snapshot_by_id(ref.snapshot_id)
-        summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+        summary = summary_of(snapshot)
         if ref.snapshot_id == self.base:
             return self.base
         if {k: v for k, v in summary.items() if k.startswith(PREFIX)} != {**properties, **self.summary}:
@@ -96,23 +97,22 @@ class Attempt(TableCommit):
         parent = snapshot.parent_snapshot_id if snapshot else None
         if parent != self.base:
             before = metadata.snapshot_by_id(parent) if parent is not None else None
-            if before and before.summary and before.summary.additional_properties.get(ATTEMPT) == self.id:
+            if summary_of(before).get(ATTEMPT) == self.id:
                 raise InvariantBroken("the attempt's branch holds more than one snapshot", where=self.identifier)
             raise CommitFailed("another run has removed this attempt's branch while it wrote", where=self.identifier)
         return ref.snapshot_id
 
     def added_rows(self) -> int:
         """Rows that the branch adds to its base."""
-        head = self.head()
-        return 0 if head == self.base else sum(f.record_count for f in added_files(self._table, head))
+        return sum(file.record_count for file in self._contents().files)
 
-    def _found(self) -> Found:
+    def _contents(self) -> Contents:
         head = self.head()
         return self._of_branch(head, [] if head == self.base else list(added_files(self._table, head)))
 
-    def _of_branch(self, head: int, files: list[DataFile]) -> Found:
+    def _of_branch(self, head: int, files: list[DataFile]) -> Contents:
         """The commit requires that the branch is still ours."""
-        return Found(files, [AssertRefSnapshotId(ref=self._branch, snapshot_id=head)])
+        return Contents(files, [AssertRefSnapshotId(ref=self._branch, snapshot_id=head)])
 
     def publish_head(self, properties: dict[str, str], mirrored: dict[str, str]) -> int:
         """Moves the target to the branch's head: for a MERGE, which is valid only on its base.

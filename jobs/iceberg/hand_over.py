@@ -5,10 +5,12 @@ It moves the branch, so a concurrent commit of the old pipeline is refused.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpdate, TableUpdate
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.table_commit import Found
+from jobs.iceberg.table_commit import Contents
 
 
 class HandOver(Append):
@@ -20,12 +22,11 @@ class HandOver(Append):
         Raises:
             CommitFailed: a run has committed meanwhile.
         """
-        summary, mirrored, _ = self._pipeline_branch.given_away(self._table, pipeline)
-        return self.publish_append(summary, mirrored, rebase=False)
+        branch = self._pipeline_branch
+        return self.publish_append(branch.given_by, branch.given_away(self._table, pipeline), rebase=False)
 
-    def _found(self) -> Found:
-        found = super()._found()
-        _, _, gone = self._pipeline_branch.given_away(self._table, "")
+    def _contents(self) -> Contents:
+        contents, own = super()._contents(), self._pipeline_branch.own_properties(self._table)
         tag = RemoveSnapshotRefUpdate(ref_name=self._pipeline_branch.tag)
-        removed: list[TableUpdate] = [RemovePropertiesUpdate(removals=gone)] if gone else []
-        return Found(found.files, updates=[tag, *removed])
+        removed: list[TableUpdate] = [RemovePropertiesUpdate(removals=own)] if own else []
+        return replace(contents, updates=[tag, *removed])

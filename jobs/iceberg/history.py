@@ -137,17 +137,24 @@ class PipelineBranch:
         known = {part[0] for part in parts if (part[1] if len(part) > 1 else "main") == self.branch}
         return set() if self.pipeline in known else known
 
-    def given_away(self, table: Table, to: str) -> tuple[dict[str, str], dict[str, str], list[str]]:
-        """The contents of a commit that hands the branch over to another pipeline: the snapshot's summary, properties
-        to set, and properties to remove."""
+    @property
+    def given_by(self) -> dict[str, str]:
+        """The summary of the snapshot that hands the branch over to another pipeline."""
+        return {_GIVEN_BY: self.pipeline}
+
+    def given_away(self, table: Table, to: str) -> dict[str, str]:
+        """The table properties with which the branch is handed over to another pipeline."""
         recreated = self.recreated(table)
         skipped = SKIPPED_BATCHES.read(table.metadata.properties, self.pipeline, self.branch)
         kept = RECREATED_TOPICS.written(recreated, to, self.branch) if recreated else {}
         kept |= SKIPPED_BATCHES.written(True, to, self.branch) if skipped else {}
+        return {self._given_to: to, **kept}
+
+    def own_properties(self, table: Table) -> list[str]:
+        """The names of the pipeline's table properties of this branch."""
         prefix = property_prefix(self.pipeline, self.branch)
         own = [key for key in table.metadata.properties if key.startswith(prefix)]
-        gone = [key for key in own if "." not in key.removeprefix(prefix)]  # with a dot: of another branch
-        return {_GIVEN_BY: self.pipeline}, {self._given_to: to, **kept}, gone
+        return [key for key in own if "." not in key.removeprefix(prefix)]  # with a dot: of another branch
 
     def recreated(self, table: Table | None) -> dict[str, list[int]]:
         """Topics that were recreated since the table's first rows, each with the first batches of its later topics."""
@@ -191,5 +198,5 @@ def state_properties(state: CommittedState, branch: str) -> dict[str, str]:
     return {prefix + key.removeprefix(PREFIX): value for key, value in state.to_properties().items()}
 
 
-def summary_of(snapshot: Snapshot) -> dict[str, str]:
-    return {} if snapshot.summary is None else snapshot.summary.additional_properties
+def summary_of(snapshot: Snapshot | None) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}

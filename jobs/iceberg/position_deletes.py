@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
-from pyiceberg.typedef import Record
 
 from jobs.iceberg.new_files import NewFiles
 
@@ -54,8 +53,8 @@ class NewDeletes:
     size: int
     replaced: tuple[str, ...] = ()
 
-    def to_file(self, spec_id: int, partition: Record) -> DataFile:
-        """The delete file as an entry of Iceberg's manifests; spec and partition are those of the data file."""
+    def to_file(self, of: DataFile) -> DataFile:
+        """The delete file as an entry of Iceberg's manifests; `of` is the data file's."""
         assert self.path is not None, "it was written"
         # Equal, not truncated bounds tell readers that the file is for this data file only.
         bound = {_PATH_ID: self.data_file.encode()}
@@ -63,13 +62,13 @@ class NewDeletes:
             content=DataFileContent.POSITION_DELETES,
             file_path=self.path,
             file_format=FileFormat.PARQUET,
-            partition=partition,
+            partition=of.partition,
             record_count=self.rows,
             file_size_in_bytes=self.size,
             lower_bounds=bound,
             upper_bounds=bound,
         )
-        found.spec_id = spec_id
+        found.spec_id = of.spec_id
         return found
 
 

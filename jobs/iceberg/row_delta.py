@@ -22,7 +22,7 @@ from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, on
 from jobs.iceberg.readable import readable
 from jobs.iceberg.schema import schema_at
 from jobs.iceberg.staging import live_files
-from jobs.iceberg.table_commit import Found
+from jobs.iceberg.table_commit import Contents
 from resources.errors import CommitFailed
 from resources.iceberg_errors import catalog_errors
 
@@ -135,8 +135,8 @@ class RowDelta(Append):
         deletes = gone.get(file.path)
         return replace(file, deletes=(deletes.path,)) if deletes and deletes.path else file
 
-    def _found(self) -> Found:
-        found = super()._found()
+    def _contents(self) -> Contents:
+        contents, base = super()._contents(), {file.file_path: file for file in self._base_data}
         replaced = {path for file in self._deletes for path in file.replaced}
         dropped = {*self._folded, *(file.data_file for file in self._deletes if file.path is None)}
         replaced.update(path for name in dropped for path in self.base_files[name].deletes)
@@ -149,13 +149,4 @@ class RowDelta(Append):
                 "files that this commit replaces are not in the table's base snapshot", where=self.identifier
             )
         kept = [file for file in self._deletes if file.path and file.data_file not in dropped]
-        return Found(found.files, deletes=self._delete_files(kept), removed=removed)
-
-    def _delete_files(self, deletes: Sequence[NewDeletes]) -> list[DataFile]:
-        wanted = {file.data_file for file in deletes}
-        partitions = {f.file_path: (f.spec_id, f.partition) for f in self._base_data if f.file_path in wanted}
-        if len(partitions) < len(wanted):
-            raise CommitFailed(
-                "files with rows that this commit deletes are not in the table's base snapshot", where=self.identifier
-            )
-        return [file.to_file(*partitions[file.data_file]) for file in deletes]
+        return replace(contents, deletes=[file.to_file(base[file.data_file]) for file in kept], removed=removed)

@@ -46,7 +46,7 @@ Publish = Callable[[Table, list[TableRequirement], list[TableUpdate]], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class Contents:
     """The contents of a commit, determined before each try to publish it.
 
     Attributes:
@@ -134,7 +134,7 @@ class TableCommit(ABC):
         """Checks that the attempt may begin, and prepares it; returns the base."""
 
     @abstractmethod
-    def _found(self) -> Found:
+    def _contents(self) -> Contents:
         """Loads the table again, and determines the contents of the commit."""
 
     def publish_append(self, properties: Mapping[str, str], mirrored: dict[str, str], rebase: bool = True) -> int:
@@ -157,16 +157,16 @@ class TableCommit(ABC):
         """
         summary = {**self.carried(properties), **self.summary}
         for turn in range(1, _REBASES + 1):
-            found = self._found()
+            contents = self._contents()
             metadata = self._table.metadata
             self._check_lineage()
             if not rebase:
                 self._check_base(metadata)
-            if any(f.spec_id != metadata.default_spec_id for f in found.files):
+            if any(f.spec_id != metadata.default_spec_id for f in contents.files):
                 raise CommitFailed("the partition spec changed while the batch was written", where=self.identifier)
-            added, snapshot_id = self._stage(found, summary)
+            added, snapshot_id = self._stage(contents, summary)
             try:
-                self._publish(snapshot_id, added, mirrored, found)
+                self._publish(snapshot_id, added, mirrored, contents)
             except CommitFailed:
                 # Another commit was faster: try again on top of it, if the lineage allows.
                 if turn == _REBASES or not rebase:
@@ -208,22 +208,22 @@ class TableCommit(ABC):
         self._catalog.commit(self._table, [missing], [point(self.target, main.snapshot_id)])
         self._table = self._catalog.require(self.identifier)
 
-    def _stage(self, found: Found, summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
+    def _stage(self, contents: Contents, summary: dict[str, str]) -> tuple[list[TableUpdate], int]:
         """Writes the manifests and the manifest list of a snapshot, without committing it."""
         with catalog_errors(self.identifier):
-            return stage(self._table, self.target, found.files, found.deletes, found.removed, summary)
+            return stage(self._table, self.target, contents.files, contents.deletes, contents.removed, summary)
 
-    def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], found: Found) -> None:
+    def _publish(self, published: int, added: list[TableUpdate], mirrored: dict[str, str], contents: Contents) -> None:
         metadata = self._table.metadata
         requirements: list[TableRequirement] = [
             AssertRefSnapshotId(ref=self.target, snapshot_id=_head(metadata, self.target)),
-            *found.requirements,
+            *contents.requirements,
         ]
         updates: list[TableUpdate] = [
             *(u for u in added if not isinstance(u, SetSnapshotRefUpdate)),
             point(self.target, published, like=metadata.refs.get(self.target)),
             *([point(self._pipeline_branch.tag, published, SnapshotRefType.TAG)] if mirrored else []),
-            *found.updates,
+            *contents.updates,
             # They begin again: the target has moved. (Some appends could be rebased, where the state has not.)
             *(RemoveSnapshotRefUpdate(ref_name=name) for name in self._attempts()),
             *([self._state_file.registered(published)] if self._state_file else []),

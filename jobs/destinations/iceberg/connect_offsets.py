@@ -17,7 +17,7 @@ from typing import Any
 
 import fastavro
 
-from jobs.iceberg.history import ancestors
+from jobs.iceberg.history import ancestors, summary_of
 from resources.errors import ConfigurationError, SourceError, TopicMissing
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
@@ -86,8 +86,7 @@ def snapshot_offsets(catalog: IcebergCatalog, table: str, branch: str, topic: st
     found = catalog.load(table)
     name = f"kafka.connect.offsets.{topic}.{group}"
     for snapshot in ancestors(found.metadata, branch) if found else ():
-        text = snapshot.summary.additional_properties.get(name) if snapshot.summary else None
-        if text:
+        if text := summary_of(snapshot).get(name):
             return {int(p): int(o) for p, o in json.loads(text).items()}
     return {}
 

@@ -16,7 +16,7 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.reading import TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import reshaped
-from jobs.iceberg.history import PipelineBranch
+from jobs.iceberg.history import PipelineBranch, summary_of
 from jobs.iceberg.position_deletes import only_data_file
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_property import SKIPPED_BATCHES
@@ -56,7 +56,7 @@ class IcebergReader(TableReader):
     def known_count(self) -> int | None:
         table = self._catalog.require(self._table.table)
         snapshot = table.snapshot_by_name(self._table.branch)
-        summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+        summary = summary_of(snapshot)
         if snapshot is None or "total-records" not in summary or summary.get("total-equality-deletes", "0") != "0":
             return None
         gone = 0 if summary.get("total-position-deletes", "0") == "0" else self._deleted(table, snapshot.snapshot_id)
