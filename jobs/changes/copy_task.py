@@ -80,15 +80,14 @@ def copy(
     """
     columns = {column.name: column.path for column in wanted.columns}
     task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1)
-    for files in one_task(session, task) if landed.most_shares == 1 else _by_many(session, one_task, task):
+    if landed.most_shares == 1:
+        copied = one_task(session, task)
+    else:
+        from resources.spark import parallelism
+
+        one_task.is_not_enough()
+        shares = min(landed.most_shares, parallelism(session()))
+        copied = task_reports(numbered(session(), shares), replace(task, shares=shares))
+    for files in copied:
         append.add(files)
     return append.rows
-
-
-def _by_many(session: Callable[[], SparkSession], one_task: OneTask, task: CopyTask) -> list[list[NewFile]]:
-    """Copies in as many tasks as run at a time, but at most one a share that is not empty."""
-    one_task.is_not_enough()
-    from resources.spark import parallelism
-
-    shares = min(task.landed.most_shares, parallelism(session()))
-    return task_reports(numbered(session(), shares), replace(task, shares=shares))

@@ -82,7 +82,7 @@ class LandedFiles:
         """
         with catalog_errors(self.identifier):
             found = self._rows(where).to_arrow()
-        return LandedSlice.of(found).route_filter(self.route).in_order()
+        return LandedSlice.of(found).routed_by(self.route).in_order()
 
     def in_pieces(self, where: BooleanExpression, rows: int, memory: int) -> Iterator[LandedSlice]:
         """The rows that match, in no order, in pieces of about so many rows or bytes; besides it one file in memory.
@@ -96,7 +96,7 @@ class LandedFiles:
             # One task after another: the reader reads all its files ahead, and keeps them.
             found = (pa.table(batch) for task in scan.plan_files() for batch in reader.to_record_batches([task]))
             for some in groups(found, lambda table: filled(table.num_rows, table.nbytes, rows, memory), 1):
-                yield LandedSlice.of(pa.concat_tables(some, promote_options="permissive")).route_filter(self.route)
+                yield LandedSlice.of(pa.concat_tables(some, promote_options="permissive")).routed_by(self.route)
 
     def _rows(self, where: BooleanExpression) -> DataScan:
         table = self.table()
@@ -150,7 +150,7 @@ class LandedSlice:
         """The operations, as `Reduction` names them: where deletes are rows, every change is an insert."""
         return pa.repeat("insert", len(self)) if deletes_are_rows else self.plain(("op",))
 
-    def route_filter(self, route: RouteFilter | None) -> LandedSlice:
+    def routed_by(self, route: RouteFilter | None) -> LandedSlice:
         if route is None:
             return self
         has = self.columns

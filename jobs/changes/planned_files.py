@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, BooleanExpression, Or
-from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
 from pyiceberg.table import Table
 
 from jobs.batch import LandedBatch
@@ -76,7 +76,7 @@ class PlannedFiles:
             files = _of_entries(landed, table, batches) if files is None else files
             files = _of_scan(landed, table, batches) if files is None else files
             schema = table.schema()
-        if files is None:
+        if files is None or any(file.file_format != FileFormat.PARQUET for file in files):
             return cls(landed, None)
         found = [LandedFile.of(file, schema) for file in files]
         wanted_paths = None if paths is None else frozenset(paths)
@@ -165,7 +165,7 @@ class PlannedFiles:
         if not pc.all(wanted).as_py():
             rows = rows.filter(wanted)
         own = rows.select([name for name in rows.column_names if name in FIELDS])
-        return LandedSlice.of(own).route_filter(self.landed.route)
+        return LandedSlice.of(own).routed_by(self.landed.route)
 
     def _columns(self, part: Ranges | None) -> list[str]:
         """The columns to read from the files, by dotted path: whole structs, or fields of them."""
@@ -195,40 +195,36 @@ def _of_snapshots(landed: LandedFiles, table: Table, batches: Sequence[LandedBat
 
     None if there are too many batches, or if these files are not exactly what they landed.
     """
-    if landed.revision is not None or len(batches) > _FEW:
-        return None
-    if any(m.content == ManifestContent.DELETES for m in _manifests(table, batches[-1].snapshot_id)):
+    if landed.revision is not None or len(batches) > _FEW or _has_deletes(table, batches[-1].snapshot_id):
         return None
     files = [file for batch in batches for file in added_files(table, batch.snapshot_id)]
     whole = sum(file.record_count for file in files) == sum(b.counts.landed + b.counts.quarantined for b in batches)
-    return files if whole and all(file.file_format == FileFormat.PARQUET for file in files) else None
+    return files if whole else None
 
 
 def _of_entries(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
     """The files that may hold rows of the batches, by their bounds: a scan looks at other columns too, which costs more
     than reading the manifests. None if only a scan can tell."""
-    deletes = any(m.content == ManifestContent.DELETES for m in _manifests(table, landed.snapshot))
-    if landed.revision is not None or deletes:
+    if landed.revision is not None or _has_deletes(table, landed.snapshot):
         return None
     number, first, last = table.schema().find_field("batchNumber"), batches[0].number, batches[-1].number
     live = live_files(table, landed.snapshot, ManifestContent.DATA)
-    files = [file for file in live if overlap(bounds_of(file, number), first, last)]
-    return files if all(file.file_format == FileFormat.PARQUET for file in files) else None
+    return [file for file in live if overlap(bounds_of(file, number), first, last)]
 
 
 def _of_scan(landed: LandedFiles, table: Table, batches: Sequence[LandedBatch]) -> list[DataFile] | None:
-    """The files that a scan plans; None if some are not Parquet or have delete files."""
+    """The files that a scan plans; None if some have delete files."""
     by_place = landed.revision is None
     wanted = of_batches(batches[0].number, batches[-1].number) if by_place else AlwaysTrue()
     tasks = list(landed.scan(table, wanted, ("i",)).plan_files())
-    if any(task.delete_files or task.file.file_format != FileFormat.PARQUET for task in tasks):
-        return None
-    return [task.file for task in tasks]
+    return None if any(task.delete_files for task in tasks) else [task.file for task in tasks]
 
 
-def _manifests(table: Table, snapshot_id: int) -> list[ManifestFile]:
+def _has_deletes(table: Table, snapshot_id: int) -> bool:
+    """Whether the snapshot has delete files."""
     snapshot = table.metadata.snapshot_by_id(snapshot_id)
-    return snapshot.manifests(table.io) if snapshot else []
+    manifests = snapshot.manifests(table.io) if snapshot else []
+    return any(manifest.content == ManifestContent.DELETES for manifest in manifests)
 
 
 def _in_part(kafka: pa.ChunkedArray, part: Ranges) -> pa.Array:
