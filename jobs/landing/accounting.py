@@ -27,11 +27,11 @@ def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows
     """
     counts = Counts(
         read=found.records,
-        landed=found.outcome.landed,
-        quarantined=0 if skip else found.outcome.quarantined,
-        filtered=found.outcome.filtered,
+        landed=found.outcomes.landed,
+        quarantined=0 if skip else found.outcomes.quarantined,
+        filtered=found.outcomes.filtered,
         gaps=readings - found.records,
-        skipped=found.outcome.quarantined if skip else 0,
+        skipped=found.outcomes.quarantined if skip else 0,
     )
     expected = counts.landed + counts.quarantined
     if not counts.balanced or counts.gaps < 0 or added_rows != expected:

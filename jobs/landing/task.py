@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from jobs.iceberg.file_writer import FileWriter, conformed
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
-from jobs.landing.task_report import Outcome, TaskReport
+from jobs.landing.task_report import Outcomes, TaskReport
 from jobs.spark.spark_tasks import report_row
 from resources.iceberg_errors import catalog_errors
 
@@ -82,7 +82,7 @@ class OpenTask:
         for rows, found in self._task.reader.with_reports([records]):
             op, bad = rows.column("op"), pc.is_valid(rows.column("error"))
             wanted = pc.is_in(op, value_set=pa.array(selection.operations, pa.string()))
-            self.report += replace(found, outcome=Outcome.of(op, wanted, bad))
+            self.report += replace(found, outcomes=Outcomes.of(op, wanted, bad))
             self._write(rows, pc.or_(wanted, bad) if selection.bad_records else wanted)
 
     def _write(self, rows: pa.RecordBatch, chosen: pa.Array) -> None:

@@ -45,7 +45,7 @@ class RecordsRead:
 
 
 @dataclass(frozen=True)
-class Outcome(Added):
+class Outcomes(Added):
     """The outcomes of records, each counted independently."""
 
     landed: int = 0
@@ -53,10 +53,10 @@ class Outcome(Added):
     filtered: int = 0
 
     @classmethod
-    def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> Outcome:
-        """The outcome of one batch of rows: wanted rows, dead letters, and rows with another op (filtered)."""
+    def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> Outcomes:
+        """Those of one batch of rows: wanted rows, dead letters, and rows with another op (filtered)."""
         others = pc.and_(pc.is_valid(op), pc.invert(wanted))
-        return cls(*(pc.sum(mask).as_py() or 0 for mask in (wanted, bad, others)))
+        return cls(*(mask.true_count for mask in (wanted, bad, others)))
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TaskReport:
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
     fields: FoundFields = field(default_factory=FoundFields)
-    outcome: Outcome = field(default_factory=Outcome)
+    outcomes: Outcomes = field(default_factory=Outcomes)
     files: tuple[NewFile, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class TaskReport:
         return TaskReport(
             read,
             self.fields + other.fields,
-            self.outcome + other.outcome,
+            self.outcomes + other.outcomes,
             self.files + other.files,
             {**self.names, **names},
             joined([self.columns, other.columns]),

@@ -8,7 +8,7 @@ import pytest
 from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.statistics import ColumnStatistics
 from jobs.landing.accounting import check
-from jobs.landing.task_report import Outcome, RecordsRead, TaskReport, sum_up
+from jobs.landing.task_report import Outcomes, RecordsRead, TaskReport, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
@@ -25,15 +25,15 @@ def report(tp: TopicPartition, start: int, end: int, newest: int = 0) -> TaskRep
 def test_outcome_counts_each_kind_on_its_own() -> None:
     op = pa.array(["upsert", "filtered", None, "upsert"])
     bad = pa.array([False, False, True, False])
-    assert Outcome.of(op, pa.array([True, False, False, True]), bad) == Outcome(2, 1, 1)
-    assert Outcome.of(op[:0], bad[:0], bad[:0]) == Outcome()
+    assert Outcomes.of(op, pa.array([True, False, False, True]), bad) == Outcomes(2, 1, 1)
+    assert Outcomes.of(op[:0], bad[:0], bad[:0]) == Outcomes()
 
 
 def test_sum_of_all_tasks() -> None:
-    reports = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcome=Outcome(20, 2, 1))]
+    reports = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcomes=Outcomes(20, 2, 1))]
     found = sum_up(reports, RANGES, "n.t")
     assert (found.records, found.newest) == (23, {T0: 7, T1: 0})
-    assert found.outcome == Outcome(20, 2, 1)
+    assert found.outcomes == Outcomes(20, 2, 1)
     assert [file.path for file in found.files] == ["10", "22", "0"]
 
 
@@ -53,7 +53,9 @@ def test_offsets_that_are_not_the_batchs_once_are_refused(reports: list[TaskRepo
 
 
 def of_task(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
-    return TaskReport({T0: RecordsRead(read, 0, OffsetRange(0, read))}, outcome=Outcome(landed, quarantined, filtered))
+    return TaskReport(
+        {T0: RecordsRead(read, 0, OffsetRange(0, read))}, outcomes=Outcomes(landed, quarantined, filtered)
+    )
 
 
 def test_account_that_adds_up_with_gaps_apart() -> None:
