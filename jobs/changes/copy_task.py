@@ -17,7 +17,7 @@ from jobs.changes.landed_rows import LandedRows
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import FileWriter
 from jobs.iceberg.new_files import NewFile, NewFiles, writes_parquet
 from jobs.spark.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
 from resources.iceberg_errors import catalog_errors
@@ -51,9 +51,7 @@ class CopyTask:
     def _share(self, number: int) -> list[NewFile]:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             for rows in self.landed.share(number, self.shares).in_pieces(self.first, self.last):
-                if len(rows):
-                    columns = {name: rows.at(path) for name, path in self.columns.items()}
-                    writer.write(conformed(columns, self.files.arrow_schema))
+                writer.write({name: rows.at(path) for name, path in self.columns.items()})
         return writer.written
 
 

@@ -58,11 +58,12 @@ class FileWriter:
             else:
                 file.abandon()
 
-    def write(self, rows: pa.Table) -> None:
-        """Adds rows with the table's columns, in its order."""
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        """Adds rows (`conformed`)."""
+        rows = conformed(columns, self._files.arrow_schema)
+        if not len(rows):
+            return
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
-            if not len(part):
-                continue
             file = self._open.pop(partition, None) or _OpenFile(self._files, partition)
             file.add(part)
             if file.is_full:

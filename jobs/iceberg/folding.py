@@ -19,7 +19,7 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter, conformed
+from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
@@ -101,8 +101,7 @@ class FoldTask:
                 deletes = {self._file(path, group, DataFileContent.POSITION_DELETES) for path in file.deletes}
                 data = self._file(file.path, group, DataFileContent.DATA)
                 for rows in scan.to_record_batches([FileScanTask(data, deletes)]):
-                    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-                    writer.write(conformed(columns, self.files.arrow_schema))
+                    writer.write(dict(zip(rows.schema.names, rows.columns, strict=True)))
         return writer.written
 
     def _file(self, path: str, group: Group, content: DataFileContent) -> DataFile:

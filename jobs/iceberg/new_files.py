@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -96,23 +97,15 @@ class NewFiles:
         place = load_location_provider(self.location, dict(self.properties))
         if not partition:
             return place.new_data_location(name)
-        folders: Any = _Folders(self.spec.partition_to_path(Record(*partition), self.schema))
+        path = self.spec.partition_to_path(Record(*partition), self.schema)
+        # What location providers use of pyiceberg's PartitionKey.
+        folders: Any = SimpleNamespace(to_path=lambda: path)
         return place.new_data_location(name, folders)
 
     @property
     def target_bytes(self) -> int:
         """The target size of a data file."""
         return number(self.properties, TARGET_BYTES)
-
-
-@dataclass(frozen=True)
-class _Folders:
-    """The part of a partition key that pyiceberg's location providers use."""
-
-    path: str
-
-    def to_path(self) -> str:
-        return self.path
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from jobs.added import Added
 from jobs.batch import MergeCounts
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import FileWriter
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
 from jobs.spark.spark_tasks import Batches, report_row
@@ -61,7 +61,8 @@ class RowDeltaTask:
         with catalog_errors(self.where), FileWriter(self.files) as writer:
             for rows in batches:
                 report += _counted(rows)
-                self._write(rows, writer)
+                new = rows.filter(rows["__bm_writes"])
+                writer.write({name: new[name] for name in new.schema.names if name not in _OWN})
                 _note_gone(rows, gone)
         return replace(report, files=tuple(writer.written)), gone
 
@@ -72,12 +73,6 @@ class RowDeltaTask:
                 write_deletes(self.files, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()
             )
-
-    def _write(self, rows: pa.RecordBatch, writer: FileWriter) -> None:
-        new = rows.filter(rows["__bm_writes"])
-        if new.num_rows:
-            columns = {name: new[name] for name in new.schema.names if name not in _OWN}
-            writer.write(conformed(columns, self.files.arrow_schema))
 
 
 _OWN = ("__op", "__hit", "__bm_file", "__bm_pos", "__bm_writes", "__bm_removes")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import FileWriter
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcomes, TaskReport
@@ -83,10 +83,6 @@ class OpenTask:
             op, bad = rows.column("op"), pc.is_valid(rows.column("error"))
             wanted = pc.is_in(op, value_set=pa.array(selection.operations, pa.string()))
             self.report += replace(found, outcomes=Outcomes.of(op, wanted, bad))
-            self._write(rows, pc.or_(wanted, bad) if selection.bad_records else wanted)
-
-    def _write(self, rows: pa.RecordBatch, chosen: pa.Array) -> None:
-        if not pc.all(chosen).as_py():
-            rows = rows.filter(chosen)
-        if rows.num_rows:
-            self._writer.write(conformed(self._task.columns(rows), self._task.files.arrow_schema))
+            chosen = pc.or_(wanted, bad) if selection.bad_records else wanted
+            written = rows if pc.all(chosen).as_py() else rows.filter(chosen)
+            self._writer.write(self._task.columns(written))

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, _apply_table_update, _TableMetadataUpdateContext
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties, new_commit_id
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import FileWriter
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.staging import stage
@@ -44,7 +44,7 @@ def land_directly(
         batch = Batch(p.name, number, new_commit_id(), before, ranges, known, 0, p.spec.meaning_hash)
         landed, before = LandedBatch(batch, Counts(read=rows, landed=rows), Watermark(), 0), batch.commit_id
         with FileWriter(files) as writer:
-            writer.write(conformed(_columns(landed, places, taken), files.arrow_schema))
+            writer.write(_columns(landed, places, taken))
         added = [data_file(file, files) for file in writer.written]
         at = StaticTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)
         made, _ = stage(at, "main", added, (), (), landed_to_properties(landed))

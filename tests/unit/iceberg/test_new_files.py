@@ -85,7 +85,7 @@ def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[NewFile]:
         for n in range(pieces):
             part = rows.slice(n * size, size)
             columns = {name: part[name].combine_chunks() for name in part.column_names}
-            writer.write(conformed(columns, files.arrow_schema))
+            writer.write(columns)
     return writer.written
 
 

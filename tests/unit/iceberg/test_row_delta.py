@@ -20,7 +20,7 @@ from jobs.batch import CommittedState, MergeCounts
 from jobs.destinations.iceberg.read import IcebergReader
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.row_values import RowValues
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import FileWriter
 from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_search import SHARE, SearchTask
@@ -61,7 +61,7 @@ def rows_of(lake: IcebergCatalog) -> list[tuple[int, str]]:
 def add(delta: RowDelta, rows: Sequence[tuple[int, str]]) -> None:
     table = pa.Table.from_pylist([{"id": i, "name": name} for i, name in rows], SCHEMA)
     with FileWriter(delta.files) as writer:
-        writer.write(conformed({name: table[name] for name in table.column_names}, delta.files.arrow_schema))
+        writer.write({name: table[name] for name in table.column_names})
     delta.add(writer.written)
 
 
