@@ -77,29 +77,11 @@ class Reduction:
 
         `stands_in` is the record's batch. A table that refused their rows may accept them now.
         """
-        return self._render("judged_places", first=self.first)
+        return self._render("judged_places")
 
     def _render(self, template: str, **more: object) -> str:
-        return render(
-            "spark",
-            template,
-            columns=self.columns,
-            order_by=("value", self.order_by) if self.order_by else None,
-            table=self.table,
-            snapshot=self.snapshot,
-            mode=self.mode,
-            operations=self.operations,
-            row_operations=self.row_operations,
-            touched=self.touched,
-            route=self.route,
-            unchanged=self.unchanged,
-            last=self.last,
-            revised=self.revised,
-            since=self.since,
-            with_time=self.with_time,
-            truncated_below=self.truncated_below,
-            **more,
-        )
+        order_by = ("value", self.order_by) if self.order_by else None
+        return render("spark", template, **{**vars(self), "order_by": order_by, **more})
 
     def with_unchanged(self, spark: SparkSession) -> Reduction:
         """This reduction with the columns that some of its changes omit.
@@ -118,7 +100,7 @@ class Reduction:
         row and keeps it (`sql/spark/superseded.sql.j2`).
         """
         if self.unchanged:
-            rows = render("spark", "carried_forward", rows=rows, keys=self.keys, unchanged=self.unchanged)
+            rows = self._render("carried_forward", rows=rows)
         one_a_key = self.mode.startswith("upsert") and bool(self.keys)
         again = self.mode == "delete" or one_a_key
         superseded = self.revised and (again if self.touched else self.mode != "upsert_delete")
@@ -127,17 +109,8 @@ class Reduction:
         if self.mode == "append" or not self.keys:
             return rows
         if self.mode == "delete":
-            return render(
-                "spark",
-                "last_delete_per_key",
-                rows=rows,
-                keys=self.keys,
-                order_by=self.order_by,
-                revised=superseded and self.touched is not None,
-            )
-        last = render(
-            "spark", "last_change_per_key", rows=rows, keys=self.keys, order_by=self.order_by, revised=superseded
-        )
+            return self._render("last_delete_per_key", rows=rows, revised=superseded and self.touched is not None)
+        last = self._render("last_change_per_key", rows=rows, revised=superseded)
         if not (superseded and self.touched and self.order_by):
             return last
         return self._render("largest_order", rows=last, keys=[c for c in self.columns if c.is_key])
