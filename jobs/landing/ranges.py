@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from jobs.batch import Counts
 from jobs.iceberg.append import Append
-from jobs.landing.accounting import check, refuse_bad_records
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.task import Selection
-from jobs.landing.task_report import TaskReport, sum_up
+from jobs.landing.task_report import TaskReport, check, sum_up
 from jobs.offsets import total
+from resources.errors import BadRecords
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,31 @@ def land_ranges(spark: SparkSession, records: BatchRecords, append: Append, sele
 
 
 def judge(spark: SparkSession, records: BatchRecords, where: str, landed: LandedRanges) -> None:
-    """Judges the bad records of the pass whose files are committed: an earlier one may have had others.
+    """Stops a batch with bad records if the policy is `fail`, or if there are more than the limits allow.
+
+    Only those of the pass whose files are committed: an earlier one may have had others. No limit counts those that are
+    landed again as soon as their values are known. The error is terminal, since a retry gives the same result. Problems
+    that may pass (a schema registry that is down) are transient errors where they happen, and never count as bad
+    records.
 
     Raises:
-        BadRecords: the policy is `fail`, or there are too many.
+        BadRecords: nothing was published. Names the first bad records.
     """
-    waiting = landed.report.moves.waiting
-    refuse_bad_records(records.spec, records.batch, landed.counts, where, lambda: records.bad(spark), waiting)
+    found, spec = landed.counts.quarantined + landed.counts.skipped, records.spec
+    limit = spec.dead_letters.refused(found - landed.report.moves.waiting, landed.counts.read)
+    if not found or not (limit or spec.on_bad_record == "fail"):
+        return
+    place, error = F.col("kafka"), F.col("error")
+    columns = place["topic"], place["partition"], place["offset"], error["stage"], error["message"]
+    first = records.bad(spark).orderBy("i").select(*columns).limit(3).collect()
+    shown = "; ".join(f"{topic}-{p}@{offset} {stage}: {said}" for topic, p, offset, stage, said in first)
+    raise BadRecords(
+        f"{records.batch} has {found} bad records{f', {limit}' if limit else ''}, for example {shown}",
+        where=where,
+        remedy="correct the producer or the declared columns, or "
+        + ("raise the limits in `dead_letters`" if limit else "set `on_bad_record: quarantine`"),
+        quarantined=found,
+    )
 
 
 def _write(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> list[TaskReport]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.added import Added
-from jobs.batch import Moves
+from jobs.batch import Batch, Counts, Moves
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFile
 from jobs.offsets import OffsetRange, Ranges, TopicPartition
@@ -147,3 +147,34 @@ def _check_once(tp: TopicPartition, read: list[OffsetRange], wanted: OffsetRange
             where=where,
             remedy="run again; if it happens again, report it with the Spark server's log",
         )
+
+
+def check(batch: Batch, readings: int, where: str, found: TaskReport, added_rows: int, skip: bool = False) -> Counts:
+    """The batch's counts, if they add up: records read, their outcomes, and rows of the new files.
+
+    Args:
+        readings: upper bound of the records.
+        found: the report of all tasks; records were counted before they were decoded, and each outcome on its own.
+        added_rows: rows of the data files that were written, from their metadata.
+        skip: bad records are not landed (`on_bad_record: skip`).
+
+    Raises:
+        InvariantBroken: the counts do not add up; nothing was published.
+    """
+    counts = Counts(
+        read=found.records,
+        landed=found.outcomes.landed,
+        quarantined=0 if skip else found.outcomes.quarantined,
+        filtered=found.outcomes.filtered,
+        gaps=readings - found.records,
+        skipped=found.outcomes.quarantined if skip else 0,
+    )
+    expected = counts.landed + counts.quarantined
+    if not counts.balanced or counts.gaps < 0 or added_rows != expected:
+        raise InvariantBroken(
+            f"{batch}: {counts.read} records were read, {counts.landed} landed, {counts.quarantined} quarantined, "
+            f"{counts.skipped} skipped, {counts.filtered} filtered and {added_rows} written; nothing was published",
+            where=where,
+            remedy="run again; if it happens again, report it with the Spark server's log",
+        )
+    return counts

@@ -7,8 +7,7 @@ import pytest
 
 from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.statistics import ColumnStatistics
-from jobs.landing.accounting import check
-from jobs.landing.task_report import Outcomes, RecordsRead, TaskReport, sum_up
+from jobs.landing.task_report import Outcomes, RecordsRead, TaskReport, check, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
