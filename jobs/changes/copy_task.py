@@ -17,10 +17,9 @@ from jobs.changes.landed_rows import LandedRows
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.iceberg.append import Append
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.new_files import NewFile, NewFiles, writes_parquet
 from jobs.spark.spark_tasks import Batches, OneTask, numbered, numbers, report_row, task_reports
-from resources.iceberg_errors import catalog_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +30,10 @@ class CopyTask:
     """The function of a task: numbers of shares in, descriptions of files out.
 
     Attributes:
-        where: the table, for errors.
         columns: the path of each of the table's columns in a landed row, by name.
         shares: into how many shares the landed files are divided.
     """
 
-    where: str
     landed: PlannedFiles
     first: int
     last: int
@@ -49,7 +46,7 @@ class CopyTask:
             yield report_row(self._share(number))
 
     def _share(self, number: int) -> list[NewFile]:
-        with catalog_errors(self.where), FileWriter(self.files) as writer:
+        with writing(self.files) as writer:
             for rows in self.landed.share(number, self.shares).in_pieces(self.first, self.last):
                 writer.write({name: rows.at(path) for name, path in self.columns.items()})
         return writer.written
@@ -77,7 +74,7 @@ def copy(
         one_task: runs work that needs a single task.
     """
     columns = {column.name: column.path for column in wanted.columns}
-    task = CopyTask(append.identifier, landed, wanted.first, wanted.last, columns, append.files, 1)
+    task = CopyTask(landed, wanted.first, wanted.last, columns, append.files, 1)
     if landed.most_shares == 1:
         copied = one_task(session, task)
     else:

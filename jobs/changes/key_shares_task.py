@@ -81,7 +81,7 @@ class NewRowsTask:
             return
         if (rows := self.task.placed(changes)) is None:
             what = "only Spark SQL can find the rows of this merge, which was split by key; nothing was published"
-            raise InvariantBroken(what, where=self.task.write.where)
+            raise InvariantBroken(what, where=self.task.write.files.where)
         report, gone = self.task.write.write_rows(rows.to_batches())
         deleted = [np.concatenate(positions).tobytes() for positions in gone.values()]
         yield pa.RecordBatch.from_pydict({"file": [None, *gone], "content": [pickle.dumps(report), *deleted]}, _SHARE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
+from resources.iceberg_errors import catalog_errors
 
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
 GROUP_BYTES = 64 << 20
@@ -33,30 +34,31 @@ _WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
 _LOOKED_AT = 10_000
 
 
+@contextmanager
+def writing(files: NewFiles) -> Iterator[FileWriter]:
+    """Writes the files of one task, which are complete when the context ends. What an exception leaves in the storage
+    belongs to no table."""
+    writer = FileWriter(files)
+    with catalog_errors(files.where):
+        try:
+            yield writer
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.close()
+
+
 class FileWriter:
-    """Writes the files of one task. What an exception leaves in the storage belongs to no table.
+    """Writes the files of one task (`writing`).
 
     Attributes:
-        written: the complete files; all of them when the context ends.
+        written: the complete files.
     """
 
     def __init__(self, files: NewFiles) -> None:
         self._files = files
         self._open: dict[Values, _OpenFile] = {}
         self.written: list[NewFile] = []
-
-    def __enter__(self) -> FileWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
-    ) -> None:
-        for partition in list(self._open):
-            file = self._open.pop(partition)
-            if kind is None:
-                self.written.append(file.close())
-            else:
-                file.abandon()
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
         """Adds rows (`conformed`)."""
@@ -72,6 +74,15 @@ class FileWriter:
                 self._open[partition] = file
         while len(self._open) > _OPEN_PARTITIONS:
             self.written.append(self._open.pop(next(iter(self._open))).close())
+
+    def close(self) -> None:
+        """Completes the open files."""
+        self.written += [file.close() for file in self._open.values()]
+
+    def abandon(self) -> None:
+        """Leaves the open files incomplete."""
+        for file in self._open.values():
+            file.abandon()
 
 
 class _OpenFile:

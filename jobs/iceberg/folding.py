@@ -19,13 +19,12 @@ from pyiceberg.table import FileScanTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from jobs.iceberg.file_writer import SORTED_FILE_BYTES, FileWriter
+from jobs.iceberg.file_writer import SORTED_FILE_BYTES, writing
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile
 from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.spark.spark_tasks import Batches, numbers, report_row
 from resources import iceberg_arrow  # noqa: F401  # null lists stay null
-from resources.iceberg_errors import catalog_errors
 
 _FILES_PER_FOLD = 16
 # A file is small if it is below both limits. Writers end files above one of them (except the last of a fold), so the
@@ -80,23 +79,20 @@ class FoldTask:
     """The function of a task: numbers of groups in, a report of the files that were written out.
 
     Attributes:
-        where: the table, for errors.
         metadata: the table's, as `jobs.iceberg.readable` returns it.
     """
 
-    where: str
     files: NewFiles
     metadata: TableMetadata
     groups: Sequence[Group]
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        with catalog_errors(self.where):
-            for number in numbers(batches):
-                yield report_row(RowDeltaReport(files=tuple(self._fold(self.groups[number]))))
+        for number in numbers(batches):
+            yield report_row(RowDeltaReport(files=tuple(self._fold(self.groups[number]))))
 
     def _fold(self, group: Group) -> list[NewFile]:
         scan = ArrowScan(self.metadata, self.files.storage, self.files.schema, AlwaysTrue())
-        with FileWriter(self.files) as writer:
+        with writing(self.files) as writer:
             for file in group.files:
                 deletes = {self._file(path, group, DataFileContent.POSITION_DELETES) for path in file.deletes}
                 data = self._file(file.path, group, DataFileContent.DATA)

@@ -46,10 +46,12 @@ class NewFiles:
     """Where and how new data files of a table are written, by its metadata and properties; travels to Spark's workers.
 
     Attributes:
+        where: the table, for errors.
         storage: the client of the table's file system. May hold secrets: never log it.
         sort: the columns by which rows of a file are sorted, each with its direction and whether nulls are first.
     """
 
+    where: str
     location: str
     properties: Mapping[str, str]
     schema: Schema
@@ -64,20 +66,21 @@ class NewFiles:
         Raises:
             ConfigurationError: the table's file format is not Parquet, or a property that is to be a number is none.
         """
-        metadata = table.metadata
+        metadata, where = table.metadata, ".".join(table.name())
         for name in without_number(metadata.properties):
             raise ConfigurationError(
                 f"its property `{name}` is {metadata.properties[name]!r}, which is not a number that it can have",
-                where=".".join(table.name()),
+                where=where,
                 remedy=f"{REMEDY}, by ALTER TABLE … SET TBLPROPERTIES",
             )
         if not writes_parquet(metadata.properties):
             raise ConfigurationError(
                 f"its data files are to be {metadata.properties[_FORMAT]}, and batches are landed as Parquet",
-                where=".".join(table.name()),
+                where=where,
                 remedy=f"remove the table's property `{_FORMAT}`",
             )
         return cls(
+            where,
             metadata.location,
             dict(metadata.properties),
             table.schema(),

@@ -129,7 +129,7 @@ class RowDelta(Append):
             Group(group[0].partition, [self._after(self.base_files[file.file_path], gone) for file in group])
             for group in groups
         ]
-        return FoldTask(self.identifier, self.files, readable(self._table.metadata), after)
+        return FoldTask(self.files, readable(self._table.metadata), after)
 
     def _after(self, file: BaseFile, gone: Mapping[str, NewDeletes]) -> BaseFile:
         deletes = gone.get(file.path)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from jobs.added import Added
 from jobs.batch import MergeCounts
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, Positions, write_deletes
 from jobs.spark.spark_tasks import Batches, report_row
@@ -43,11 +43,9 @@ class RowDeltaTask:
     One task gets all deletes of a data file.
 
     Attributes:
-        where: the table, for errors.
         base: the data files from which rows may be deleted, by path.
     """
 
-    where: str
     files: NewFiles
     base: Mapping[str, BaseFile]
 
@@ -58,7 +56,7 @@ class RowDeltaTask:
     def write_rows(self, batches: Batches) -> tuple[RowDeltaReport, Gone]:
         """Writes the new rows; returns their report, and the positions of the rows to delete."""
         report, gone = RowDeltaReport(), Gone(list)
-        with catalog_errors(self.where), FileWriter(self.files) as writer:
+        with writing(self.files) as writer:
             for rows in batches:
                 report += _counted(rows)
                 new = rows.filter(rows["__bm_writes"])
@@ -68,7 +66,7 @@ class RowDeltaTask:
 
     def write_deletes(self, gone: Gone) -> tuple[NewDeletes, ...]:
         """Writes the deletes of some data files; `gone` has all of each."""
-        with catalog_errors(self.where):
+        with catalog_errors(self.files.where):
             return tuple(
                 write_deletes(self.files, self.base[path], np.concatenate(positions))
                 for path, positions in gone.items()

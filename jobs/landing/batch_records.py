@@ -84,7 +84,7 @@ class BatchRecords:
         constants = {n: F.lit(v.as_py()).cast(from_arrow_type(v.type)) for n, v in self._constants.items()}
         return shaped.withColumns(constants).select(schema.names)
 
-    def write(self, spark: SparkSession, where: str, selection: Selection, files: NewFiles) -> list[TaskReport]:
+    def write(self, spark: SparkSession, selection: Selection, files: NewFiles) -> list[TaskReport]:
         """Has Spark's tasks write the selected records, in one pass over Kafka; returns their reports.
 
         Raises:
@@ -93,7 +93,7 @@ class BatchRecords:
 
         def once(schemas: Schemas) -> list[TaskReport]:
             reader = self._reader(schemas)
-            task = LandingTask(where, reader, selection, files, self._constants)
+            task = LandingTask(reader, selection, files, self._constants)
             if resolved := self.spec.source.resolved:
                 records = transformed(self._records(spark), resolved, reader, self.refused)
                 reports = task_reports(records, task)

@@ -78,7 +78,7 @@ def judge(spark: SparkSession, records: BatchRecords, where: str, landed: Landed
 
 def _write(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> list[TaskReport]:
     try:
-        return records.write(spark, append.identifier, selection, append.files)
+        return records.write(spark, selection, append.files)
     except PySparkException as problem:
         records.find_failing(spark, problem)
-        return records.write(spark, append.identifier, selection, append.files)
+        return records.write(spark, selection, append.files)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import FileWriter, writing
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
 from jobs.landing.task_report import Outcomes, TaskReport
 from jobs.spark.spark_tasks import report_row
-from resources.iceberg_errors import catalog_errors
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,9 @@ class LandingTask:
     """The function of a task: its records in, one report out. Rows do not leave the worker.
 
     Attributes:
-        where: the table, for errors.
         constants: the columns of landed rows that are the same for the whole batch.
     """
 
-    where: str
     reader: RecordReader
     selection: Selection
     files: NewFiles
@@ -54,7 +51,7 @@ class LandingTask:
     @contextmanager
     def opened(self) -> Iterator[OpenTask]:
         """Lands records that come in several calls. The report is complete at the end."""
-        with catalog_errors(self.where), FileWriter(self.files) as writer:
+        with writing(self.files) as writer:
             task = OpenTask(self, writer)
             yield task
         task.report = replace(task.report, files=tuple(writer.written))

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, _apply_table_update, _TableMetadataUpdateContext
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties, new_commit_id
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.staging import stage
@@ -43,7 +43,7 @@ def land_directly(
         ranges = dict.fromkeys(places, taken)
         batch = Batch(p.name, number, new_commit_id(), before, ranges, known, 0, p.spec.meaning_hash)
         landed, before = LandedBatch(batch, Counts(read=rows, landed=rows), Watermark(), 0), batch.commit_id
-        with FileWriter(files) as writer:
+        with writing(files) as writer:
             writer.write(_columns(landed, places, taken))
         added = [data_file(file, files) for file in writer.written]
         at = StaticTable(table.name(), metadata, table.metadata_location, table.io, table.catalog)

@@ -200,7 +200,7 @@ def writers(cores: int) -> int:
 
 def writing_task(delta: RowDelta) -> RowDeltaTask:
     """Writes changes as files of this commit."""
-    return RowDeltaTask(delta.identifier, delta.files, delta.base_files)
+    return RowDeltaTask(delta.files, delta.base_files)
 
 
 def _has_order(kind: pa.DataType) -> bool:

@@ -152,7 +152,7 @@ def task_of(
     changes, search = few_changes(landing, wanted, some, leaves_unchanged, TWO_CORES), delta.search_by(wanted.keys)
     assert changes
     assert search
-    write = RowDeltaTask(delta.identifier, delta.files, delta.base_files)
+    write = RowDeltaTask(delta.files, delta.base_files)
     return copied(FewChangesTask(changes, wanted.keys, False, search, write))
 
 

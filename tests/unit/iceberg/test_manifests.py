@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import added_files
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.manifest_entries import live_entries
@@ -38,7 +38,7 @@ def append(catalog: IcebergCatalog, number: int) -> int:
     table = catalog.require(NAME)
     committed = PipelineBranch("p").history(table).committed
     commit = Append(catalog, NAME, "p", committed)
-    with FileWriter(commit.files) as writer:
+    with writing(commit.files) as writer:
         writer.write({"i": pa.array([number])})
     commit.add(writer.written)
     before = committed.commit_id if committed else None

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyspark import cloudpickle
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.file_writer import FileWriter, conformed
+from jobs.iceberg.file_writer import conformed, writing
 from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
 from resources.errors import ConfigurationError
@@ -81,7 +81,7 @@ def write(table: Table, rows: pa.Table = ROWS) -> list[DataFile]:
 def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[NewFile]:
     files = cloudpickle.loads(cloudpickle.dumps(files))
     size = -(-len(rows) // pieces)
-    with FileWriter(files) as writer:
+    with writing(files) as writer:
         for n in range(pieces):
             part = rows.slice(n * size, size)
             columns = {name: part[name].combine_chunks() for name in part.column_names}

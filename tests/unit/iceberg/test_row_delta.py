@@ -20,7 +20,7 @@ from jobs.batch import CommittedState, MergeCounts
 from jobs.destinations.iceberg.read import IcebergReader
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.row_values import RowValues
-from jobs.iceberg.file_writer import FileWriter
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.folding import foldable
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_search import SHARE, SearchTask
@@ -60,7 +60,7 @@ def rows_of(lake: IcebergCatalog) -> list[tuple[int, str]]:
 
 def add(delta: RowDelta, rows: Sequence[tuple[int, str]]) -> None:
     table = pa.Table.from_pylist([{"id": i, "name": name} for i, name in rows], SCHEMA)
-    with FileWriter(delta.files) as writer:
+    with writing(delta.files) as writer:
         writer.write({name: table[name] for name in table.column_names})
     delta.add(writer.written)
 
@@ -105,7 +105,7 @@ def test_a_task_writes_rows_and_places_and_counts_what_they_do(lake: IcebergCata
     ]
     rows = [dict(zip(CHANGES.names, change, strict=True)) for change in changes]
     batches = [pa.RecordBatch.from_pylist(part, CHANGES) for part in (rows[:3], rows[3:])]
-    (report,) = reports_in(RowDeltaTask(NAME, delta.files, delta.base_files)(batches))
+    (report,) = reports_in(RowDeltaTask(delta.files, delta.base_files)(batches))
     delta.add(report.files)
     delta.remove(report.deletes)
     publish(delta, 2)
