@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.changes.last_changes import LastChanges
-from jobs.iceberg.key_scan import FILE, POSITION, Keys
-from jobs.iceberg.key_search import KeySearch
+from jobs.iceberg.key_search import FILE, POSITION, KeySearch
+from jobs.iceberg.keys import Keys
 from jobs.iceberg.row_delta_task import RowDeltaTask
 from jobs.spark.spark_tasks import Batches, numbers
 
@@ -51,14 +51,14 @@ class FewChangesTask:
     @property
     def scans_too_much(self) -> bool:
         """Whether the table is too large, or has too many files, for each of several tasks to scan it."""
-        files, shares = self.search.files, self.changes.shares
-        rows = sum(file.rows for file, _ in files)
-        return rows * max(1, shares / _MOST_SCANS) > _MOST_ROWS or len(files) * shares > _MOST_OPENED
+        search, shares = self.search, self.changes.shares
+        is_large = search.file_rows * max(1, shares / _MOST_SCANS) > _MOST_ROWS
+        return is_large or len(search.files) * shares > _MOST_OPENED
 
     def placed(self, changes: pa.Table) -> pa.Table | None:
         """The changes with file and position of the rows that they replace; None: Spark SQL has to find these."""
         scan = self.search.scan_for(changes.select(self.keys))
-        if sum(file.rows for file in scan.files) > _MOST_ROWS:
+        if scan.search.file_rows > _MOST_ROWS:
             return None
         return with_places(changes, scan.keys, scan.rows(), self.null_safe)
 

@@ -24,7 +24,8 @@ from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.history import state_properties
-from jobs.iceberg.key_scan import FILE, POSITION, Keys
+from jobs.iceberg.key_search import FILE, POSITION
+from jobs.iceberg.keys import Keys
 from jobs.iceberg.row_delta import RowDelta
 from jobs.iceberg.row_delta_task import RowDeltaReport, RowDeltaTask
 from jobs.iceberg.schema import iceberg_schema
@@ -341,7 +342,7 @@ def test_keys_are_spread_over_all_shares(keys: pa.Array) -> None:
 def test_table_of_which_many_shares_would_scan_much_is_joined(
     files: int, rows: int, shares: int, too_much: bool
 ) -> None:
-    search, changes = Mock(files=[(Mock(rows=rows), [])] * files), Mock(shares=shares)
+    search, changes = Mock(files=[Mock()] * files, file_rows=rows * files), Mock(shares=shares)
     assert FewChangesTask(changes, ("id",), False, search, Mock()).scans_too_much is too_much
 
 

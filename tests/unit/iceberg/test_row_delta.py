@@ -334,7 +334,7 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     search = delta.search_by(names, ["name"])
     assert search
     scan = search.scan_for(keys)
-    assert len(scan.files) == 1, "the other file has no such key"
+    assert len(scan.search.files) == 1, "the other file has no such key"
     assert len(search.files) == 2
     task = SearchTask({5: search, 7: search.between({"id": ("60", "69")})})
     for_each = [keys.append_column(SHARE, pa.array([number] * len(keys))) for number in (5, 7)]
