@@ -66,7 +66,7 @@ class SchemaIds:
             for topic, name in by_topic.items():
                 if name is not None:
                     records = _of_topic(batch.column(column), topics, topic, [one for one in by_topic if one])
-                    found[name] = found.get(name, frozenset()) | _ids(records)
+                    found[name] = found.get(name, frozenset()) | ids_in(records)
         return found
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,7 +83,8 @@ def _of_topic(records: pa.Array, topics: pa.Array, topic: str | None, others: li
     return records.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else records
 
 
-def _ids(records: pa.Array) -> frozenset[int]:
+def ids_in(records: pa.Array) -> frozenset[int]:
+    """The ids with which records begin."""
     prefixes = pc.unique(pc.binary_slice(records, 0, PREFIX_BYTES)).drop_null().to_pylist()
     found = (int.from_bytes(p[1:], "big") for p in prefixes if len(p) == PREFIX_BYTES and p[0] == 0)
     return frozenset(i for i in list(found)[:_MOST] if 0 < i <= _LARGEST)

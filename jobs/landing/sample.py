@@ -8,13 +8,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from jobs.decode.base import Decoded, Refused
-from jobs.decode.registered import split
+from jobs.decode.base import Decoded
 from jobs.decode.verdicts import Verdicts
 from jobs.destinations.takes import Taking
 from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import reporting_decoder
-from jobs.landing.registry_schemas import Registries
+from jobs.landing.registry_schemas import Registries, ids_in
 from jobs.landing.topic_decoder import encodings
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions
@@ -112,16 +111,8 @@ def _sampled(
         if len(raws):
             encoding = own.get(topic) or columns
             name = encoding.registry
-            ids = {i for raw in raws.to_pylist() if (i := _schema_id(raw))}
-            schemas = {name: registries.of_ids(name, ids)} if name else {}
+            schemas = {name: registries.of_ids(name, ids_in(raws))} if name else {}
             yield topic, reporting_decoder(spec, columns, encoding, schemas).decode(raws)
-
-
-def _schema_id(value: bytes) -> int | None:
-    try:
-        return split(value)[0]
-    except Refused:
-        return None
 
 
 def keyless(pipeline: str) -> ConfigurationError:

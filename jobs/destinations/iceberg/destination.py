@@ -159,9 +159,6 @@ class IcebergDestination(ReducedDestination):
         leaves_unchanged = may_leave_unchanged(self.spec, self.table, landed)
         only_missing = step.again and not self.table.has_unique_key and self.table.has_coordinates
 
-        def landed_schema() -> pa.Schema:
-            return arrow_schema(landed.catalog.require(landed.identifier), step.wanted.snapshot)
-
         def cores() -> int:
             return parallelism(step.context.session())
 
@@ -171,7 +168,7 @@ class IcebergDestination(ReducedDestination):
             wanted=step.wanted,
             kept_deletes=kept_deletes,
             null_safe=bool(key and key.nulls == "match"),
-            landed_schema=landed_schema,
+            landed_schema=lambda: arrow_schema(landed.catalog.require(landed.identifier), step.wanted.snapshot),
             leaves_unchanged=leaves_unchanged,
             truncated_below=step.truncated_below,
             few=partial(few_changes, landed, step.wanted, step.batches, leaves_unchanged, cores),
