@@ -76,7 +76,9 @@ class Costs:
         json, appended = self.formats["JSON"], self._measure(_APPENDED + "CPU").turns
         one = median(self._measure(f"1,000,000{_THREE}").beside["one table"])
         none, new = (self._figure(f"{_RUN}{what}, CPU") for what in ("0 with new records", "all new"))
-        landing, sent = (self._figure(f"1,000,000 records, {what}: {_TASKS}") for what in ("landing", _SENT))
+        batch = self.results.parts["scaling"].measures[0].what.partition(", landing")[0]
+        millions = int(batch.removesuffix(" records").replace(",", "")) / _MILLION
+        landing, sent = (self._figure(f"{batch}, {what}: {_TASKS}") / millions for what in ("landing", _SENT))
         upserts, two = 2 * self.merge(UPSERT, _MILLION), self._two_upsert_tables("1,000,000")
         inserts = self.merge(CLICKHOUSE, _MILLION)
         return (
@@ -84,8 +86,8 @@ class Costs:
             Compared("append of 1,000,000 records (`fan_out`)", self.start + json, one),
             Compared("two upsert tables more, 1,000,000 records (`fan_out`)", upserts, two),
             Compared(f"run of {MANY} topics, few records in each (`many_topics`)", none + MANY * self.few, new),
-            Compared("landing of 1,000,000 records, tasks (`scaling`)", json, landing),
-            Compared("1,000,000 rows into ClickHouse, tasks (`scaling`)", inserts, sent),
+            Compared(f"landing of a million of {batch}, tasks (`scaling`)", json, landing),
+            Compared(f"merge of a million of {batch} into ClickHouse, tasks (`scaling`)", inserts, sent),
         )
 
     def _two_upsert_tables(self, records: str) -> float:

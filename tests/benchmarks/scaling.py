@@ -169,7 +169,7 @@ def covered(spans: Sequence[tuple[float, float]]) -> float:
     return seconds
 
 
-SIZES: Sizes = {"rows": (1_000_000, 20_000), "workers": ([1, 2, 4], [1, 2]), "share": (10, 50), "turns": (2, 1)}
+SIZES: Sizes = {"rows": (2_000_000, 20_000), "workers": ([1, 2, 4], [1, 2]), "share": (10, 50), "turns": (2, 1)}
 
 if __name__ == "__main__":
     report(__doc__, measure, SIZES)
