@@ -106,7 +106,9 @@ def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
-    """The fields inside an array, a map or a struct; of a map a struct of key and value."""
+    """The fields inside an array, a map or a struct: the parts that `flawed_parts` judges."""
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
     return [kind.field(n) for n in range(kind.num_fields)]
 
 

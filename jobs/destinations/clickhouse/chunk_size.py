@@ -24,11 +24,12 @@ def landed_bytes(batches: Sequence[LandedBatch], rows: LandedRows) -> int:
     return sum(int(size or 0) for size in added)
 
 
-def chunk_rows(offsets: int, size: int, most: int, cores: Callable[[], int], most_chunks: int) -> int:
+def chunk_rows(*, offsets: int, size: int, most: int, cores: Callable[[], int], most_chunks: int) -> int:
     """The number of offsets of a chunk.
 
     Args:
-        offsets: all that are to be inserted. size: in bytes (`landed_bytes`).
+        offsets: all that are to be inserted.
+        size: of their landed files, in bytes (`landed_bytes`).
         most: the pipeline file's limit.
         cores: the number of tasks that the cluster runs at a time; called only if it matters.
         most_chunks: the chunks for which the table's deduplication window has room; only `most` may lead to more.

@@ -87,9 +87,14 @@ def _steps(
     found = window.windows(shard.server, shard.layout.path, present)
     steps = [begun] if begun else []
     if rest:
-        offsets, size = sum(total(b.batch.ranges) for b in rest), landed_bytes(rest, context.intermediate)
         most = min(w.chunks for w in found)
-        rows = chunk_rows(offsets, size, shard.table.chunk_rows, lambda: parallelism(context.spark), most)
+        rows = chunk_rows(
+            offsets=sum(total(b.batch.ranges) for b in rest),
+            size=landed_bytes(rest, context.intermediate),
+            most=shard.table.chunk_rows,
+            cores=lambda: parallelism(context.spark),
+            most_chunks=most,
+        )
         steps += cut(rest, rows, most)
     for each in found:
         each.check(max(len(step.chunks) for step in steps))

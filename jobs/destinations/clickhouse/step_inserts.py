@@ -176,7 +176,8 @@ class StepInserts:
 
         Args:
             attempt: the attempt that writes the dead letters.
-            step: the number that marks the rows of the step; 0: of a replay.
+            step: the number that marks the rows of the step that the lease names, by which a repeated insert is
+                recognised; 0: of a replay, whose inserts are not.
         """
         shard = self.shard
         appends = shard.table.mode == "append"

@@ -117,7 +117,7 @@ def cut(batches: Sequence[LandedBatch], chunk_rows: int, most_chunks: int) -> li
 
     return [
         Step(tuple(chain.from_iterable(runs)), chunk_rows)
-        # Each reset alone, as if it were larger than all others together.
+        # Each reset alone, as if it were larger than all others together; a batch that revises comes alone anyway.
         for stretch in groups(batches, lambda landed: inf if landed.batch.continues is not None else 0, 0)
         for runs in groups(_runs(stretch, chunk_rows), chunks, most_chunks)
     ]

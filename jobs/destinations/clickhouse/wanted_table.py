@@ -65,8 +65,11 @@ class Layout:
         return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
 
     def has_origin(self, present: Collection[str]) -> bool:
-        """Whether a table with these columns has those of `origin`; a table of another engine has none."""
-        return bool(self.origin) and set(self.origin) <= set(present)
+        """Whether a table with these columns has those of `origin`, whatever engine the file names.
+
+        A `Distributed` table over one of ours has them too.
+        """
+        return not self.versioned and {TOPIC_ID, STEP} <= set(present)
 
     @property
     def engine(self) -> str:

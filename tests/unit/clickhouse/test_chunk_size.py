@@ -23,12 +23,15 @@ from jobs.destinations.clickhouse.chunk_size import chunk_rows
     ],
 )
 def test_chunk_rows(offsets: int, megabytes: int, most: int, cores: int, most_chunks: int, expected: int) -> None:
-    assert chunk_rows(offsets, megabytes * 1_000_000, most, lambda: cores, most_chunks) == expected
+    assert (
+        chunk_rows(offsets=offsets, size=megabytes * 1_000_000, most=most, cores=lambda: cores, most_chunks=most_chunks)
+        == expected
+    )
 
 
 def test_spark_is_not_asked_for_its_cores_where_they_cannot_matter() -> None:
     def cores() -> int:
         raise AssertionError("asked")
 
-    assert chunk_rows(1000, 50_000, 250_000, cores, 500) == 1000
-    assert chunk_rows(1_000_000, 12_000_000, 250_000, cores, 3) == 250_000
+    assert chunk_rows(offsets=1000, size=50_000, most=250_000, cores=cores, most_chunks=500) == 1000
+    assert chunk_rows(offsets=1_000_000, size=12_000_000, most=250_000, cores=cores, most_chunks=3) == 250_000

@@ -138,6 +138,17 @@ def test_an_insert_names_no_hidden_columns_of_an_engine_that_gets_none() -> None
     assert "_topic_id" not in task.sql
 
 
+def test_an_insert_names_the_hidden_columns_that_a_table_of_any_engine_has() -> None:
+    """`Distributed` over a table of ours: without them, records of a recreated topic would count as there."""
+    context: Any = SimpleNamespace(run_id="r")
+    types = {"name": "Nullable(String)", "_topic_id": "LowCardinality(String)", "_step": "UInt64"}
+    present = replace(there(0), engine="Distributed", types=types)
+    own = shard(Server(CONNECTION), None, engine="Distributed('c', 'd', 't')")
+    task = StepInserts(own, context, present)._task(Lease(), [], [], "me", step=7)
+    assert "_topic_id" in task.sql
+    assert task.parameters["step"] == 7
+
+
 EMPTY, FULL = Server(CONNECTION, answers=counted(0)), Server(CONNECTION, answers=counted(3))
 
 
