@@ -33,8 +33,9 @@ def read_messages(cluster: KafkaCluster, topic: str, cursor: str | None, limit: 
     Raises:
         TopicMissing, TransientError, ConfigurationError: also for an invalid cursor.
     """
+    until = time.monotonic() + seconds
     topic_id, first, ends = _state(cluster, topic)
-    after, until = _parse_cursor(cursor, topic_id), time.monotonic() + seconds
+    after = _parse_cursor(cursor, topic_id)
     messages: list[bytes] = []
     for tp in first:
         known = after.get(tp.partition, 0)

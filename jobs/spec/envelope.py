@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.unavailable import DEFAULT, Placeholder
 from jobs.spec.base import Spec
 from jobs.spec.encoding import BY_COLUMN, Units
-from resources.config_files.mistakes import Mistake
+from resources.config_files.mistakes import Mistake, refuse
 
 OP_COLUMN = "_op"
 AUTO = "auto"
@@ -63,12 +63,15 @@ class Envelope(Spec):
         "text", description="JSON without schema: how decimals are written; base64: Debezium's `precise`"
     )
 
-    def own_mistakes(self) -> Iterator[Mistake]:
+    @field_validator("placeholder")
+    @classmethod
+    def _can_be_found(cls, placeholder: str) -> str:
         try:
-            Placeholder(self.placeholder)
+            Placeholder(placeholder)
         except ValueError:
-            what = f"{self.placeholder!r} stands for nothing that could be found in a record"
-            yield Mistake(("placeholder",), what, "write text, or bytes as `hex:` and hexadecimal digits")
+            what = f"{placeholder!r} stands for nothing that could be found in a record"
+            refuse([Mistake((), what, "write text, or bytes as `hex:` and hexadecimal digits")])
+        return placeholder
 
     def dialect_mistakes(self, of_json: bool) -> Iterator[Mistake]:
         """Mistakes: options about JSON if none is read; `of_json`: some of the pipeline's keys or values are JSON."""

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Self
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from jobs.spec.base import Spec
 from jobs.spec.metadata import COORDINATES, NAMES, PATTERN
 from jobs.spec.new_tables import Named
 from jobs.spec.routing import Route
 from jobs.spec.table_templates import each
-from resources.config_files.mistakes import Mistake, Path
+from resources.config_files.mistakes import Mistake, Path, refuse
 from resources.errors import ConfigurationError
 
 # The most seconds that a batch or a merge may take: what began earlier is taken for dead.
@@ -83,12 +83,13 @@ class Table(Spec):
     max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
     _named: Named | None = PrivateAttr(None)
 
-    def own_mistakes(self) -> Iterator[Mistake]:
+    @field_validator("metadata_columns")
+    @classmethod
+    def _is_metadata(cls, written: list[str]) -> list[str]:
         remedy = f"name one of {', '.join(NAMES)}, or `header:` and a header's name"
-        for number, written in enumerate(self.metadata_columns):
-            if not re.fullmatch(PATTERN, written):
-                what = f"{written} is no metadata that can be a column so"
-                yield Mistake(("metadata_columns", number), what, remedy)
+        wrong = [n for n, one in enumerate(written) if not re.fullmatch(PATTERN, one)]
+        refuse(Mistake((n,), f"{written[n]} is no metadata that can be a column so", remedy) for n in wrong)
+        return written
 
     @property
     def named(self) -> Named | None:

@@ -27,8 +27,9 @@ _ROUNDS = 20
 class Options(BaseModel):
     """Options that a person writes. Unknown keys are errors; values never change after loading.
 
-    A model says by `own_mistakes` what is wrong between its options, once each of them is right by itself. Where those
-    of a base class have mistakes, these come first.
+    A model says by `own_mistakes` what is wrong between its options, once each of them is right by itself; what is
+    wrong with one option alone belongs to its type, so that it is reported beside mistakes in others. Rules of base
+    classes run first, without a call of `super`; where one of them is broken, later ones do not run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -47,11 +47,10 @@ def test_spark_is_asked_for_the_landed_table(exists: bool) -> None:
         return session
 
     catalog = SimpleNamespace(spark_path=lambda identifier: ("lake", *identifier.split(".")))
-    table = SimpleNamespace(catalog=catalog, identifier="landing.p_tmp")
+    registries = SimpleNamespace(by_name={})
+    table = SimpleNamespace(catalog=catalog, identifier="landing.p_tmp", registries=registries)
     spec = SimpleNamespace(source=SimpleNamespace(transform=None))
-    pipeline = SimpleNamespace(
-        registries=dict, spark=spark, intermediate=table, spec=spec, in_time=lambda _, __, work, ___: work()
-    )
+    pipeline = SimpleNamespace(spark=spark, intermediate=table, spec=spec, in_time=lambda _, __, work, ___: work())
     ((what, problem),) = _ask_shared(cast(Pipeline, pipeline))
     assert opened == [("check", catalog)]
     assert session.asked[:2] == ["SELECT 1", "`lake`.`landing`.`p_tmp`"]

@@ -70,14 +70,13 @@ class Loader(SentRows):
         if job.labels.get(_MADE_WITH) != self.made_with:
             why = "the pipeline file makes other rows now than those that are loaded"
             raise LoadedOtherwise(why, where=self.where)
-        landed = self.context.intermediate.landed().batches
-        flush = wanted if ours else adopted(job.labels, landed, self.where)
+        flush = wanted if ours else adopted(job.labels, self.context.intermediate.landed().batches, self.where)
         self._forget_unloaded(flush, job, known, ours)
         # A replay is not counted: its rows follow from the landed batches, whoever has loaded them.
         if self.replayed is None:
             rows = self.count(flush) - RefusedCounts.of(job.labels).refused
             # Rows that another process has loaded must still be there.
-            if not ours or _rows(job) != rows:
+            if not ours or _rows_loaded(job) != rows:
                 self._check(flush, rows)
         return flush, job
 
@@ -99,7 +98,7 @@ class Loader(SentRows):
         labels = flush.labels("replay-load", self.context.run_id)
         job = self.load(new_job_id(self.context.pipeline, "replay"), flush, labels, writes_dead_letters)
         self.bigquery.finish(job, self.table.time_limit_seconds)
-        return _rows(job), RefusedCounts.of(job.labels)
+        return _rows_loaded(job), RefusedCounts.of(job.labels)
 
     def copy_deletes(self, kept_in: str, last: int) -> None:
         """Adds the deletes that were merged up to batch `last`, from the staging table that keeps them."""
@@ -138,5 +137,5 @@ class Loader(SentRows):
             )
 
 
-def _rows(job: Job) -> int:
+def _rows_loaded(job: Job) -> int:
     return int(getattr(job, "output_rows", 0) or 0)

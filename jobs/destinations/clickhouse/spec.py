@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from jobs.spec.tables import TABLE_NAME, OutOfRange, Table, out_of_range_option
-from resources.config_files.mistakes import Mistake, Path
+from jobs.spec.tables import TABLE_NAME, Mode, OutOfRange, Table, out_of_range_option
+from resources.config_files.mistakes import Mistake, Path, refuse
 
 # Columns that we add; expressions may use them.
 OURS = VERSION, DELETED = "_version", "_deleted"
@@ -70,12 +70,14 @@ class ClickHouseTable(Table):
     def path(self) -> tuple[str, str]:
         return self.path_of(self.table)
 
-    def own_mistakes(self) -> Iterator[Mistake]:
-        if self.mode == "delete":
+    @field_validator("mode")
+    @classmethod
+    def _delete_has_no_right_way(cls, mode: Mode) -> Mode:
+        if mode == "delete":
             what = "ClickHouse cannot add every change as a row and remove the rows of deleted keys in one step"
-            yield Mistake(
-                ("mode",), what, "use upsert_delete (one row per key) or append (rows of deletes are left out)"
-            )
+            remedy = "use upsert_delete (one row per key) or append (rows of deletes are left out)"
+            refuse([Mistake((), what, remedy)])
+        return mode
 
     @model_validator(mode="before")
     @classmethod

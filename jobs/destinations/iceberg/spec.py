@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from jobs.iceberg.partition_text import REMEDY, parse_partition
 from jobs.spec.tables import TABLE_NAME, Table
-from resources.config_files.mistakes import Mistake, Path
+from resources.config_files.mistakes import Mistake, Path, refuse
 
 
 class IcebergTable(Table):
@@ -41,10 +41,15 @@ class IcebergTable(Table):
         "hold", description="the table was rolled back: hold (stop and explain), replay what was undone, or skip it"
     )
 
-    def own_mistakes(self) -> Iterator[Mistake]:
-        for number, text in enumerate(self.partition_by):
-            if parse_partition(text) is None:
-                yield Mistake(("partition_by", number), f"{text!r} is not a partition of Iceberg's", REMEDY)
+    @field_validator("partition_by")
+    @classmethod
+    def _partitions_are_understood(cls, partitions: list[str]) -> list[str]:
+        refuse(
+            Mistake((number,), f"{text!r} is not a partition of Iceberg's", REMEDY)
+            for number, text in enumerate(partitions)
+            if parse_partition(text) is None
+        )
+        return partitions
 
     def named_columns(self) -> Iterator[tuple[Path, str]]:
         for number, text in enumerate(self.partition_by):
