@@ -64,13 +64,22 @@ class LastChanges:
 
     def read_share(self, share: int) -> pa.Table:
         """A row for each key of one share. Raises as `read` does."""
-        own = (piece.filter(pa.array(shares == share)) for piece, shares in self._pieces(0, 1))
-        return self._last(LandedSlice.joined(own))
+        pieces = self.files.in_pieces(self.first, self.last)
+        own = (piece.filter(pa.array(self._shares(piece) == share)) for piece in pieces)
+        return self._last(LandedSlice.joined(map(self._last_of_each_key, own)))
 
     def parted(self, reader: int, of: int) -> Iterator[tuple[int, pa.Table]]:
-        """The landed rows that reader number `reader` of `of` finds, with their share. Raises as `read` does."""
-        for piece, shares in self._pieces(reader, of):
-            by_share = pa.table(dict(piece.columns)).take(pa.array(np.argsort(shares, kind="stable")))
+        """The last landed rows of each key that reader number `reader` of `of` finds, with their share.
+
+        Of each piece only one for a key, so that also a share with a key that changes often is bounded.
+
+        Raises:
+            StorageError, Unavailable: the files cannot be read.
+        """
+        for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
+            last = self._last_of_each_key(piece)
+            shares = self._shares(last)
+            by_share = pa.table(dict(last.columns)).take(pa.array(np.argsort(shares, kind="stable")))
             ends = np.cumsum(np.bincount(shares, minlength=self.shares)).tolist()
             for share, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
                 if end > start:
@@ -80,15 +89,6 @@ class LastChanges:
         """What all readers found for a share, as `read_share` returns it."""
         return self._last(LandedSlice.joined(map(LandedSlice.of, parts)))
 
-    def _pieces(self, reader: int, of: int) -> Iterator[tuple[LandedSlice, npt.NDArray[np.int64]]]:
-        """Changes with the share of each, in pieces of bounded size, so that a task's memory is bounded.
-
-        Of each piece only the last change of a key, so that a share with a key that changes often is bounded too.
-        """
-        for piece in self.files.share(reader, of).in_pieces(self.first, self.last):
-            last = self._last_of_each_key(piece)
-            yield last, share_of_each(self._keys(last), self.shares)
-
     def _last(self, landed: LandedSlice) -> pa.Table:
         last = self._last_of_each_key(landed)
         columns = {c.name: last.at(c.path) for c in self.columns}
@@ -97,6 +97,9 @@ class LastChanges:
     def _last_of_each_key(self, landed: LandedSlice) -> LandedSlice:
         ordered = landed.in_order()
         return ordered.take(last_of_each(self._keys(ordered)))
+
+    def _shares(self, landed: LandedSlice) -> npt.NDArray[np.int64]:
+        return share_of_each(self._keys(landed), self.shares)
 
     def _keys(self, landed: LandedSlice) -> list[pa.Array]:
         return [landed.at(c.path) for c in self.columns if c.is_key]

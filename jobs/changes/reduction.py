@@ -80,6 +80,7 @@ class Reduction:
         return self._render("judged_places")
 
     def _render(self, template: str, **more: object) -> str:
+        """A template of these changes, whose `order_by` is a path in landed rows."""
         order_by = ("value", self.order_by) if self.order_by else None
         return render("spark", template, **{**vars(self), "order_by": order_by, **more})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import click
 from dagster import ExecuteInProcessResult
@@ -51,7 +52,13 @@ def _rows(asset: str, counts: Mapping[str, object]) -> Iterator[tuple[object, ..
         asset = ""
 
 
-def _done(result: ExecuteInProcessResult) -> dict[str, dict[str, object]]:
-    """Counts and seconds of each task, by asset."""
-    seen = [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
-    return {"/".join(one.asset_key.path): {name: v.value for name, v in one.metadata.items()} for one in seen}
+def _done(result: ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Counts and seconds of each task, by asset; those of all tries of a step together."""
+    done: dict[str, dict[str, Any]] = {}
+    for event in result.get_asset_observation_events():
+        observed = event.asset_observation_data.asset_observation
+        own = done.setdefault("/".join(observed.asset_key.path), {})
+        for name, shown in observed.metadata.items():
+            is_number = isinstance(shown.value, (int, float))
+            own[name] = own.get(name, 0) + shown.value if is_number else shown.value
+    return done

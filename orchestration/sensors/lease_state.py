@@ -213,7 +213,16 @@ def _table(leases: Sequence[LeaseState], ends: Offsets) -> dg.MetadataValue:
         for p in lease.partitions:
             tp, changed = TopicPartition(p.topic, p.partition), p.changed_at.isoformat(timespec="seconds")
             lag = max(0, ends[tp] - reached.get(tp, 0)) if tp in ends else -1
-            values = (str(tp), lease.endpoint, p.phase, p.batch, p.first, p.last, lag, changed)
-            rows.append(dg.TableRecord(dict(zip(_COLUMNS, values, strict=True))))
+            found = {
+                "topic-partition": str(tp),
+                "endpoint": lease.endpoint,
+                "state": p.phase,
+                "batch": p.batch,
+                "first offset": p.first,
+                "last offset": p.last,
+                "lag": lag,
+                "changed": changed,
+            }
+            rows.append(dg.TableRecord(found))
     columns = [dg.TableColumn(name, kind) for name, kind in _COLUMNS.items()]
     return dg.MetadataValue.table(rows[:_MOST_ROWS], schema=dg.TableSchema(columns))

@@ -41,7 +41,7 @@ def choice(value: str, given: Any, known: list[str], meaning: str = "") -> Said:
     return f"{value} is not one of {one_of(known)}", remedy
 
 
-def _plain(what: str, remedy: str, where: Callable[[Any], bool] = lambda _: False, instead: str = "") -> Phrase:
+def _plain(what: str, remedy: str, *, where: Callable[[Any], bool] = lambda _: False, instead: str = "") -> Phrase:
     """`{}` is the value in `what`, the option's meaning in `remedy`; `where`: values for which it is another one."""
     return lambda value, given, _facts, field: (
         what.format(value),
@@ -89,12 +89,16 @@ _FAMILIES: dict[str, Phrase] = {
     "missing": _plain("it is missing", "add it{}"),
     "literal_error enum": _choice,
     "int_type int_parsing int_from_float int_parsing_size": _plain(
-        "{} is not a whole number", "write a whole number{}", _is_whole, "write it without quotes"
+        "{} is not a whole number", "write a whole number{}", where=_is_whole, instead="write it without quotes"
     ),
     "float_type float_parsing finite_number": _plain("{} is not a number", "write one{}"),
     "bool_type bool_parsing": _plain("{} is neither true nor false", "write one of these{}"),
-    "string_type string_unicode secret_type": _plain("{} is not text", "write text{}", _is_scalar, "put it in quotes"),
-    "list_type set_type tuple_type": _plain("{} is not a list", "write one{}", _is_scalar, "write it in [brackets]"),
+    "string_type string_unicode secret_type": _plain(
+        "{} is not text", "write text{}", where=_is_scalar, instead="put it in quotes"
+    ),
+    "list_type set_type tuple_type": _plain(
+        "{} is not a list", "write one{}", where=_is_scalar, instead="write it in [brackets]"
+    ),
     "dict_type mapping_type model_type model_attributes_type dataclass_type": _plain(
         "{} is not a map (lines of `name: value`)", "write one{}"
     ),

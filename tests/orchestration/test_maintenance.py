@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from threading import Thread
 from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -199,6 +200,15 @@ def test_tables_of_many_topics_are_maintained_a_few_at_a_time(
 
     assert sorted(turns) == sorted([one] for one in pools for _ in range(3))
     assert sorted(held for _, held in done) == sorted([one] for one in pools for _ in topics)
+
+
+def test_what_a_step_did_before_it_was_tried_again_counts() -> None:
+    tries = [{"compaction: files": 3, "compaction: note": "busy"}, {"compaction: files": 0, "snapshots: removed": 1}]
+    seen = [dg.AssetObservation(["iceberg", "n", "t"], metadata=shown) for shown in tries]
+    events = [SimpleNamespace(asset_observation_data=SimpleNamespace(asset_observation=one)) for one in seen]
+    result: Any = SimpleNamespace(get_asset_observation_events=lambda: events)
+    counted = {"compaction: files": 3, "compaction: note": "busy", "snapshots: removed": 1}
+    assert command._done(result) == {"iceberg/n/t": counted}
 
 
 def test_a_command_that_is_not_to_wait_names_who_holds_a_table(

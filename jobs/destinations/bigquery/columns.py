@@ -154,17 +154,17 @@ def table_column(declared: RowColumn, name: str, table: BigQueryTable) -> Column
         ConfigurationError: BigQuery does not have its type, or cannot convert to the one of `column_types`.
     """
     mode = "NULLABLE" if declared.nullable else "REQUIRED"
-    naming = table.sanitize_names, table.title
-    staged = schema_field(name, declared.type, "NULLABLE", *naming, required=False)
+    sanitize, where = table.sanitize_names, table.title
+    staged = schema_field(name, declared.type, "NULLABLE", sanitize, where, required=False)
     wanted = table.column_types.get(declared.name)
     if wanted is None:
-        field = schema_field(name, declared.type, mode, *naming, required=True)
+        field = schema_field(name, declared.type, mode, sanitize, where, required=True)
         return Column(declared.path, declared.is_key, staged, field, None)
     kind = "decimal" if pa.types.is_decimal(declared.type) else type_name(declared.type)
     if wanted not in _CONVERSIONS.get(kind, ()):
         raise ConfigurationError(
             f"{declared.name} is {kind}, which does not become {wanted}",
-            where=table.title,
+            where=where,
             remedy="declare it as string, or leave the type to the declaration",
         )
     digits = (declared.type.precision, declared.type.scale) if kind == "decimal" else (None, None)

@@ -52,7 +52,10 @@ Values = dict[str, str | int | float | None]
 
 @dataclass(frozen=True)
 class TableWork(Destination):
-    """A destination table with its staging table, its state row and its side table."""
+    """A destination table with its staging table, its state row and its side table: the destination as merges see it.
+
+    A class of its own, since the modules of merges cannot import that of the destination, which imports them.
+    """
 
     table: BigQueryTable
     connection: BigQueryConnection

@@ -191,7 +191,7 @@ class IcebergDestination(ReducedDestination):
         with spark_errors(self.name):
             rows = clock.time("write", write)
         failpoint("merge.written")
-        summary, rebase = self._summary(step), changes.recreated is None
+        summary, rebase = self._summary(step), not changes.only_missing
         snapshot = clock.time("publish", lambda: commit.publish_append(summary, mirrored, rebase=rebase))
         if context.transaction is None:
             failpoint("merge.published")

@@ -63,6 +63,11 @@ class WantedChanges:
     recreated: Mapping[str, Sequence[int]] | None
 
     @property
+    def only_missing(self) -> bool:
+        """Whether only rows are added that the table lacks."""
+        return self.recreated is not None
+
+    @property
     def spark(self) -> SparkSession:
         return self.session()
 
@@ -87,7 +92,7 @@ class WantedChanges:
                 found,
                 self.kept_deletes,
                 self.null_safe,
-                names_rows=self.recreated is not None and self.wanted.mode == "delete",
+                names_rows=self.only_missing and self.wanted.mode == "delete",
                 truncated_below=self.truncated_below,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -123,6 +123,16 @@ def test_case_is_ignored_where_it_is_to_be() -> None:
     decoder = decoder_for("json", row_type({"Id": "long", "S": "struct<X: long>"}), ignore_case=True, watch=Watch())
     decoded = decoder.decode(raw_values({"ID": 1, "s": {"x": 1, "Y": 2}, "New": 1}))
     assert found(decoded) == {"New": ("long", 1), "S.Y": ("long", 1)}
+
+
+@pytest.mark.parametrize("then", ["report", "refuse", "rescue"])
+def test_case_is_ignored_in_the_names_of_images_too(then: Literal["report", "refuse", "rescue"]) -> None:
+    kind = row_type({"op": "string", "after": "struct<id: long, _rescued: string>"})
+    watch = Watch(then, "_rescued", within=("before", "after"))
+    decoder = StrictJson(kind, ignore_case=True, watch=watch)
+    whole, other = (decoder.decode(raw_values({"op": "c", name: {"id": 1, "x": 2}})) for name in ("after", "After"))
+    assert (whole.values, found(whole), [*whole.errors]) == (other.values, found(other), [*other.errors])
+    assert found(whole) or whole.errors or whole.values.field("after").to_pylist()[0]["_rescued"] == '{"x":2}'
 
 
 AVRO = record(

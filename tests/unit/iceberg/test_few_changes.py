@@ -17,8 +17,9 @@ import pytest
 from jobs.batch import Counts, LandedBatch, LandedBatches
 from jobs.changes.columns import landing_schema
 from jobs.changes.few_changes_task import FewChangesTask, with_places
+from jobs.changes.files import LandedSlice
 from jobs.changes.key_shares_task import DeletesTask, NewRowsTask, PartsTask
-from jobs.changes.last_changes import last_of_each, share_of_each
+from jobs.changes.last_changes import LastChanges, last_of_each, share_of_each
 from jobs.destinations.iceberg.cached_changes import writers
 from jobs.destinations.iceberg.destination import IcebergDestination
 from jobs.destinations.iceberg.few_changes import few_changes
@@ -346,13 +347,43 @@ def test_table_of_which_many_shares_would_scan_much_is_joined(
     assert FewChangesTask(changes, ("id",), False, search, Mock()).scans_too_much is too_much
 
 
-def test_a_key_that_changes_often_does_not_fill_a_share(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many its changes are, they all fall to one share: readers send the last of each piece."""
-    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", 5)
+def shared(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, keys: Sequence[int]) -> LastChanges:
+    """Changes of these keys, for three shares."""
+    monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", len(keys) / 3)
     landing, destination, schema = flow(lake)
-    landing.land([(7, f"{n}") for n in range(12)], schema)
+    landing.land([(key, f"{n}") for n, key in enumerate(keys)], schema)
     delta = RowDelta(lake, destination.table.table, "p", None)
     changes = task_of(landing, destination, delta, 1, leaves_unchanged=False).changes
     assert changes.shares == 3
+    return changes
+
+
+def test_a_key_that_changes_often_does_not_fill_a_share(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many its changes are, they all fall to one share: the last of each piece is kept."""
+    changes, joined = shared(lake, monkeypatch, [7] * 12), list[int]()
     found = [rows for _, rows in changes.parted(0, 1)]
     assert [row["value"]["name"] for rows in found for row in rows.to_pylist()] == ["11"]
+    whole = LandedSlice.joined
+
+    def join(slices: Iterable[LandedSlice]) -> LandedSlice:
+        joined.append(len(result := whole(slices)))
+        return result
+
+    monkeypatch.setattr(LandedSlice, "joined", join)
+    assert [row["name"] for share in range(3) for row in changes.read_share(share).to_pylist()] == ["11"]
+    assert sorted(joined) == [0, 0, 1]
+
+
+def test_a_share_looks_for_the_last_changes_of_its_own_keys(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All keys in each share would cost as much more as there are shares."""
+    changes, looked = shared(lake, monkeypatch, range(60)), list[int]()
+
+    def last(keys: Sequence[pa.Array]) -> pa.Array:
+        looked.append(len(keys[0]))
+        return last_of_each(keys)
+
+    monkeypatch.setattr("jobs.changes.last_changes.last_of_each", last)
+    assert sum(len(changes.read_share(share)) for share in range(3)) == 60
+    assert sum(looked) == 2 * 60

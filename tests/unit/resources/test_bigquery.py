@@ -109,6 +109,15 @@ def test_our_own_tables_lose_their_expiry_in_words_that_bigquery_takes(service: 
     asked.update_table.assert_called_once()
 
 
+def test_labels_are_added_beside_those_that_a_table_has(service: BigQuery) -> None:
+    asked: Any = service.client
+    table = client.Table("p.d.t")
+    table.labels = {"team": "air", "batchmerge-deletes": "lost"}
+    service.add_labels(table, {"batchmerge-deletes": "kept"})
+    ((changed, fields),) = (call.args for call in asked.update_table.call_args_list)
+    assert changed._build_resource(fields) == {"labels": {"team": "air", "batchmerge-deletes": "kept"}}
+
+
 def test_job_that_cannot_be_read_may_be_of_another_account(service: BigQuery) -> None:
     asked: Any = service.client
     asked.get_job.side_effect = google.Forbidden("no", errors=[{"reason": "accessDenied"}])
