@@ -213,7 +213,7 @@ def _table(leases: Sequence[LeaseState], ends: Offsets) -> dg.MetadataValue:
         for p in lease.partitions:
             tp, changed = TopicPartition(p.topic, p.partition), p.changed_at.isoformat(timespec="seconds")
             lag = max(0, ends[tp] - reached.get(tp, 0)) if tp in ends else -1
-            found = {
+            found: dict[str, str | int] = {
                 "topic-partition": str(tp),
                 "endpoint": lease.endpoint,
                 "state": p.phase,

@@ -203,7 +203,10 @@ def test_tables_of_many_topics_are_maintained_a_few_at_a_time(
 
 
 def test_what_a_step_did_before_it_was_tried_again_counts() -> None:
-    tries = [{"compaction: files": 3, "compaction: note": "busy"}, {"compaction: files": 0, "snapshots: removed": 1}]
+    tries: list[dict[str, Any]] = [
+        {"compaction: files": 3, "compaction: note": "busy"},
+        {"compaction: files": 0, "snapshots: removed": 1},
+    ]
     seen = [dg.AssetObservation(["iceberg", "n", "t"], metadata=shown) for shown in tries]
     events = [SimpleNamespace(asset_observation_data=SimpleNamespace(asset_observation=one)) for one in seen]
     result: Any = SimpleNamespace(get_asset_observation_events=lambda: events)
