@@ -33,7 +33,7 @@ _MOST_NAMES_SIZE = 100_000
 # The least that a name counts, so that a statement has at most a thousand rows: with its values, a row in ZooKeeper is
 # about 400 bytes longer than one and a half times its name.
 _ROW_SIZE = 100
-_PAGES_AT_ONCE = 4
+_PAGES_AT_ONCE = 5
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
 _COLUMNS = {
     "change": "String",
