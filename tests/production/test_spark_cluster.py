@@ -29,8 +29,9 @@ from tests.kit.waiting import until
 
 pytestmark = pytest.mark.production
 TRANSIENT = 3
-# Percent of the time that workers run, so that something can be killed in the middle.
-SLOW = 20
+# Percent of the time that workers run, so that something can be killed in the middle: on a busy machine it takes
+# seconds until a stage is seen.
+SLOW = 8
 # The Connect server, which takes the master for lost after a few seconds in place of minutes.
 IMPATIENT = """
 from resources.spark_connect import server
