@@ -111,8 +111,9 @@ class Loader(SentRows):
 
     def _load_once(self, flush: Flush, attempts: JobSequence, labels: Mapping[str, str]) -> Job:
         """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""
-        files = self.landed_files(flush) if self.as_landed else []
-        if can_read(files, self.bigquery.connection.reads):
+        reads = self.bigquery.connection.reads
+        files = self.landed_files(flush) if self.as_landed and reads else []
+        if can_read(files, reads):
             try:
                 send = self.bigquery.submit_load_from
                 return attempts.run_until_done(lambda id_: send(id_, files, self.staging_table, self.schema, labels))
