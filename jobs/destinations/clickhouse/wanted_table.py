@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from resources.clickhouse import ClickHouseServer
 
 TOPIC_ID, STEP = "_topic_id", "_step"
+_ORIGIN: Mapping[str, str] = {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"}
 # Deduplication windows of replicated tables are also limited by time; a week is longer than an outage.
 _WINDOW_SECONDS = 7 * 24 * 3600
 
@@ -56,20 +57,20 @@ class Layout:
         return {**version, **({DELETED: "UInt8"} if self.table.loses_rows else {})}
 
     @property
-    def origin(self) -> dict[str, str]:
+    def origin(self) -> Mapping[str, str]:
         """Columns that distinguish steps, and records of a recreated topic from those of its predecessor.
 
         They are materialized, so that `SELECT *` omits them. Tables of upserts have versions instead.
         """
         is_ours = not self.versioned and "MergeTree" in self.engine
-        return {TOPIC_ID: "LowCardinality(String)", STEP: "UInt64"} if is_ours else {}
+        return _ORIGIN if is_ours else {}
 
     def has_origin(self, present: Collection[str]) -> bool:
         """Whether a table with these columns has those of `origin`, whatever engine the file names.
 
         A `Distributed` table over one of ours has them too.
         """
-        return not self.versioned and {TOPIC_ID, STEP} <= set(present)
+        return not self.versioned and _ORIGIN.keys() <= set(present)
 
     @property
     def engine(self) -> str:
