@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,3 +26,15 @@ def groups(items: Iterable[T], size: Callable[[T], float], most: float) -> Itera
         total += more
     if group:
         yield group
+
+
+def balanced(items: Sequence[T], size: Callable[[T], float], number: int) -> list[list[T]]:
+    """So many groups of about the same size, each in the order of its items."""
+    found: list[list[int]] = [[] for _ in range(number)]
+    least = [(0.0, group) for group in range(number)]
+    # The largest first, each to the group that is the smallest then (Graham's rule, at most 4/3 of the best).
+    for item in sorted(range(len(items)), key=lambda n: -size(items[n])):
+        total, group = least[0]
+        found[group].append(item)
+        heapq.heapreplace(least, (total + size(items[item]), group))
+    return [[items[n] for n in sorted(group)] for group in found]

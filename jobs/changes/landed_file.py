@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ class LandedFile:
 
     Attributes:
         size: in bytes.
-        groups: how many row groups it has.
+        starts: where each row group begins, in bytes.
         bounds: of the columns `_BOUNDED`.
         group: only this row group is meant; None: all.
     """
@@ -39,14 +40,15 @@ class LandedFile:
     path: str
     rows: int
     size: int
-    groups: int
+    starts: Sequence[int]
     bounds: Sequence[Bounds]
     group: int | None = None
 
     @classmethod
     def of(cls, file: DataFile, schema: Schema) -> LandedFile:
         bounds = tuple(bounds_of(file, schema.find_field(name)) for name in _BOUNDED)
-        return cls(file.file_path, file.record_count, file.file_size_in_bytes, len(file.split_offsets or [0]), bounds)
+        starts = tuple(file.split_offsets or [0])
+        return cls(file.file_path, file.record_count, file.file_size_in_bytes, starts, bounds)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -59,15 +61,19 @@ class LandedFile:
 
         There is no most for a row group: compaction ends one by its size in the file.
         """
-        return max(self.size * _UNPACKED, (self.groups - 1) * GROUP_BYTES)
+        return max(self.size * _UNPACKED, (len(self.starts) - 1) * GROUP_BYTES)
 
     def portions(self, rows: int, memory: int) -> list[LandedFile]:
-        """One portion a row group if the file has more rows than that, or takes more memory; else the file itself."""
-        if self.groups <= 1 or (self.rows <= rows and self.memory <= memory):
+        """One portion a row group if the file has more rows than that, or takes more memory; else the file itself.
+
+        A portion's rows are an estimate by its size.
+        """
+        if len(self.starts) <= 1 or (self.rows <= rows and self.memory <= memory):
             return [self]
+        sizes = [end - start for start, end in pairwise((*self.starts, self.size))]
         return [
-            replace(self, rows=self.rows // self.groups, size=self.size // self.groups, groups=1, group=n)
-            for n in range(self.groups)
+            replace(self, rows=self.rows * size // sum(sizes), size=size, starts=self.starts[n : n + 1], group=n)
+            for n, size in enumerate(sizes)
         ]
 
     def may_hold(self, first: int, last: int, part: Ranges | None) -> bool:

@@ -22,7 +22,7 @@ from jobs.batch import LandedBatch
 from jobs.changes.columns import REVISION
 from jobs.changes.files import FIELDS, LandedFiles, LandedSlice, of_batches, of_partition, whole_array
 from jobs.changes.landed_file import LandedFile, overlap
-from jobs.groups import filled, groups
+from jobs.groups import balanced, filled, groups
 from jobs.iceberg.attempt import added_files
 from jobs.iceberg.staging import live_files
 from jobs.iceberg.statistics import bounds_of
@@ -128,10 +128,11 @@ class PlannedFiles:
             yield self._chosen(tables, first, last, None)
 
     def share(self, number: int, of: int) -> PlannedFiles:
-        """Share `number` of the files, of `of` shares. Rows that are read through Iceberg are all in share 0."""
+        """Share `number` of the files, of `of` shares of about the same size. Rows that are read through Iceberg are
+        all in share 0."""
         if self.files is None:
             return self if number == 0 else replace(self, files=())
-        return replace(self, files=self._portions[number::of])
+        return replace(self, files=tuple(balanced(self._portions, lambda file: file.size, of)[number]))
 
     @property
     def most_shares(self) -> int:

@@ -277,7 +277,7 @@ def test_pieces_and_shares_are_all_rows(
     both = [landed(1, 6, snapshots[0]), landed(2, 9, snapshots[3])]
     planned = copied(PlannedFiles.of(files, both, [("value", "name")]))
     assert planned.files
-    assert max(file.groups for file in planned.files) == 3
+    assert max(len(file.starts) for file in planned.files) == 3
     whole = _ids(PlannedFiles.of(files, both).read(1, 2))
     assert len(whole) == (15 if route is None else 4)
     assert _ids(*planned.in_pieces(1, 2)) == whole
@@ -306,7 +306,7 @@ def test_pieces_are_what_was_read_and_not_what_was_estimated(
         table.append(pa.Table.from_pylist(rows, schema=SCHEMA))
     files_of = LandedFiles.up_to(BATCH, landing)
     planned = PlannedFiles.of(files_of, [landed(5, 3 * groups * files, files_of.snapshot)])
-    assert {file.groups for file in planned.files or ()} == {groups}
+    assert {len(file.starts) for file in planned.files or ()} == {groups}
     assert planned.most_shares == files, "nothing shows how large the rows are"
     assert [len(piece) for piece in planned.in_pieces(5, 5)] == [3] * groups * files
 
