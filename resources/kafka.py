@@ -6,32 +6,29 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as _TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, TopicMissing, Unavailable
-from resources.kafka_errors import kafka_errors, says_why, settled
+from resources.kafka_errors import kafka_errors, says_why
+from resources.kafka_offsets import EARLIEST, LATEST, UNGROUPED, Found, list_offsets
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
 from resources.topic_partition import TopicPartition
 
 T = TypeVar("T")
+C = TypeVar("C", AdminClient, Consumer)
 
 # librdkafka prints to stderr unless it is given a logger; its lines name brokers, never credentials.
 _LOG = logging.getLogger("batchmerge.kafka")
@@ -51,7 +48,7 @@ _LOG.addFilter(_without_answer)
 _BACKOFF_MS = 20
 
 # Clients outlive their cluster a little: librdkafka 2.16 may crash where one is dropped right after an answer.
-_RECENT: deque[AdminClient] = deque(maxlen=16)
+_RECENT: deque[AdminClient | Consumer] = deque(maxlen=16)
 
 # Seconds until a topic without leaders counts as unread: a new one has them sooner.
 _LEADERS_COME = 3.0
@@ -68,7 +65,7 @@ class KafkaCluster:
         by_iam = connection.sasl_mechanism == "AWS_MSK_IAM"
         self._tokens = MskTokens(f"connection {name}", connection) if by_iam else None
         self.timeout = connection.timeout_seconds
-        self._admin_client: AdminClient | None = None
+        self._clients: list[AdminClient | Consumer] = []
         self._refusal: KafkaError | None = None
 
     def __reduce__(self) -> tuple[type[KafkaCluster], tuple[str, KafkaConnection, Mapping[str, str]]]:
@@ -79,14 +76,21 @@ class KafkaCluster:
         """Called by librdkafka with the reason; a request only learns that no broker could be reached."""
         self._refusal = self._refusal or (problem if says_why(problem) else None)
 
-    @property
+    @cached_property
     def _admin(self) -> AdminClient:
-        if self._admin_client is None:
-            with self._errors("cluster"):
-                settings: dict[str, Any] = {**self.client_settings(), "error_cb": self._notice}
-                self._admin_client = AdminClient(settings, logger=_LOG)
-                _RECENT.append(self._admin_client)
-        return self._admin_client
+        return self._client(AdminClient)
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        """Asks for offsets; assigned to nothing."""
+        return self._client(Consumer, UNGROUPED)
+
+    def _client(self, kind: Callable[..., C], settings: Mapping[str, Any] = MappingProxyType({})) -> C:
+        with self._errors("cluster"):
+            client = kind({**self.client_settings(), **settings, "error_cb": self._notice}, logger=_LOG)
+        self._clients.append(client)
+        _RECENT.append(client)
+        return client
 
     def client_settings(self) -> dict[str, Any]:
         """Settings of a librdkafka client. May hold secrets: never log them.
@@ -185,7 +189,7 @@ class KafkaCluster:
 
     def first_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that is still there, per partition."""
-        return self._list_offsets(partitions, OffsetSpec.earliest())
+        return _offsets(self._list(partitions, EARLIEST))
 
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The last stable offset per partition: everything before it is decided (`read_committed`)."""
@@ -195,9 +199,9 @@ class KafkaCluster:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The last stable offset per partition; and its leader's epoch, if the broker says it."""
-        found = self._list(partitions, OffsetSpec.latest())
+        found = self._list(partitions, LATEST)
         epochs = {p: one.leader_epoch for p, one in found.items() if one.leader_epoch is not None}
-        return {p: one.offset for p, one in found.items()}, epochs
+        return _offsets(found), epochs
 
     def cut_off(self, positions: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int | None]:
         """The partitions whose log was cut off below these offsets, with the offset of the cut.
@@ -233,7 +237,7 @@ class KafkaCluster:
 
     def offsets_at(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
         """The first offset at or after that time, per partition; the end where there is none."""
-        at = self._list_offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
+        at = _offsets(self._list(partitions, milliseconds))
         missing = [p for p, offset in at.items() if offset < 0]
         return {**at, **(self.stable_offsets(missing) if missing else {})}
 
@@ -256,24 +260,9 @@ class KafkaCluster:
         with self._errors(f"consumer group {group}"):
             return sum(len(found.members) for found in self._admin.list_groups(group, self.timeout))
 
-    def _list_offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        return {p: found.offset for p, found in self._list(partitions, spec).items()}
-
-    def _list(
-        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
-    ) -> dict[TopicPartition, ListOffsetsResultInfo]:
-        wanted = {_TopicPartition(*p): spec for p in partitions}
-        if not wanted:
-            return {}
-
-        def ask() -> dict[TopicPartition, ListOffsetsResultInfo]:
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self.timeout
-            )
-            return {TopicPartition(tp.topic, tp.partition): self._result(future) for tp, future in futures.items()}
-
+    def _list(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, Found]:
         with self._errors("offsets"):
-            return settled(ask, self.timeout)
+            return list_offsets(self._consumer, partitions, milliseconds, self.timeout)
 
     def _result(self, future: Future[T]) -> T:
         return future.result(timeout=self.timeout + 5)
@@ -286,8 +275,9 @@ class KafkaCluster:
                 yield
                 self._refusal = None  # an earlier refusal has passed
             except KafkaException as problem:
-                if not says_why(problem.args[0]) and self._admin_client is not None:
-                    self._admin_client.poll(0.1)
+                if not says_why(problem.args[0]):
+                    for client in self._clients:
+                        client.poll(0.1)
                     if self._refusal:
                         raise KafkaException(self._refusal) from None
                 raise
@@ -298,16 +288,19 @@ def _ids_and_partitions(described: dict[str, TopicDescription]) -> tuple[dict[st
     return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
 
 
+def _offsets(found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
+    return {tp: one.offset for tp, one in found.items()}
+
+
 def _without_leader(described: TopicDescription) -> list[int]:
     """The partitions that have no leader now."""
     leaders: dict[int, Any] = {p.id: p.leader for p in described.partitions}
     return [number for number, leader in leaders.items() if leader is None or leader.id < 0]
 
 
-# A consumer that only looks: no group, nothing committed, hardly anything fetched.
+# A consumer that only looks: hardly anything is fetched.
 _LOOKING = {
-    "group.id": "batchmerge-readers",
-    "enable.auto.commit": False,
+    **UNGROUPED,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
     "queued.min.messages": 1,

@@ -27,6 +27,7 @@ from confluent_kafka import TopicPartition as _TopicPartition
 from resources.errors import TransientError
 from resources.kafka import KafkaCluster
 from resources.kafka_errors import kafka_errors, refuses, says_why
+from resources.kafka_offsets import UNGROUPED
 from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_schema
 from resources.topic_partition import TopicPartition
 
@@ -48,10 +49,7 @@ _FETCH_SMALL = 256 << 10
 # and otherwise.
 _FETCH_LARGE = 2 << 20
 _SETTINGS = {
-    # librdkafka wants a group; nothing is committed and nobody joins it.
-    "group.id": "batchmerge-readers",
-    "enable.auto.commit": False,
-    "isolation.level": "read_committed",
+    **UNGROUPED,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
     # The broker holds a fetch back for this time where a partition has nothing more, others waiting behind it.

@@ -72,19 +72,16 @@ def test_topics_without_a_leader_cost_the_others_no_request(monkeypatch: pytest.
                 future.set_result(SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(id=0, leader=leader)]))
             return future
 
-        def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+    class Asked:
+        def offsets_for_times(self, wanted: list[Any], **_: Any) -> list[Any]:
             asked.append({tp.topic for tp in wanted})
-            answer = Future[Any]()
-            answer.set_result(SimpleNamespace(offset=7, leader_epoch=None))
-            return dict.fromkeys(wanted, answer)
-
-        def poll(self, _: float) -> None:
-            pass
+            answer = {"offset": 7, "leader_epoch": None, "error": None}
+            return [SimpleNamespace(topic=tp.topic, partition=tp.partition, **answer) for tp in wanted]
 
     kafka = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1"))
-    monkeypatch.setattr(kafka, "_admin_client", Admin())
+    vars(kafka).update(_admin=Admin(), _consumer=Asked())
     states, failed = states_of(kafka, names)
-    assert (set(failed), len(asked)) == ({*away, gone}, 2)
+    assert (set(failed), len(asked)) == ({*away, gone}, 4), "a request for at most 250 partitions, and two of each"
     assert set(states) == set().union(*asked) == set(names) - failed.keys()
     assert "partitions without a leader: 0" in str(failed["t1"])
     assert isinstance(failed[gone], TopicMissing)

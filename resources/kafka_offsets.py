@@ -1,0 +1,74 @@
+"""Asks Kafka for offsets of many partitions: thousands in a tenth of a second.
+
+A consumer asks, since the admin client makes a future with a lock of its own for each partition; and some hundred at a
+time, since librdkafka looks each partition of an answer up in its request from the beginning.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
+from confluent_kafka import TopicPartition as _TopicPartition
+
+from resources.kafka_errors import settled
+from resources.topic_partition import TopicPartition
+
+# In the place of a time, as Kafka's request ListOffsets has them.
+LATEST, EARLIEST = OFFSET_END, OFFSET_BEGINNING
+_AT_ONCE = 250
+# Settings of a consumer that reads what is committed, without a group.
+UNGROUPED: dict[str, Any] = {
+    # librdkafka wants the name of one; nothing is committed and nobody joins it.
+    "group.id": "batchmerge-readers",
+    "enable.auto.commit": False,
+    # With it, `LATEST` is the last stable offset.
+    "isolation.level": "read_committed",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """One partition's answer.
+
+    Attributes:
+        offset: -1 if the partition has no record of that time or later.
+        leader_epoch: None if the broker does not say it.
+    """
+
+    offset: int
+    leader_epoch: int | None
+
+
+def list_offsets(
+    consumer: Consumer, partitions: Iterable[TopicPartition], milliseconds: int, seconds: float
+) -> dict[TopicPartition, Found]:
+    """The first offset at or after that time (`LATEST` and `EARLIEST` are such times too), per partition.
+
+    Args:
+        consumer: with the settings `UNGROUPED`, assigned to nothing.
+        seconds: to wait for all answers.
+
+    Raises:
+        KafkaException: a partition's error, or no answer.
+    """
+    wanted = list(partitions)
+    until = time.monotonic() + seconds
+    found: dict[TopicPartition, Found] = {}
+    for start in range(0, len(wanted), _AT_ONCE):
+        some = wanted[start : start + _AT_ONCE]
+        found |= settled(lambda some=some: _ask(consumer, some, milliseconds, until), seconds)  # type: ignore[misc]
+    return found
+
+
+def _ask(
+    consumer: Consumer, partitions: list[TopicPartition], milliseconds: int, until: float
+) -> dict[TopicPartition, Found]:
+    asked = [_TopicPartition(*tp, milliseconds) for tp in partitions]
+    answered = consumer.offsets_for_times(asked, timeout=max(0.1, until - time.monotonic()))
+    if failed := [one.error for one in answered if one.error]:
+        raise KafkaException(failed[0])
+    return {TopicPartition(one.topic, one.partition): Found(one.offset, one.leader_epoch) for one in answered}
