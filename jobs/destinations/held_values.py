@@ -6,6 +6,7 @@ the whole statement. So it is found before anything is sent, also inside nested 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,8 +42,9 @@ class Range:
         bounds that no value of the type is beyond."""
         as_number = {"date": pa.int32(), "timestamp": pa.int64()}.get(family(kind) or "", kind)
         for bound, is_beyond in ((self.low, pc.less), (self.high, pc.greater)):
+            nearest = _float_within(bound, kind) if pa.types.is_floating(kind) else bound
             with suppress(pa.ArrowInvalid, OverflowError):
-                yield pa.scalar(bound, as_number), is_beyond
+                yield pa.scalar(nearest, as_number), is_beyond
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,17 @@ def family(kind: pa.DataType) -> str | None:
         return "timestamp"
     if pa.types.is_integer(kind):
         return "integer"
+    if pa.types.is_floating(kind):
+        return "float"
     return "decimal" if pa.types.is_decimal(kind) else None
+
+
+def _float_within(bound: int | Decimal, kind: pa.DataType) -> float:
+    """The bound as a float; where none is written like it, the next one towards zero."""
+    of = np.float32 if kind == pa.float32() else np.float64
+    found = of(bound)
+    is_it = Decimal(str(found)) == bound or abs(Decimal(float(found))) <= abs(bound)
+    return float(found if is_it else np.nextafter(found, of(0)))
 
 
 def null_collections(array: pa.Array, held: Held) -> Mask | None:
@@ -169,8 +181,9 @@ def _nulled(array: pa.Array, bounds: Range) -> pa.Array:
 def _outside(array: pa.Array, bounds: Range) -> Mask | None:
     values = as_integers(array)  # some times cannot be formatted as text
     found: Mask | None = None
-    there = pc.min_max(values).as_py()
-    if there["min"] is None or (bounds.low <= there["min"] and there["max"] <= bounds.high):
+    least, most = pc.min_max(values).as_py().values()
+    # Only nulls; or only NaN, which is in no range, and which the server judges.
+    if least is None or math.isnan(least) or (bounds.low <= least and most <= bounds.high):
         return None
     for end, is_beyond in bounds.ends(array.type):
         found = _or(found, mask(is_beyond(values, end)))

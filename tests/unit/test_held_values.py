@@ -102,6 +102,30 @@ def test_numbers_in_range(kind: pa.DataType, values: list[object], clamped: list
     assert brought_in_range(pa.array(values, kind), SMALL, "clamp", nullable=False).to_pylist() == clamped
 
 
+@pytest.mark.parametrize(
+    ("kind", "bounds", "values", "clamped"),
+    [
+        (
+            pa.float64(),
+            Range(-(2**31), 2**31 - 1),
+            [1e12, -1e12, float("-inf"), 0.5],
+            [2**31 - 1, -(2**31), -(2**31), 0.5],
+        ),
+        # Of the bounds that are no floats themselves, the next ones within.
+        (pa.float64(), Range(-(2**63), 2**63 - 1), [1e30, -1e30], [2**63 - 1024, -(2**63)]),
+        (pa.float32(), Range(-(2**31), 2**31 - 1), [1e12, -1e12], [2**31 - 128, -(2**31)]),
+        (pa.float64(), Range(Decimal("-9.99"), Decimal("9.99")), [10.0, -10.0], [9.99, -9.99]),
+    ],
+)
+def test_floats_in_range(kind: pa.DataType, bounds: Range, values: list[object], clamped: list[object]) -> None:
+    held = Held({"float": bounds})
+    array = pa.array(values, kind)
+    assert brought_in_range(array, held, "clamp", nullable=True).to_pylist() == clamped
+    assert brought_in_range(array, held, "null", nullable=True).null_count == len(values) - values.count(0.5)
+    nan = pa.array([float("nan")], kind)
+    assert out_of_range(nan, held) is None
+
+
 def test_a_time_that_has_no_text_is_out_of_range() -> None:
     beyond = pa.array([2**62], pa.int64()).cast(INSTANT)
     assert brought_in_range(beyond, HELD, "clamp", nullable=False).cast(pa.int64()).to_pylist() == [120530 * DAY - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -112,13 +113,39 @@ INSTANT = pa.timestamp("us", "UTC")
         (INSTANT, "DateTime64(9)", -25567 * DAY, 2**63 // 1000),
         (INSTANT, "DateTime64(3)", -25567 * DAY, 120530 * DAY - 1),
         (pa.date32(), None, -25567, 120529),
+        (pa.float64(), "Int8", -128, 127),
+        (pa.float32(), "Decimal(5, 2)", Decimal("-999.99"), Decimal("999.99")),
     ],
 )
 def test_ranges_of_clickhouse(declared: pa.DataType, named: str | None, low: object, high: object) -> None:
+    column = _of_clickhouse(declared, named)
+    assert column.held.range_of(declared) == Range(low, high)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("named", ["Int32", "Nullable(UInt8)", "Decimal(5, 2)", "Date"])
+def test_texts_that_become_another_type_are_left_to_the_server(named: str) -> None:
+    """Whatever `out_of_range` says: as a text, a number is neither larger nor smaller than another."""
+    column = _of_clickhouse(pa.string(), named)
+    rows = _rows_of(pa.array(["7", "700", "seven", None]))
+    found = Refusal("t", (column,), "quarantine", "clamp", "me", {}).fit(rows)
+    assert (found.rows["n"].to_pylist(), found.out_of_range) == (["7", "700", "seven", None], 0)
+
+
+def test_what_cannot_be_adjusted_is_not_called_a_time() -> None:
+    column = replace(_of_clickhouse(pa.int64(), "UInt8"), is_key=True)
+    found = Refusal("t", (column,), "quarantine", "clamp", "me", {}).fit(_rows_of(pa.array([300])))
+    assert found.dead_letters["reason"].to_pylist() == ["the value is out of the type's range"]
+
+
+def _of_clickhouse(declared: pa.DataType, named: str | None) -> HeldColumn:
     types = {"n": named} if named else {}
     table = ClickHouseTable(kind="clickhouse", table="a.b", mode="append", column_types=types, out_of_range="clamp")
-    column = held_column(table_column(RowColumn("n", declared, True, ("value", "n")), types), table, None)
-    assert column.held.range_of(declared) == Range(low, high)  # type: ignore[arg-type]
+    return held_column(table_column(RowColumn("n", declared, True, ("value", "n")), types), table, None)
+
+
+def _rows_of(values: pa.Array) -> pa.Table:
+    many = len(values)
+    return pa.table({"n": values, TOPIC: ["t"] * many, PARTITION: [0] * many, OFFSET: range(many), BATCH: [7] * many})
 
 
 def _spec(table: str, columns: dict[str, str] | None = None, **parts: object) -> PipelineSpec:

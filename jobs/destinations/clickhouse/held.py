@@ -46,9 +46,11 @@ def held_column(column: Column, table: ClickHouseTable, order_by: str | None) ->
         order_by: the column that orders the changes of one key.
     """
     ranges: Mapping[str, Range] = _WIRE
+    of, outside = family(column.arrow), _OUTSIDE
     own = _named(column) if column.declared and table.out_of_range != "refuse" else None
-    if own is not None:
-        of = family(column.arrow) or ""
+    # A text is not adjusted: only the server knows which number it is.
+    if of and own:
+        outside = Held.outside
         wire = _WIRE.get(of, own)
         ranges = {**_WIRE, of: Range(max(own.low, wire.low), min(own.high, wire.high))}
     return HeldColumn(
@@ -58,7 +60,7 @@ def held_column(column: Column, table: ClickHouseTable, order_by: str | None) ->
         type=column.type,
         nullable=column.nullable and (not column.declared or "Nullable" in column.type),
         is_key=column.is_key,
-        held=Held(ranges, collections=table.null_collections == "empty", remedy=_REMEDY, outside=_OUTSIDE),
+        held=Held(ranges, collections=table.null_collections == "empty", remedy=_REMEDY, outside=outside),
         fixed=column.name == order_by,
     )
 
