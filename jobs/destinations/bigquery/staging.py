@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.changes.columns import UNCHANGED
 from jobs.destinations.bigquery.columns import ARROW_TYPES, Column
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.names import column_name
@@ -40,7 +39,8 @@ class Stager:
             if field.name in ("key", "value"):
                 parts = {c.name: batch.column(n) for n, c in enumerate(self.columns) if c.path[0] == field.name}
                 array = self._struct(parts, field, len(batch), deleted if field.name == "value" else None)
-            elif field.name == UNCHANGED.name and UNCHANGED.name not in batch.schema.names:
+            elif field.name not in batch.schema.names:
+                # Only some pipeline files make it (`kept`, `orderBy`): the table has it from an earlier one.
                 array = pa.nulls(len(batch), arrow_type(field))
             else:
                 array = batch.column(field.name).cast(arrow_type(field))

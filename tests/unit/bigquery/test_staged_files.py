@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +54,16 @@ def test_rows_are_in_one_file_as_the_staging_table_has_them(tmp_path: Path) -> N
     found = pq.read_table(path.removeprefix("file://"))
     assert found.column_names == [field.name for field in FIELDS]
     assert found["value"].to_pylist()[4] == {"name": "n4"}
+
+
+def test_columns_of_an_earlier_pipeline_file_are_null() -> None:
+    """`changes.order_by` was taken out of the file, and the staging table still has its column."""
+    (number,) = (field for field in FIELDS if field.name == "i")
+    present = (*FIELDS, replace(number, name="orderBy", mode="NULLABLE"))
+    (batch,) = rows(0, 2).to_batches()
+    found = Stager(COLUMNS, present, sanitize=False).shape(batch)
+    assert found.column("orderBy").to_pylist() == [None, None]
+    assert found.column("value").to_pylist() == [{"name": "n0"}, {"name": "n1"}]
 
 
 def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
