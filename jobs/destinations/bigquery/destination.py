@@ -17,6 +17,7 @@ from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues
 from jobs.destinations.bigquery.replay import replay
 from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.state import StateRow
+from jobs.destinations.bigquery.tables import as_partitioned
 from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
@@ -116,7 +117,8 @@ class BigQueryDestination(TableWork):
         found = self.bigquery.find_table(self.table.table)
         held = held_columns(self.spec, self.table, self.columns, found.schema if found else ())
         options = self.table.column_types, held, self.table.out_of_range
-        values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
+        table = as_partitioned(self.table, found)
+        values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=table, own=self.columns)
         return BigQueryReader(values, self.pipeline)
 
     def side_tables(self) -> Sequence[SideTable]:

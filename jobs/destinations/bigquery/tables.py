@@ -41,6 +41,17 @@ def destination_table(table_id: str, spec: BigQueryTable, columns: Sequence[Colu
     return table
 
 
+def as_partitioned(spec: BigQueryTable, present: bigquery.Table | None) -> BigQueryTable:
+    """The entry with the partitions by ingestion time that the table has: the options are for tables that we create,
+    and only a table with such partitions has `_PARTITIONTIME`, in their size."""
+    if present is None or not spec.by_ingestion_time:
+        return spec
+    found = present.time_partitioning
+    if found and found.field is None:
+        return spec.model_copy(update={"time_partitioning": found.type_})
+    return spec.model_copy(update={"time_partitioning": None, "require_partition_filter": False})
+
+
 def new_staging_table(
     table_id: str, pipeline: str, dest: str, fields: Fields, lacks_deletes: bool = False
 ) -> bigquery.Table:

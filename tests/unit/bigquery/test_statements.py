@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from google.cloud.bigquery import Table, TimePartitioning
 
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.unchanged_columns import unchanged_parameters
@@ -17,6 +18,7 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statements import Statement, order_column, statement
+from jobs.destinations.bigquery.tables import as_partitioned
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 from tests.kit import specs
@@ -243,6 +245,29 @@ def test_questions_of_verify_are_accepted(name: str, analyze: Callable[..., None
     read = render("bigquery", "some_rows", columns=[name], table=TARGET, texts=_TEXTS, limit=0, whole=None)
     analyze(read, {TARGET: (target, False)}, {})
     assert all(("IS NULL" in text) is (name == "doc") for text in (asked, read))
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "upsert_delete", "delete"])
+@pytest.mark.parametrize(
+    ("present", "by"),
+    [
+        (None, "HOUR"),
+        (TimePartitioning(type_="HOUR"), "HOUR"),
+        (TimePartitioning(type_="DAY"), "DAY"),
+        (TimePartitioning(type_="DAY", field="day"), ""),
+        ("not partitioned", ""),
+    ],
+)
+def test_rows_go_into_the_partitions_that_the_table_has(mode: str, present: object, by: str) -> None:
+    """The options of the file are for tables that we create: one that exists may have no `_PARTITIONTIME`."""
+    spec, found = CASES[f"{mode}_ingestion_time"], Table(TARGET)
+    entry = spec.tables[0]
+    assert isinstance(entry, BigQueryTable)
+    found.time_partitioning = present if isinstance(present, TimePartitioning) else None
+    table = as_partitioned(entry, found if present else None)
+    text = statement(spec, table, destination_columns(spec, table), TARGET, STAGING, says_op=False).text()
+    assert ("_PARTITIONTIME" in text) is bool(by)
+    assert (f"TIMESTAMP_TRUNC(`batch`.`partitionTime`, {by})" in text) is bool(by)
 
 
 @pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
