@@ -19,10 +19,12 @@ def check_replaces(layout: Layout, present: Present) -> None:
     hide others.
 
     Raises:
-        SchemaRefused: its version columns, engine or sorting key are different.
+        SchemaRefused: its version columns, engine or sorting key are different; or rows of mode append have no version.
     """
-    wrong = list(_wrong(layout, present)) if layout.versioned else []
-    if wrong:
+    if not layout.versioned:
+        _check_hides_nothing(layout, present)
+        return
+    if wrong := list(_wrong(layout, present)):
         raise SchemaRefused(
             f"the table cannot keep the newest row of each key by this file: {'; '.join(wrong)}",
             where=f"clickhouse {layout.table.table}",
@@ -31,14 +33,36 @@ def check_replaces(layout: Layout, present: Present) -> None:
         )
 
 
+def _check_hides_nothing(layout: Layout, present: Present) -> None:
+    """For mode append: a table of upserts hides rows without a version behind all that have one."""
+    engine, written = _ENGINE.match(present.engine_full), {column.name for column in layout.columns}
+    if (
+        engine
+        and "Replacing" in engine[1]
+        and VERSION in _columns(engine)
+        and VERSION not in written
+        # One with a default gives each row a version.
+        and re.search(rf"`?{VERSION}`? UInt(64|128)[,)]", present.statement)
+    ):
+        raise SchemaRefused(
+            f"its engine is {engine[0]}, and rows of mode append have no {VERSION}: it would hide them",
+            where=f"clickhouse {layout.table.table}",
+            remedy="name a new table in `tables` for the mode append, or undo the change of `mode`",
+        )
+
+
 def replaces(layout: Layout, engine: str) -> bool:
     """Whether an engine with these arguments uses our version column, and our deletion mark if there are deletes."""
     found = _ENGINE.match(engine)
     if found is None or "Replacing" not in found[1]:
         return False
-    # The first arguments of a replicated engine are a path and a name, as texts.
-    columns = re.findall(r"\w+", re.sub(_TEXT, "", found[2] or ""))
+    columns = _columns(found)
     return columns[: len(layout.added)] == list(layout.added) and set(columns) <= {VERSION, DELETED}
+
+
+def _columns(engine: re.Match[str]) -> list[str]:
+    """The columns among the arguments; the first ones of a replicated engine are a path and a name, as texts."""
+    return re.findall(r"\w+", re.sub(_TEXT, "", engine[2] or ""))
 
 
 def _wrong(layout: Layout, present: Present) -> Iterator[str]:

@@ -250,6 +250,26 @@ def test_tables_that_keep_other_rows_are_refused(ordered: bool, there: Present, 
     assert "name a new table in `tables`" in refused.value.remedy
 
 
+def _created(version: str) -> Present:
+    """The table of upserts of `_there(OURS)`, with its definition."""
+    columns = f"`id` Int64, `at` {INSTANT}, `_version` {version}, `_deleted` UInt8"
+    return replace(_there(OURS), statement=f"CREATE TABLE air.flights ({columns}) ENGINE = {OURS} ORDER BY id")
+
+
+@pytest.mark.parametrize("version", ["UInt64", "UInt128"])
+def test_a_table_of_upserts_is_none_of_appends(version: str) -> None:
+    """Rows without a version are behind all others: `mode` was changed in the file."""
+    with pytest.raises(SchemaRefused, match=r"rows of mode append have no _version: it would hide them"):
+        check_replaces(_layout("append"), _created(version))
+
+
+def test_a_table_that_gives_each_row_a_version_takes_appends() -> None:
+    check_replaces(_layout("append"), _created("UInt64 DEFAULT toUnixTimestamp(now())"))
+    own = Column("_version", "UInt64", "UInt64", pa.int64(), False, False)
+    layout = _layout("append")
+    check_replaces(replace(layout, columns=(*layout.columns, own)), _created("UInt64"))
+
+
 def test_a_key_of_more_columns_needs_another_table() -> None:
     layout = _layout("upsert_delete")
     wider = replace(layout, columns=(*layout.columns, replace(ID, name="tenant")))
