@@ -30,7 +30,7 @@ from jobs.destinations.held_values import (
     out_of_range,
     refuses_nulls,
 )
-from jobs.schema.types import type_name
+from jobs.schema.types import inside, type_name, with_inside
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
@@ -268,8 +268,18 @@ def _plain(column: pa.ChunkedArray) -> list[object]:
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        # Python cannot represent this date or time.
-        return list(column.cast(pa.string()).to_pylist())
+        # Python cannot represent this date or time, and Arrow writes another one.
+        return list(column.cast(_of_numbers(column.type)).to_pylist())
+
+
+def _of_numbers(kind: pa.DataType) -> pa.DataType:
+    """The type with dates in days and times in microseconds, also inside it."""
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    found = with_inside(kind, [field.with_type(_of_numbers(field.type)) for field in inside(kind)])
+    return pa.map_(_of_numbers(kind.key_type), found.item_field) if pa.types.is_map(kind) else found
 
 
 def _text(value: object) -> str:

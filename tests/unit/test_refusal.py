@@ -28,6 +28,7 @@ from jobs.destinations.refusal import (
     check_limits,
 )
 from jobs.destinations.registry import kind_of
+from jobs.schema.types import parse_type
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import OutOfRange
@@ -129,6 +130,25 @@ def test_texts_that_become_another_type_are_left_to_the_server(named: str) -> No
     rows = _rows_of(pa.array(["7", "700", "seven", None]))
     found = Refusal("t", (column,), "quarantine", "clamp", "me", {}).fit(rows)
     assert (found.rows["n"].to_pylist(), found.out_of_range) == (["7", "700", "seven", None], 0)
+
+
+@pytest.mark.parametrize("around", ["{}", "array<{}>", "struct<a: {}>", "map<string,{}>", "map<{},string>"])
+@pytest.mark.parametrize(("inner", "raw", "beyond"), [("timestamp", pa.int64(), 2**60), ("date", pa.int32(), 10**8)])
+def test_a_dead_letter_has_times_that_python_has_not(around: str, inner: str, raw: pa.DataType, beyond: int) -> None:
+    """A transform makes such ones: as numbers, in microseconds or days."""
+    kind, value = parse_type(around.format(inner))[0], pa.array([beyond], raw).cast(parse_type(inner)[0])
+    one = pa.array([0, 1], pa.int32())
+    made = {
+        "array": lambda: pa.ListArray.from_arrays(one, value),
+        "struct": lambda: pa.StructArray.from_arrays([value], ["a"]),
+        "map<string": lambda: pa.MapArray.from_arrays(one, pa.array(["k"]), value),
+        "map<{}": lambda: pa.MapArray.from_arrays(one, value, pa.array(["v"])),
+    }
+    values = next((make() for name, make in made.items() if around.startswith(name)), value).cast(kind)
+    years = Held({"timestamp": Range(0, 2**50), "date": Range(0, 10**6)})
+    column = HeldColumn("n", "n", kind, "T", nullable=True, is_key=False, held=years)
+    found = Refusal("t", (column,), "quarantine", "refuse", "me", {}).fit(_rows_of(values))
+    assert str(beyond) in found.dead_letters["row"][0].as_py()
 
 
 def test_what_cannot_be_adjusted_is_not_called_a_time() -> None:
