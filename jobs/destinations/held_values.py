@@ -87,8 +87,9 @@ def family(kind: pa.DataType) -> str | None:
 def _float_within(bound: int | Decimal, kind: pa.DataType) -> float:
     """The bound as a float; where none is written like it, the next one towards zero."""
     of = np.float32 if kind == pa.float32() else np.float64
-    found = of(bound)
-    is_it = Decimal(str(found)) == bound or abs(Decimal(float(found))) <= abs(bound)
+    with np.errstate(over="ignore"):  # infinity, for which the largest float stands
+        found = of(bound)
+    is_it = Decimal(str(found)) == bound or Decimal(float(found)).copy_abs() <= Decimal(bound).copy_abs()
     return float(found if is_it else np.nextafter(found, of(0)))
 
 

@@ -102,6 +102,9 @@ def test_numbers_in_range(kind: pa.DataType, values: list[object], clamped: list
     assert brought_in_range(pa.array(values, kind), SMALL, "clamp", nullable=False).to_pylist() == clamped
 
 
+FLOATS = np.finfo(np.float32)
+
+
 @pytest.mark.parametrize(
     ("kind", "bounds", "values", "clamped"),
     [
@@ -115,6 +118,7 @@ def test_numbers_in_range(kind: pa.DataType, values: list[object], clamped: list
         (pa.float64(), Range(-(2**63), 2**63 - 1), [1e30, -1e30], [2**63 - 1024, -(2**63)]),
         (pa.float32(), Range(-(2**31), 2**31 - 1), [1e12, -1e12], [2**31 - 128, -(2**31)]),
         (pa.float64(), Range(Decimal("-9.99"), Decimal("9.99")), [10.0, -10.0], [9.99, -9.99]),
+        (pa.float32(), Range(0, 2**256 - 1), [float("inf"), -1.0], [FLOATS.max, 0.0]),
     ],
 )
 def test_floats_in_range(kind: pa.DataType, bounds: Range, values: list[object], clamped: list[object]) -> None:

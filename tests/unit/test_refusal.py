@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -109,6 +110,7 @@ INSTANT = pa.timestamp("us", "UTC")
         (pa.int64(), "NUMERIC(5, 2)", -999, 999),
         (pa.int64(), "smallint", -(2**15), 2**15 - 1),
         (pa.decimal128(20, 1), "Decimal(5, 2)", Decimal("-999.9"), Decimal("999.9")),
+        (pa.decimal128(38, 0), "Decimal(35, 2)", 1 - 10**33, 10**33 - 1),
         (pa.date32(), "Date", 0, 65535),
         (INSTANT, "DateTime('UTC')", 0, (2**32 - 1) * 1_000_000),
         (INSTANT, "DateTime64(9)", -25567 * DAY, 2**63 // 1000),
@@ -138,7 +140,7 @@ def test_a_dead_letter_has_times_that_python_has_not(around: str, inner: str, ra
     """A transform makes such ones: as numbers, in microseconds or days."""
     kind, value = parse_type(around.format(inner))[0], pa.array([beyond], raw).cast(parse_type(inner)[0])
     one = pa.array([0, 1], pa.int32())
-    made = {
+    made: dict[str, Callable[[], pa.Array]] = {
         "array": lambda: pa.ListArray.from_arrays(one, value),
         "struct": lambda: pa.StructArray.from_arrays([value], ["a"]),
         "map<string": lambda: pa.MapArray.from_arrays(one, pa.array(["k"]), value),

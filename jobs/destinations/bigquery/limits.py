@@ -121,4 +121,5 @@ def _fits(text: str, precision: int, scale: int) -> bool:
         number = Decimal(text)
     except InvalidOperation:
         return True  # no number: BigQuery is asked about it
-    return not number.is_finite() or (abs(number) < 10 ** (precision - scale) and scale_of(text) <= scale)
+    # `abs` would round to 28 digits.
+    return not number.is_finite() or (number.copy_abs() < 10 ** (precision - scale) and scale_of(text) <= scale)

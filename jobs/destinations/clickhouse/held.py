@@ -82,5 +82,6 @@ def _decimals(source: pa.DataType, precision: int, scale: int) -> Range:
         return Range(1 - whole, whole - 1)
     # The smaller number of digits after the point.
     digits = min(scale, source.scale) if pa.types.is_decimal(source) else scale
-    most = Decimal(whole) - Decimal(1).scaleb(-digits)
-    return Range(-most, most)
+    # Without arithmetic, which rounds to 28 digits.
+    most = Decimal((0, (9,) * (precision - scale + digits), -digits))
+    return Range(most.copy_negate(), most)

@@ -114,6 +114,14 @@ INSIDE = SchemaField(
             ["999.9", "1e3", "1.25", "1.50", "-1000", None, "none", "0.00001", "NaN"],
             [1, 2, 4, 7],
         ),
+        # More digits than Python's decimals have in arithmetic.
+        (
+            "string",
+            SchemaField("n", "NUMERIC", precision=38, scale=9),
+            "NUMERIC",
+            [f"-{'9' * 29}.{'9' * 9}", f"1{'0' * 29}"],
+            [1],
+        ),
     ],
 )
 def test_what_a_table_that_exists_has_no_room_for_is_refused(
