@@ -75,7 +75,7 @@ class Pipeline:
         events: publishes its events with those of other members; None: it publishes them itself.
         only: limits the pipeline to the tables of this name, if records name tables (`jobs.members`); None: all.
         roles: publishers of its events, by name; they stay open for the next batch of this process.
-        silent_until: when to ask tables again that did not answer, by name; on the monotonic clock.
+        retry_at: when to ask tables again that did not answer, by name; on the monotonic clock.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Pipeline:
     part_of: str | None = None
     sessions: Sessions = field(default_factory=OwnSessions)
     roles: dict[str, Role] = field(default_factory=dict)
-    silent_until: dict[str, float] = field(default_factory=dict)
+    retry_at: dict[str, float] = field(default_factory=dict)
     only: str | None = None
     reads: Reads = read_alone
     one_task: OneTask = field(default_factory=OneTask)

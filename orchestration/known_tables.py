@@ -15,7 +15,7 @@ from resources.config_files.mistakes import Mistakes
 
 
 @dataclass(frozen=True)
-class KnownTable:
+class EntryTable:
     """One table.
 
     Attributes:
@@ -31,7 +31,7 @@ class KnownTable:
     key: str = ""
 
 
-def known_tables(name: str, spec: PipelineSpec, seen: bool = True) -> Iterator[KnownTable]:
+def known_tables(name: str, spec: PipelineSpec, seen: bool = True) -> Iterator[EntryTable]:
     """The known tables by member, in the order of the entries.
 
     Args:
@@ -41,12 +41,12 @@ def known_tables(name: str, spec: PipelineSpec, seen: bool = True) -> Iterator[K
         members = known_members(name, spec) if seen else expand(name, spec, written_topics(spec))
         for member in members.members:
             for entry, table in zip(spec.tables, member.spec.tables, strict=True):
-                yield KnownTable(entry, table, member.spec, member.key)
+                yield EntryTable(entry, table, member.spec, member.key)
     elif spec.new_tables:
         names = {said: Named(said) for said in seen_names(name)} if seen else {}
         for said, named in allowed(spec, names).items():
             with suppress(Mistakes):  # reported by whoever opens the pipeline
                 made = [(entry, named_table(entry, named)) for entry in spec.tables]
-                yield from (KnownTable(entry, table, spec, said) for entry, table in made)
+                yield from (EntryTable(entry, table, spec, said) for entry, table in made)
     else:
-        yield from (KnownTable(entry, entry, spec) for entry in spec.tables)
+        yield from (EntryTable(entry, entry, spec) for entry in spec.tables)

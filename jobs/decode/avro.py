@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import fastavro
 import pyarrow as pa
 
-from jobs.decode.avro_resolution import Change, Resolution, Resolved
+from jobs.decode.avro_resolution import Change, Resolution, ResolvedType
 from jobs.decode.base import Refused
 from jobs.decode.columns.avro import avro_read
 from jobs.decode.columns.convert import column_converter
@@ -106,7 +106,7 @@ def _reading(texts: tuple[str, ...], marked: Marked, reader: str | None) -> Read
     return Reading(wire, _parse(writer, change or as_it_is, wrapped), convert, columns)
 
 
-def _resolved(written: Wire, named: Mapping[str, Any], reader: str) -> Resolved:
+def _resolved(written: Wire, named: Mapping[str, Any], reader: str) -> ResolvedType:
     read, definitions = avro_wire((reader,)), dict[str, Any]()
     parsed((reader,), definitions, defaults=True)
     return Resolution(named, definitions).of(written, read)

@@ -17,7 +17,7 @@ from jobs.decode.scalars import as_it_is
 from jobs.schema.wire import Wire
 
 Change = Callable[[Any], Any]
-Resolved = tuple[Wire, Change | None]
+ResolvedType = tuple[Wire, Change | None]
 """The resolved type, and a function to its values from those that were written; None: they are the same."""
 
 _PROMOTED: Mapping[tuple[str, str], Change | None] = {
@@ -55,12 +55,12 @@ class Resolution:
     written: Mapping[str, Any]
     read: Mapping[str, Any]
 
-    def of(self, written: Wire, read: Wire, path: str = "") -> Resolved:
+    def of(self, written: Wire, read: Wire, path: str = "") -> ResolvedType:
         """The type and its change; raises Unrepresentable if Avro's rules do not resolve them."""
         found, change = self._of(written, read, path)
         return replace(found, nullable=written.nullable or read.nullable), change
 
-    def _of(self, written: Wire, read: Wire, path: str) -> Resolved:
+    def _of(self, written: Wire, read: Wire, path: str) -> ResolvedType:
         if written.kind == "null":
             return read.optional(), None
         if "union" in (written.kind, read.kind):
@@ -82,7 +82,7 @@ class Resolution:
             return None
         return lambda symbol: symbol if symbol in known else default
 
-    def _record(self, written: Wire, read: Wire, path: str) -> Resolved:
+    def _record(self, written: Wire, read: Wire, path: str) -> ResolvedType:
         if _short(written.name) not in self._names(read):
             raise Unrepresentable(f"{_where(path)}: the record's schema has {written.name}, the reader's {read.name}")
         known, own, fields = dict(written.fields), dict(read.fields), list[tuple[str, Wire]]()
@@ -105,7 +105,7 @@ class Resolution:
         same = not defaults and len(taken) == len(known) and all(a == b and not change for a, b, change in taken)
         return replace(written, fields=tuple(fields)), None if same else _fields(taken, defaults)
 
-    def _union(self, written: Wire, read: Wire, path: str) -> Resolved:
+    def _union(self, written: Wire, read: Wire, path: str) -> ResolvedType:
         """Values get the form that `convert` expects of the resolved union, which has the reader's branches."""
         targets, tagged = dict(_branches(read)), branch_signs(read) if read.kind == "union" else []
         signs = branch_signs(written) if written.kind == "union" else [""]
@@ -173,7 +173,7 @@ def _branches(wire: Wire) -> tuple[tuple[str, Wire], ...]:
     return wire.fields if wire.kind == "union" else ((_short(wire.name) or wire.kind, wire),)
 
 
-def _promoted(written: Wire, read: Wire) -> Resolved:
+def _promoted(written: Wire, read: Wire) -> ResolvedType:
     if written.logical or read.logical or (written.kind, read.kind) not in _PROMOTED:
         return written, None  # the column says whether it can hold what was written
     return read, _PROMOTED[written.kind, read.kind]

@@ -182,16 +182,16 @@ def _states(pipeline: Pipeline, known: Mapping[str, CommittedState | None]) -> l
     Args:
         known: states that were just read, by the table's name.
     """
-    states, silent = [], pipeline.silent_until
+    states, retry_at = [], pipeline.retry_at
     for destination in pipeline.destinations():
         name, now = destination.name, time.monotonic()
         try:
-            if now < silent.get(name, 0.0):
+            if now < retry_at.get(name, 0.0):
                 raise Unavailable("it did not answer a short while ago", where=name)
             state = known[name] if name in known else with_timeout(_PATIENCE, name, destination.committed)
         except BatchmergeError as problem:
-            if now >= silent.get(name, 0.0):
-                silent[name] = time.monotonic() + _AGAIN
+            if now >= retry_at.get(name, 0.0):
+                retry_at[name] = time.monotonic() + _AGAIN
             _LOG.warning("the consumer group waits for %s: %s", name, problem)
             return None
         if state is None:

@@ -30,7 +30,7 @@ _KINDS = {bool: "boolean", str: "string", Integer: "number", Real: "number"}
 
 
 @dataclass
-class Seen:
+class FieldValues:
     """The values of a sample in one field, without nulls.
 
     Attributes:
@@ -41,17 +41,17 @@ class Seen:
     scalars: list[Any] = field(default_factory=list)
     objects: int = 0
     arrays: int = 0
-    fields: dict[str, Seen] = field(default_factory=dict)
-    element: Seen | None = None
+    fields: dict[str, FieldValues] = field(default_factory=dict)
+    element: FieldValues | None = None
 
     def add(self, value: Any) -> None:
         if isinstance(value, dict):
             self.objects += 1
             for name, inner in value.items():
-                self.fields.setdefault(name, Seen()).add(inner)
+                self.fields.setdefault(name, FieldValues()).add(inner)
         elif isinstance(value, list):
             self.arrays += 1
-            self.element = self.element or Seen()
+            self.element = self.element or FieldValues()
             for inner in value:
                 self.element.add(inner)
         elif value is not None:
@@ -70,40 +70,40 @@ class Seen:
 
 def infer_json(samples: Iterable[Any]) -> tuple[list[pa.Field], list[str]]:
     """Columns of JSON objects from `parse_json`, all optional, and remarks about what is unclear."""
-    seen = Seen()
+    values = FieldValues()
     for sample in samples:
-        seen.add(sample)
+        values.add(sample)
     remarks: list[str] = []
-    return _fields(seen, "", remarks), remarks
+    return _fields(values, "", remarks), remarks
 
 
-def _fields(seen: Seen, path: str, remarks: list[str]) -> list[pa.Field]:
-    return [_field(name, inner, f"{path}.{name}" if path else name, remarks) for name, inner in seen.fields.items()]
+def _fields(values: FieldValues, path: str, remarks: list[str]) -> list[pa.Field]:
+    return [_field(name, inner, f"{path}.{name}" if path else name, remarks) for name, inner in values.fields.items()]
 
 
-def _field(name: str, seen: Seen, path: str, remarks: list[str]) -> pa.Field:
+def _field(name: str, values: FieldValues, path: str, remarks: list[str]) -> pa.Field:
     """A field of the first type that all its values fit; of `text`, which takes every value, where no other does."""
-    if not seen.count:
+    if not values.count:
         remarks.append(f"{path}: only nulls, taken as string")
         return pa.field(name, pa.string())
-    scalar, fitting = _scalar(seen.scalars)
-    if (most := max(seen.objects, seen.arrays, fitting)) < seen.count:
-        other = "an object" if seen.objects == most else "an array" if seen.arrays == most else type_name(scalar)
+    scalar, fitting = _scalar(values.scalars)
+    if (most := max(values.objects, values.arrays, fitting)) < values.count:
+        other = "an object" if values.objects == most else "an array" if values.arrays == most else type_name(scalar)
         remarks.append(
-            f"{path}: {most} of {seen.count} values are {other} ({seen.kinds()}), so taken as text; if the others are "
-            "mistakes, declare another type: they become dead letters"
+            f"{path}: {most} of {values.count} values are {other} ({values.kinds()}), so taken as text; if the others "
+            "are mistakes, declare another type: they become dead letters"
         )
         return as_text(pa.field(name, pa.string()))
-    if seen.objects:
-        return pa.field(name, _object(seen, path, remarks))
-    if seen.element:
-        return pa.field(name, pa.list_(_field("element", seen.element, f"{path}.element", remarks)))
-    remarks += _scalar_remarks(seen.scalars, scalar, path)
+    if values.objects:
+        return pa.field(name, _object(values, path, remarks))
+    if values.element:
+        return pa.field(name, pa.list_(_field("element", values.element, f"{path}.element", remarks)))
+    remarks += _scalar_remarks(values.scalars, scalar, path)
     return pa.field(name, scalar)
 
 
-def _object(seen: Seen, path: str, remarks: list[str]) -> pa.DataType:
-    fields = _fields(seen, path, remarks)
+def _object(values: FieldValues, path: str, remarks: list[str]) -> pa.DataType:
+    fields = _fields(values, path, remarks)
     if not fields:
         remarks.append(f"{path}: only empty objects, taken as map<string,string>")
     return pa.struct(fields) if fields else pa.map_(pa.string(), pa.string())

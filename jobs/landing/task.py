@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from jobs.iceberg.file_writer import FileWriter, writing
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.records import RecordReader
-from jobs.landing.task_report import Outcomes, TaskReport
+from jobs.landing.task_report import RecordOutcomes, TaskReport
 from jobs.spark.spark_tasks import report_row
 
 
@@ -79,7 +79,7 @@ class OpenTask:
         for rows, found in self._task.reader.with_reports([records]):
             op, bad = rows.column("op"), pc.is_valid(rows.column("error"))
             wanted = pc.is_in(op, value_set=pa.array(selection.operations, pa.string()))
-            self.report += replace(found, outcomes=Outcomes.of(op, wanted, bad))
+            self.report += replace(found, outcomes=RecordOutcomes.of(op, wanted, bad))
             chosen = pc.or_(wanted, bad) if selection.bad_records else wanted
             written = rows if pc.all(chosen).as_py() else rows.filter(chosen)
             self._writer.write(self._task.columns(written))

@@ -45,7 +45,7 @@ class RecordsRead:
 
 
 @dataclass(frozen=True)
-class Outcomes(Added):
+class RecordOutcomes(Added):
     """The outcomes of records, each counted independently."""
 
     landed: int = 0
@@ -53,7 +53,7 @@ class Outcomes(Added):
     filtered: int = 0
 
     @classmethod
-    def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> Outcomes:
+    def of(cls, op: pa.Array, wanted: pa.Array, bad: pa.Array) -> RecordOutcomes:
         """Those of one batch of rows: wanted rows, dead letters, and rows with another op (filtered)."""
         others = pc.and_(pc.is_valid(op), pc.invert(wanted))
         return cls(*(mask.true_count for mask in (wanted, bad, others)))
@@ -76,7 +76,7 @@ class TaskReport:
 
     read: Mapping[TopicPartition, RecordsRead] = field(default_factory=dict)
     fields: FoundFields = field(default_factory=FoundFields)
-    outcomes: Outcomes = field(default_factory=Outcomes)
+    outcomes: RecordOutcomes = field(default_factory=RecordOutcomes)
     files: tuple[NewFile, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)

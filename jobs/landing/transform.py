@@ -162,9 +162,9 @@ def _refusal(resolved: Resolved) -> Column:
 
 def _fails(conversion: Conversion) -> Column:
     given = made = F.expr(conversion.given)
-    for step in conversion.steps:
-        kind = from_arrow_type(step.kind, prefer_timestamp_ntz=True)
-        made = F.try_to_timestamp(made, F.expr(step.form)) if step.form else made.try_cast(kind)
+    for cast in conversion.casts:
+        kind = from_arrow_type(cast.kind, prefer_timestamp_ntz=True)
+        made = F.try_to_timestamp(made, F.expr(cast.form)) if cast.form else made.try_cast(kind)
     return given.isNotNull() & made.isNull()
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from jobs.schema.found_fields import FoundFields, Path
 from jobs.schema.types import inside, with_inside
 
-Step = Callable[[Path, str], tuple[str, str]]
+_NamesOf = Callable[[Path, str], tuple[str, str]]
 """From a field's path in records, and its name in a type, to its names in records and in the new type."""
 
 
@@ -42,11 +42,11 @@ class Renaming:
     def in_records(self, kind: pa.DataType) -> pa.DataType:
         """The type with the names of fields in records."""
 
-        def step(path: Path, column: str) -> tuple[str, str]:
+        def names_of(path: Path, column: str) -> tuple[str, str]:
             name = self._field_in(path, column)[-1]
             return name, name
 
-        return _mapped(kind, (), step)
+        return _mapped(kind, (), names_of)
 
     def as_columns(self, kind: pa.DataType, path: Path = ()) -> pa.DataType:
         """The type at this path of records, with the names of columns."""
@@ -75,9 +75,9 @@ class Renaming:
         return replace(fields, by_path=named)
 
 
-def _mapped(kind: pa.DataType, path: Path, step: Step) -> pa.DataType:
+def _mapped(kind: pa.DataType, path: Path, names_of: _NamesOf) -> pa.DataType:
     parts = []
     for f in inside(kind):
-        in_records, name = step(path, f.name) if pa.types.is_struct(kind) else (f.name, f.name)
-        parts.append(f.with_name(name).with_type(_mapped(f.type, (*path, in_records), step)))
+        in_records, name = names_of(path, f.name) if pa.types.is_struct(kind) else (f.name, f.name)
+        parts.append(f.with_name(name).with_type(_mapped(f.type, (*path, in_records), names_of)))
     return with_inside(kind, parts)

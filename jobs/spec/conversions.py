@@ -17,7 +17,7 @@ from pyarrow import types as arrow
 from sqlglot import Token, TokenType, exp
 
 from jobs.schema.types import parse_type
-from jobs.spec.transform import Conversion, Step
+from jobs.spec.transform import Cast, Conversion
 from resources.kafka_records import INSTANT
 
 OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
@@ -33,8 +33,8 @@ def conversion(text: str, declared: str | None, type_of: TypeOf) -> Conversion |
     """
     found = _written(text, type_of) or Conversion(text, ())
     if declared:
-        found = replace(found, steps=(*found.steps, Step(parse_type(declared)[0])))
-    kinds = [type_of(found.given), *(step.kind for step in found.steps)]
+        found = replace(found, casts=(*found.casts, Cast(parse_type(declared)[0])))
+    kinds = [type_of(found.given), *(cast.kind for cast in found.casts)]
     reads_columns = expression_of(found.given).find(exp.Column)
     may_fail = any(after not in (before, pa.string()) for before, after in pairwise(kinds))
     return found if reads_columns and may_fail and all(_never_null(*pair) for pair in pairwise(kinds)) else None
@@ -45,16 +45,16 @@ def _written(text: str, type_of: TypeOf) -> Conversion | None:
     name, arguments = _call(text)
     if name == "cast":
         kind = type_of(text)
-        steps = [Step(kind)] if kind is not None else []
+        casts = [Cast(kind)] if kind is not None else []
     elif name in ("to_timestamp", "to_date") and len(arguments) <= 2:
-        steps = [Step(INSTANT, *arguments[1:])] if name == "to_timestamp" or arguments[1:] else []
-        steps += [Step(pa.date32())] if name == "to_date" else []
+        casts = [Cast(INSTANT, *arguments[1:])] if name == "to_timestamp" or arguments[1:] else []
+        casts += [Cast(pa.date32())] if name == "to_date" else []
     else:
-        steps = []
-    if not steps or any(step.form and not _is_text(step.form) for step in steps):
+        casts = []
+    if not casts or any(cast.form and not _is_text(cast.form) for cast in casts):
         return None
     inner = _written(arguments[0], type_of) or Conversion(arguments[0], ())
-    return replace(inner, steps=(*inner.steps, *steps))
+    return replace(inner, casts=(*inner.casts, *casts))
 
 
 def _call(text: str) -> tuple[str, list[str]]:

@@ -59,7 +59,7 @@ class Transform(Spec):
 
 
 @dataclass(frozen=True)
-class Step:
+class Cast:
     """A cast to a type, or what `to_timestamp` reads from a text in a format (Spark SQL, as written)."""
 
     kind: pa.DataType
@@ -68,10 +68,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a result column is made from (Spark SQL, as written), and the steps to it."""
+    """What a result column is made from (Spark SQL, as written), and the casts to it."""
 
     given: str
-    steps: tuple[Step, ...]
+    casts: tuple[Cast, ...]
 
 
 @dataclass(frozen=True)

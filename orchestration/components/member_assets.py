@@ -15,7 +15,7 @@ from jobs.destinations.registry import kind_of
 from orchestration import names
 from orchestration.components.launch import Launch
 from orchestration.components.metadata import about_table, table_columns
-from orchestration.known_tables import KnownTable, known_tables
+from orchestration.known_tables import EntryTable, known_tables
 
 
 def member_assets(launch: Launch, partitions: dg.PartitionsDefinition) -> list[dg.AssetSpec]:
@@ -44,7 +44,7 @@ def _topic(launch: Launch, topic: str) -> dg.AssetSpec:
 
 
 def _table(
-    launch: Launch, known: KnownTable, partitions: dg.PartitionsDefinition, topic: dg.AssetSpec | None
+    launch: Launch, known: EntryTable, partitions: dg.PartitionsDefinition, topic: dg.AssetSpec | None
 ) -> dg.AssetSpec:
     entry, table = known.entry, known.table
     step = names.table_key(entry)

@@ -14,7 +14,7 @@ from jobs.destinations.clickhouse.named_types import parts
 from jobs.destinations.clickhouse.present_table import describe
 from jobs.destinations.clickhouse.present_types import declared_field
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.clickhouse.window import Window, for_new_table, windows
+from jobs.destinations.clickhouse.window import DeduplicationWindow, for_new_table, windows
 from jobs.schema.types import field_text, parse_columns
 from jobs.spec.pipeline import BatchBounds
 from resources.clickhouse import ClickHouseServer
@@ -118,7 +118,7 @@ def _zones(native: Mapping[str, str], of_server: str) -> dict[str, str]:
     return {name: zone for name, zone in zones.items() if zone not in _UTC}
 
 
-def _more(window: Window) -> str:
+def _more(window: DeduplicationWindow) -> str:
     """The setting that makes the table's deduplication window large enough for a batch; empty if it is."""
     bounds, options = BatchBounds(), ClickHouseTable.model_fields
     wanted = for_new_table(bounds.max_records, options["chunk_rows"].default, window.partitions)

@@ -42,7 +42,7 @@ def for_new_table(max_records: int, chunk_rows: int, partitions: int) -> int:
 
 
 @dataclass(frozen=True)
-class Window:
+class DeduplicationWindow:
     """The deduplication window of one table.
 
     Attributes:
@@ -79,7 +79,7 @@ class Window:
             )
 
 
-def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> list[Window]:
+def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> list[DeduplicationWindow]:
     """The windows of the table, and of the tables that its materialized views fill."""
     found = [_window(server, ".".join(path), present, present.partitioned)]
     for name, target in _filled_by_views(server, present, seen=[tuple(path)]):
@@ -88,13 +88,13 @@ def windows(server: ClickHouseServer, path: Sequence[str], present: Present) -> 
     return found
 
 
-def _window(server: ClickHouseServer, name: str, present: Present, partitioned: bool) -> Window:
+def _window(server: ClickHouseServer, name: str, present: Present, partitioned: bool) -> DeduplicationWindow:
     setting = deduplication_window(present.engine)
     partitions = most_partitions(server.connection) if partitioned else 1
     if "MergeTree" not in present.engine:
-        return Window(name, setting, None, partitions)
+        return DeduplicationWindow(name, setting, None, partitions)
     found = re.search(rf"\b{setting} = (\d+)", present.engine_full)
-    return Window(name, setting, int(found[1]) if found else _default(server, setting), partitions)
+    return DeduplicationWindow(name, setting, int(found[1]) if found else _default(server, setting), partitions)
 
 
 def _default(server: ClickHouseServer, setting: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.iceberg.new_files import NewFile
 from jobs.iceberg.statistics import ColumnStatistics
-from jobs.landing.task_report import Outcomes, RecordsRead, TaskReport, check, sum_up
+from jobs.landing.task_report import RecordOutcomes, RecordsRead, TaskReport, check, sum_up
 from jobs.offsets import OffsetRange, TopicPartition
 from resources.errors import InvariantBroken
 from tests.kit.batches import batch
@@ -24,15 +24,20 @@ def report(tp: TopicPartition, start: int, end: int, newest: int = 0) -> TaskRep
 def test_outcome_counts_each_kind_on_its_own() -> None:
     op = pa.array(["upsert", "filtered", None, "upsert"])
     bad = pa.array([False, False, True, False])
-    assert Outcomes.of(op, pa.array([True, False, False, True]), bad) == Outcomes(2, 1, 1)
-    assert Outcomes.of(op[:0], bad[:0], bad[:0]) == Outcomes()
+    assert RecordOutcomes.of(op, pa.array([True, False, False, True]), bad) == RecordOutcomes(2, 1, 1)
+    assert RecordOutcomes.of(op[:0], bad[:0], bad[:0]) == RecordOutcomes()
 
 
 def test_sum_of_all_tasks() -> None:
-    reports = [report(T0, 10, 20, 7), report(T0, 22, 30, 5), report(T1, 0, 5), TaskReport(outcomes=Outcomes(20, 2, 1))]
+    reports = [
+        report(T0, 10, 20, 7),
+        report(T0, 22, 30, 5),
+        report(T1, 0, 5),
+        TaskReport(outcomes=RecordOutcomes(20, 2, 1)),
+    ]
     found = sum_up(reports, RANGES, "n.t")
     assert (found.records, found.newest) == (23, {T0: 7, T1: 0})
-    assert found.outcomes == Outcomes(20, 2, 1)
+    assert found.outcomes == RecordOutcomes(20, 2, 1)
     assert [file.path for file in found.files] == ["10", "22", "0"]
 
 
@@ -53,7 +58,7 @@ def test_offsets_that_are_not_the_batchs_once_are_refused(reports: list[TaskRepo
 
 def of_task(read: int, landed: int, quarantined: int, filtered: int) -> TaskReport:
     return TaskReport(
-        {T0: RecordsRead(read, 0, OffsetRange(0, read))}, outcomes=Outcomes(landed, quarantined, filtered)
+        {T0: RecordsRead(read, 0, OffsetRange(0, read))}, outcomes=RecordOutcomes(landed, quarantined, filtered)
     )
 
 

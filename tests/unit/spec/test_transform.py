@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.spec.transform import Conversion, Resolved, Step, Transform
+from jobs.spec.transform import Cast, Conversion, Resolved, Transform
 from jobs.spec.transform_statement import resolve
 from resources.errors import ConfigurationError
 
@@ -79,25 +79,25 @@ def test_spark_gets_the_text_as_it_is_written(text: str) -> None:
     assert found.condition == f"{text} is not null"
 
 
-INT, DATE, INSTANT = Step(pa.int32()), Step(pa.date32()), pa.timestamp("us", "UTC")
+INT, DATE, INSTANT = Cast(pa.int32()), Cast(pa.date32()), pa.timestamp("us", "UTC")
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "steps"),
+    ("text", "given", "casts"),
     [
         ("cast(name as int)", "name", [INT]),
-        ("CAST( trim(NAME) AS decimal(5, 1) ) -- a price\n", "trim(NAME)", [Step(pa.decimal128(5, 1))]),
-        ("cast(cast(name as double) as int)", "name", [Step(pa.float64()), INT]),
+        ("CAST( trim(NAME) AS decimal(5, 1) ) -- a price\n", "trim(NAME)", [Cast(pa.decimal128(5, 1))]),
+        ("cast(cast(name as double) as int)", "name", [Cast(pa.float64()), INT]),
         ("cast(struct(name as a).a as int)", "struct(name as a).a", [INT]),
-        ("to_timestamp(name, 'dd.MM.yyyy, HH')", "name", [Step(INSTANT, "'dd.MM.yyyy, HH'")]),
-        ("to_timestamp(a.`c d`)", "a.`c d`", [Step(INSTANT)]),
-        ("to_date(name, 'dd.MM.yyyy')", "name", [Step(INSTANT, "'dd.MM.yyyy'"), DATE]),
+        ("to_timestamp(name, 'dd.MM.yyyy, HH')", "name", [Cast(INSTANT, "'dd.MM.yyyy, HH'")]),
+        ("to_timestamp(a.`c d`)", "a.`c d`", [Cast(INSTANT)]),
+        ("to_date(name, 'dd.MM.yyyy')", "name", [Cast(INSTANT, "'dd.MM.yyyy'"), DATE]),
         ("to_date(name)", "name", [DATE]),
         ("cast(id as int)", "id", [INT]),
     ],
 )
-def test_a_conversion_is_known_by_its_input_and_its_steps(text: str, given: str, steps: list[Step]) -> None:
-    assert resolved(f"select {text} as r from records").conversions == {"r": Conversion(given, tuple(steps))}
+def test_a_conversion_is_known_by_its_input_and_its_casts(text: str, given: str, casts: list[Cast]) -> None:
+    assert resolved(f"select {text} as r from records").conversions == {"r": Conversion(given, tuple(casts))}
 
 
 @pytest.mark.parametrize("name", ["desc", "update", "use", "delete", "merge", "copy", "kill", "cache", "pragma"])
@@ -111,7 +111,7 @@ def test_a_column_may_have_the_name_of_a_statement(name: str) -> None:
 def test_the_cast_to_a_declared_type_is_a_conversion() -> None:
     assert resolved("select name from records", name="int").conversions == {"name": Conversion("name", (INT,))}
     both = resolved("select cast(name as double) as r from records", r="int").conversions
-    assert both == {"r": Conversion("name", (Step(pa.float64()), INT))}
+    assert both == {"r": Conversion("name", (Cast(pa.float64()), INT))}
 
 
 @pytest.mark.parametrize(
