@@ -4,7 +4,7 @@ One policy for every kind: a refused row is left out, in every mode, before chan
 result does not depend on how the log was cut. The row becomes a dead letter in the table's side table (`on_bad_record:
 quarantine`), is only counted (`skip`), or stops the merge (`fail`, and the limits of `dead_letters`).
 
-A kind says what its columns can hold (`HeldColumn`), sends the rows that `Refusal.fit` returns, and keeps the dead
+A kind says what its columns can hold (`LimitedColumn`), sends the rows that `Refusal.fit` returns, and keeps the dead
 letters in the table `<table>__dead_letters`, one row each, marked with the attempt that wrote it. An attempt that
 checks records again (a retry, a replay) at its end deletes the dead letters of these records by other attempts.
 """
@@ -19,10 +19,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from jobs.destinations.held_values import (
+from jobs.destinations.limits import (
     NULL_COLLECTION,
     NULL_ELEMENT,
-    Held,
+    Limits,
     Mask,
     brought_in_range,
     inner_fields,
@@ -63,7 +63,7 @@ _PLACE = {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET, "batch": BAT
 
 
 @dataclass(frozen=True)
-class HeldColumn:
+class LimitedColumn:
     """A column of the rows, and which of its values the table's column can hold.
 
     Attributes:
@@ -78,18 +78,18 @@ class HeldColumn:
     type: str
     nullable: bool
     is_key: bool
-    held: Held
+    limits: Limits
     fixed: bool = False
 
     @property
     def may_refuse(self) -> bool:
         """Whether the declared type has values that the column cannot hold, as far as the pipeline file shows."""
-        return bool(self.held.checks) or _has_limits(self.declared, self.held, of_nulls=True)
+        return bool(self.limits.checks) or _has_limits(self.declared, self.limits, of_nulls=True)
 
     @property
     def may_be_adjusted(self) -> bool:
         """Whether values outside its range may be clamped or set to null, if the file says so."""
-        return not self.is_key and not self.fixed and _has_limits(self.declared, self.held, of_nulls=False)
+        return not self.is_key and not self.fixed and _has_limits(self.declared, self.limits, of_nulls=False)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Refusal:
     """
 
     where: str
-    columns: tuple[HeldColumn, ...]
+    columns: tuple[LimitedColumn, ...]
     on_bad_record: Literal["quarantine", "fail", "skip"]
     out_of_range: OutOfRange
     attempt: str
@@ -151,7 +151,7 @@ class Refusal:
                 rows, dead_letters = kept, pa.concat_tables([dead_letters, more])
         return Fit(rows, dead_letters, changed)
 
-    def parted(self, rows: pa.Table, flawed: Mask, column: HeldColumn, reason: str) -> tuple[pa.Table, pa.Table]:
+    def parted(self, rows: pa.Table, flawed: Mask, column: LimitedColumn, reason: str) -> tuple[pa.Table, pa.Table]:
         """Separates the rows that are flawed in this column: returns the other rows, and dead letters of the flawed.
 
         Raises:
@@ -169,32 +169,32 @@ class Refusal:
             )
         return rows.filter(pa.array(~flawed)), self._dead_letters(bad, column, reason)
 
-    def _adjusted_values(self, rows: pa.Table, column: HeldColumn) -> tuple[pa.Table, Mask]:
+    def _adjusted_values(self, rows: pa.Table, column: LimitedColumn) -> tuple[pa.Table, Mask]:
         """The rows with values of this column brought into its range, and a mask of the rows that this changed."""
         unchanged = np.zeros(rows.num_rows, dtype=bool)
         if self.out_of_range == "refuse" or not column.may_be_adjusted:
             return rows, unchanged
-        before = judged(rows, column, out_of_range(rows[column.name].combine_chunks(), column.held))
+        before = judged(rows, column, out_of_range(rows[column.name].combine_chunks(), column.limits))
         if not before.any():
             return rows, unchanged
-        fitted = brought_in_range(rows[column.name].combine_chunks(), column.held, self.out_of_range, column.nullable)
-        after = judged(rows, column, out_of_range(fitted, column.held))
+        fitted = brought_in_range(rows[column.name].combine_chunks(), column.limits, self.out_of_range, column.nullable)
+        after = judged(rows, column, out_of_range(fitted, column.limits))
         at = rows.column_names.index(column.name)
         return rows.set_column(at, rows.schema.field(column.name), fitted), before & ~after
 
-    def _flaws(self, rows: pa.Table, column: HeldColumn) -> Iterator[tuple[str, Mask]]:
+    def _flaws(self, rows: pa.Table, column: LimitedColumn) -> Iterator[tuple[str, Mask]]:
         values = rows[column.name].combine_chunks()
-        beyond = judged(rows, column, out_of_range(values, column.held))
-        nulls = judged(rows, column, null_collections(values, column.held)) & ~beyond
-        yield column.held.outside, beyond
-        yield NULL_ELEMENT if column.held.collections else NULL_COLLECTION, nulls[~beyond]
+        beyond = judged(rows, column, out_of_range(values, column.limits))
+        nulls = judged(rows, column, null_collections(values, column.limits)) & ~beyond
+        yield column.limits.outside, beyond
+        yield NULL_ELEMENT if column.limits.collections else NULL_COLLECTION, nulls[~beyond]
         left = ~(beyond | nulls)
-        for problem, judge in column.held.checks:
+        for problem, judge in column.limits.checks:
             flawed = judged(rows, column, judge(values)) & left
             yield problem, flawed[left]
             left &= ~flawed
 
-    def _dead_letters(self, rows: pa.Table, column: HeldColumn, reason: str) -> pa.Table:
+    def _dead_letters(self, rows: pa.Table, column: LimitedColumn, reason: str) -> pa.Table:
         own = [c for c in self.columns if c.name in rows.column_names]
         values = {c.label: _plain(rows[c.name]) for c in own}
         keys = [c.label for c in own if c.is_key]
@@ -220,13 +220,13 @@ class Refusal:
         return pa.Table.from_pylist(dead_letters, schema=DEAD_LETTER_ROW)
 
 
-def certain(columns: Sequence[HeldColumn]) -> Iterator[str]:
+def certain(columns: Sequence[LimitedColumn]) -> Iterator[str]:
     """Columns whose declared type allows nulls that the table refuses, as sentences for `check` and `plan`."""
     for column in columns:
-        if refuses_nulls(column.declared, column.held, column.nullable):
-            what = "elements of" if column.held.collections else "values of, or in,"
+        if refuses_nulls(column.declared, column.limits, column.nullable):
+            what = "elements of" if column.limits.collections else "values of, or in,"
             said = f"{what} column {column.label} ({type_name(column.declared)}) may be null"
-            yield f"{said}: rows with such a null are certain to be refused. Fix: {column.held.remedy}"
+            yield f"{said}: rows with such a null are certain to be refused. Fix: {column.limits.remedy}"
 
 
 def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, batches: int) -> None:
@@ -245,7 +245,7 @@ def check_limits(spec: PipelineSpec, where: str, refused: int, changes: int, bat
         )
 
 
-def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
+def judged(rows: pa.Table, column: LimitedColumn, mask: Mask | None) -> Mask:
     """Which rows are flawed in this column. Deletes are checked in key columns only, since they have no others."""
     if mask is None:
         return np.zeros(rows.num_rows, dtype=bool)
@@ -255,13 +255,13 @@ def judged(rows: pa.Table, column: HeldColumn, mask: Mask | None) -> Mask:
     return kept
 
 
-def _has_limits(kind: pa.DataType, held: Held, of_nulls: bool) -> bool:
+def _has_limits(kind: pa.DataType, limits: Limits, of_nulls: bool) -> bool:
     """Whether values of the type may be out of a range, or (`of_nulls`) null where the column holds no null."""
     if not pa.types.is_nested(kind):
-        return held.range_of(kind) is not None
-    if of_nulls and (not held.collections or (not held.elements and pa.types.is_list(kind))):
+        return limits.range_of(kind) is not None
+    if of_nulls and (not limits.collections or (not limits.elements and pa.types.is_list(kind))):
         return True
-    return any(_has_limits(field.type, held, of_nulls) for field in inner_fields(kind))
+    return any(_has_limits(field.type, limits, of_nulls) for field in inner_fields(kind))
 
 
 def _plain(column: pa.ChunkedArray) -> list[object]:

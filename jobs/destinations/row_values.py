@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from jobs.destinations.held_values import Mask, brought_in_range
-from jobs.destinations.refusal import HeldColumn
+from jobs.destinations.limits import Mask, brought_in_range
+from jobs.destinations.refusal import LimitedColumn
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import OutOfRange
 
@@ -29,7 +29,7 @@ class RowValues:
     Attributes:
         columns: of the table's rows, with their names in the table (`Kind.columns`).
         named_types: columns whose type in the table the pipeline file names, as they are declared.
-        held: what the columns can hold, if values may be adjusted (`out_of_range`).
+        limited: what the columns can hold, if values may be adjusted (`out_of_range`).
         empty_is_null: the system does not distinguish an empty array from a null one.
     """
 
@@ -37,7 +37,7 @@ class RowValues:
 
     columns: Sequence[RowColumn]
     named_types: Collection[str] = ()
-    held: Sequence[HeldColumn] = ()
+    limited: Sequence[LimitedColumn] = ()
     out_of_range: OutOfRange = "refuse"
 
     @property
@@ -85,14 +85,14 @@ class RowValues:
 
     def _adjusted_values(self, column: RowColumn, values: pa.Array) -> pa.Array:
         """The values as a merge has adjusted them (`out_of_range`)."""
-        held = self._fitted.get(column.name)
-        if held is None or self.out_of_range == "refuse":
+        limited = self._fitted.get(column.name)
+        if limited is None or self.out_of_range == "refuse":
             return values
-        return brought_in_range(values, held.held, self.out_of_range, held.nullable)
+        return brought_in_range(values, limited.limits, self.out_of_range, limited.nullable)
 
     @property
-    def _fitted(self) -> dict[str, HeldColumn]:
-        return {c.label: c for c in self.held if self.out_of_range != "refuse" and c.may_be_adjusted}
+    def _fitted(self) -> dict[str, LimitedColumn]:
+        return {c.label: c for c in self.limited if self.out_of_range != "refuse" and c.may_be_adjusted}
 
     def _texts(self, column: RowColumn, values: Sequence[object]) -> pa.Array:
         kind = self.compared_type(column)

@@ -17,9 +17,9 @@ import pytest
 from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery import unreadable_texts
-from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
-from jobs.destinations.held_values import UNREADABLE
+from jobs.destinations.limits import UNREADABLE
 from resources.bigquery import BigQuery
 from resources.errors import SchemaRefused
 from tests.kit.bigquery import alone
@@ -175,8 +175,8 @@ def test_texts_of_another_type_are_found_before_they_are_sent(
         "table": {"mode": "append", "column_types": {"place": kind}},
     }
     table = Table(emulator, name, document)
-    held = held_columns(table.spec, table.spec_table, table.columns, (), partial(AskedTexts, emulator, name))
-    assert [(c.label, c.held.checks) for c in held if c.may_refuse] == [("place", ((UNREADABLE, judge),))]
+    limited = limited_columns(table.spec, table.spec_table, table.columns, (), partial(AskedTexts, emulator, name))
+    assert [(c.label, c.limits.checks) for c in limited if c.may_refuse] == [("place", ((UNREADABLE, judge),))]
     assert not table.says_op, "files would not be judged"
 
 

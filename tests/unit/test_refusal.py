@@ -14,9 +14,9 @@ import pytest
 
 from jobs.dead_letters.refused import ranges
 from jobs.destinations.clickhouse.columns import table_column
-from jobs.destinations.clickhouse.held import held_column
+from jobs.destinations.clickhouse.limits import limited_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.held_values import DAY, Held, Range
+from jobs.destinations.limits import DAY, Limits, Range
 from jobs.destinations.refusal import (
     BATCH,
     OFFSET,
@@ -24,7 +24,7 @@ from jobs.destinations.refusal import (
     SENT_DELETED,
     TOPIC,
     Fit,
-    HeldColumn,
+    LimitedColumn,
     Refusal,
     check_limits,
 )
@@ -36,13 +36,13 @@ from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
 from tests.kit import specs
 
-HELD = Held({"integer": Range(0, 255), "date": Range(0, 100)}, collections=False, outside="too much")
+LIMITS = Limits({"integer": Range(0, 255), "date": Range(0, 100)}, collections=False, outside="too much")
 LIST = pa.list_(pa.field("element", pa.int64()))
 COLUMNS = (
-    HeldColumn("c0", "id", pa.int64(), "UInt8", nullable=False, is_key=True, held=HELD),
-    HeldColumn("c1", "n", pa.int64(), "UInt8", nullable=True, is_key=False, held=HELD),
-    HeldColumn("c2", "day", pa.date32(), "Date", nullable=True, is_key=False, held=HELD, fixed=True),
-    HeldColumn("c3", "tags", LIST, "Array(UInt8)", nullable=True, is_key=False, held=HELD),
+    LimitedColumn("c0", "id", pa.int64(), "UInt8", nullable=False, is_key=True, limits=LIMITS),
+    LimitedColumn("c1", "n", pa.int64(), "UInt8", nullable=True, is_key=False, limits=LIMITS),
+    LimitedColumn("c2", "day", pa.date32(), "Date", nullable=True, is_key=False, limits=LIMITS, fixed=True),
+    LimitedColumn("c3", "tags", LIST, "Array(UInt8)", nullable=True, is_key=False, limits=LIMITS),
 )
 FINE: dict[str, Any] = {"c0": 1, "c1": 1, "c2": None, "c3": []}
 
@@ -122,7 +122,7 @@ INSTANT = pa.timestamp("us", "UTC")
 )
 def test_ranges_of_clickhouse(declared: pa.DataType, named: str | None, low: object, high: object) -> None:
     column = _of_clickhouse(declared, named)
-    assert column.held.range_of(declared) == Range(low, high)  # type: ignore[arg-type]
+    assert column.limits.range_of(declared) == Range(low, high)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("named", ["Int32", "Nullable(UInt8)", "Decimal(5, 2)", "Date"])
@@ -147,8 +147,8 @@ def test_a_dead_letter_has_times_that_python_has_not(around: str, inner: str, ra
         "map<{}": lambda: pa.MapArray.from_arrays(one, value, pa.array(["v"])),
     }
     values = next((make() for name, make in made.items() if around.startswith(name)), value).cast(kind)
-    years = Held({"timestamp": Range(0, 2**50), "date": Range(0, 10**6)})
-    column = HeldColumn("n", "n", kind, "T", nullable=True, is_key=False, held=years)
+    years = Limits({"timestamp": Range(0, 2**50), "date": Range(0, 10**6)})
+    column = LimitedColumn("n", "n", kind, "T", nullable=True, is_key=False, limits=years)
     found = Refusal("t", (column,), "quarantine", "refuse", "me", {}).fit(_rows_of(values))
     assert str(beyond) in found.dead_letters["row"][0].as_py()
 
@@ -159,10 +159,10 @@ def test_what_cannot_be_adjusted_is_not_called_a_time() -> None:
     assert found.dead_letters["reason"].to_pylist() == ["the value is out of the type's range"]
 
 
-def _of_clickhouse(declared: pa.DataType, named: str | None) -> HeldColumn:
+def _of_clickhouse(declared: pa.DataType, named: str | None) -> LimitedColumn:
     types = {"n": named} if named else {}
     table = ClickHouseTable(kind="clickhouse", table="a.b", mode="append", column_types=types, out_of_range="clamp")
-    return held_column(table_column(RowColumn("n", declared, True, ("value", "n")), types), table, None)
+    return limited_column(table_column(RowColumn("n", declared, True, ("value", "n")), types), table, None)
 
 
 def _rows_of(values: pa.Array) -> pa.Table:

@@ -9,9 +9,9 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.connect_import.known import NOT_NULL, KnownTable
 from jobs.destinations.bigquery.columns import ARROW_TYPES, schema_field
-from jobs.destinations.bigquery.limits import declared_digits
 from jobs.destinations.bigquery.schema import standard_type
 from jobs.destinations.bigquery.spec import BigQueryType
+from jobs.destinations.bigquery.type_parameters import declared_digits
 from jobs.schema.types import type_name
 from resources.bigquery import BigQuery
 

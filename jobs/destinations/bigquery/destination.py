@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.layout_differences import layout_differences
+from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.maintain import remove_merged
 from jobs.destinations.bigquery.merge import merge, settle
 from jobs.destinations.bigquery.prepare import prepare
@@ -115,8 +115,8 @@ class BigQueryDestination(TableWork):
     def read(self, session: Callable[[], SparkSession]) -> BigQueryReader:
         del session
         found = self.bigquery.find_table(self.table.table)
-        held = held_columns(self.spec, self.table, self.columns, found.schema if found else ())
-        options = self.table.column_types, held, self.table.out_of_range
+        limited = limited_columns(self.spec, self.table, self.columns, found.schema if found else ())
+        options = self.table.column_types, limited, self.table.out_of_range
         table = as_partitioned(self.table, found)
         values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=table, own=self.columns)
         return BigQueryReader(values, self.pipeline)

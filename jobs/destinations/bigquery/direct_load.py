@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import AnyField, Field
-from jobs.destinations.bigquery.held import may_refuse
-from jobs.destinations.bigquery.limits import is_limited
+from jobs.destinations.bigquery.limits import may_refuse
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import order_column
+from jobs.destinations.bigquery.type_parameters import is_limited
 from jobs.spec.pipeline import PipelineSpec
 
 _READ_ALIKE = frozenset({"BOOLEAN", "INTEGER", "FLOAT", "STRING", "DATE", "TIMESTAMP", "NUMERIC"})

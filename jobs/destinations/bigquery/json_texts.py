@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from jobs.destinations.held_values import Mask
+from jobs.destinations.limits import Mask
 
 _DEEPEST = 500
 # With which C, Java and others write a double; Python writes as few as distinguish it.

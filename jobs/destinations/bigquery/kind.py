@@ -68,12 +68,12 @@ class BigQueryKind(Kind[BigQueryTable]):
 
     def warnings(self, spec: PipelineSpec, table: BigQueryTable) -> Iterator[str]:
         from jobs.destinations.bigquery.columns import destination_columns
-        from jobs.destinations.bigquery.held import held_columns
+        from jobs.destinations.bigquery.limits import limited_columns
         from jobs.destinations.bigquery.rules import too_many_loads
         from jobs.destinations.refusal import certain
 
         yield from too_many_loads(spec, table)
-        yield from certain(held_columns(spec, table, destination_columns(spec, table)))
+        yield from certain(limited_columns(spec, table, destination_columns(spec, table)))
 
     def statement(self, spec: PipelineSpec, table: BigQueryTable) -> str:
         from jobs.destinations.bigquery.columns import destination_columns

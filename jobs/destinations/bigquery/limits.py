@@ -1,125 +1,81 @@
-"""What types with parameters, as STRING(50) and NUMERIC(10, 2), leave of a column of a table that exists. Pure.
-
-A text or a number for which a column has no room stops a whole statement, and digits after the point for which it has
-none are rounded. So declared decimals have to fit, and other values are judged row by row.
-"""
+"""Which values of the declared types the columns of a BigQuery table can hold. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
-from functools import partial
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.field import AnyField, Field, by_name
-from jobs.destinations.held_values import Held, Mask, Range, flawed_parts, mask
+from jobs.destinations.bigquery.field import AnyField, by_name
+from jobs.destinations.bigquery.json_texts import not_json
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.type_parameters import limited, shown
+from jobs.destinations.limits import DAY, UNREADABLE, Judge, Limits, Range
+from jobs.destinations.refusal import LimitedColumn
+from jobs.spec.columns import row_columns
+from jobs.spec.pipeline import PipelineSpec
 
-_TOO_LONG = "a text or bytes longer than the column's type"
-_DIGITS = "a number with more digits than the column's type"
-# Digits after the point of a declared decimal, which has 38, for a column that has more than 38.
-_HALF = 19
-
-
-def digits(field: AnyField) -> tuple[int, int] | None:
-    """Precision and scale; None: all that the type has."""
-    return None if field.precision is None else (field.precision, field.scale or 0)
-
-
-def shown(field: AnyField) -> str:
-    """The type as BigQuery writes it."""
-    parameters = digits(field) or ((field.max_length,) if field.max_length else ())
-    return f"{field.field_type}({', '.join(map(str, parameters))})" if parameters else field.field_type
-
-
-def declared_digits(field: AnyField) -> pa.DataType | None:
-    """The widest declared decimal that fits; None: the field has all digits of its type."""
-    if (found := digits(field)) is None:
-        return None
-    precision, scale = found
-    if precision <= 38:
-        return pa.decimal128(precision, scale)
-    whole = min(precision - scale, 38 - min(scale, _HALF))
-    return pa.decimal128(38, min(scale, 38 - whole))
+_OUTSIDE = "a date or time outside of the years 1 to 9999"
+_REMEDY = "set `null_elements: drop`, or declare the elements `not null`"
+_FIRST, _LAST = -719162, 2932896
+_RANGES = {"date": Range(_FIRST, _LAST), "timestamp": Range(_FIRST * DAY, (_LAST + 1) * DAY - 1)}
+_NO_TIME = "a number that is no time of day"
+# What conversions of whole numbers can take, and the error for other values.
+_NUMBERS = {
+    "int_to_DATE": (_RANGES["date"], _OUTSIDE),
+    "int_to_TIME": (Range(0, DAY // 1000 - 1), _NO_TIME),
+    "long_to_TIME": (Range(0, DAY - 1), _NO_TIME),
+}
+_OF_TEXT = "string_to_"
 
 
-def has_digits(field: AnyField, declared: tuple[int, int]) -> bool:
-    """Whether all values of a declared decimal (precision, scale) fit."""
-    precision, scale = digits(field) or declared
-    return declared[1] <= scale and declared[0] - declared[1] <= precision - scale
+def may_refuse(conversion: str | None) -> bool:
+    """Whether there are values that this conversion cannot take."""
+    return conversion is not None and (conversion in _NUMBERS or conversion.startswith(_OF_TEXT))
 
 
-def limited(held: Held, column: Column, present: Sequence[AnyField]) -> Held:
-    """What a column holds, in a table of these fields."""
-    field = by_name(present).get(column.name.lower())
-    found = digits(field) if field else None
-    if found is None:
-        if field is None or not _has_lengths(field):
-            return held
-        too_long = partial(_too_long, wanted=column.field, field=Field.of(field))
-        return replace(held, checks=(*held.checks, (_TOO_LONG, too_long)))
-    declared = (column.conversion or "").partition("_to_")[0]
-    if declared in ("int", "long"):
-        most = 10 ** (found[0] - found[1]) - 1
-        return replace(held, ranges={"integer": Range(-most, most)}, outside=_DIGITS)
-    if declared == "string":
-        return replace(held, checks=(*held.checks, (_DIGITS, partial(_too_many_digits, precision_and_scale=found))))
-    # A declared decimal fits: `plan_changes` has seen to it.
-    return held
+def limited_columns(
+    spec: PipelineSpec,
+    table: BigQueryTable,
+    columns: Sequence[Column],
+    present: Sequence[AnyField] = (),
+    asks: Callable[[str], Judge] | None = None,
+) -> tuple[LimitedColumn, ...]:
+    """The columns of rows before they are loaded: ``c0``, ``c1``, … in the order of the table's columns.
+
+    Args:
+        present: the fields of the table, if it exists: its types may have parameters.
+        asks: gives for a type what finds texts that BigQuery cannot convert to it; None: BigQuery is not asked.
+    """
+    declared, there = {c.path: c for c in row_columns(spec, table)}, by_name(present)
+    limits = Limits(_RANGES, elements=table.null_elements == "drop", remedy=_REMEDY, outside=_OUTSIDE)
+    return tuple(
+        LimitedColumn(
+            name=f"c{number}",
+            label=column.name,
+            declared=declared[column.source].type,
+            type=_type(column, there.get(column.name.lower())),
+            nullable=declared[column.source].nullable,
+            is_key=column.is_key,
+            limits=limited(_converted(limits, column.conversion, asks), column, present),
+            fixed=column.source == ("value", spec.changes.ordered_by),
+        )
+        for number, column in enumerate(columns)
+    )
 
 
-def is_limited(column: Column, present: Sequence[AnyField]) -> bool:
-    """Whether rows have to be judged by what this column has room for."""
-    return limited(Held(), column, present) != Held()
+def _converted(limits: Limits, conversion: str | None, asks: Callable[[str], Judge] | None) -> Limits:
+    """What a column holds, with the limits of its conversion."""
+    if conversion in _NUMBERS:
+        bounds, outside = _NUMBERS[conversion]
+        return replace(limits, ranges={"integer": bounds}, outside=outside)
+    if conversion is None or not conversion.startswith(_OF_TEXT):
+        return limits
+    wanted = conversion.removeprefix(_OF_TEXT)
+    judge = not_json if wanted == "JSON" else asks(wanted) if asks else None
+    return replace(limits, checks=((UNREADABLE, judge),)) if judge else limits
 
 
-def scale_of(text: str) -> int:
-    """How many digits after the point the number needs; 0 if the text is not a number."""
-    try:
-        _, found, exponent = Decimal(text).as_tuple()
-    except InvalidOperation:
-        return 0
-    if not any(found) or not isinstance(exponent, int):
-        return 0
-    zeros = next(n for n, digit in enumerate(reversed(found)) if digit)
-    return -exponent - zeros
-
-
-def _has_lengths(field: AnyField) -> bool:
-    return bool(field.max_length or any(map(_has_lengths, field.fields)))
-
-
-def _too_long(values: pa.Array, wanted: Field, field: AnyField | None) -> Mask | None:
-    """Rows with a text or bytes for which the column, or a part of it, has no room."""
-    if field is None or not _has_lengths(field):
-        return None
-    kind = values.type
-    if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        parts = by_name(field.fields)
-        inside = [partial(_too_long, wanted=part, field=parts.get(part.name.lower())) for part in wanted.fields]
-        return flawed_parts(values, inside)
-    if pa.types.is_nested(kind):
-        return flawed_parts(values, [partial(_too_long, wanted=wanted, field=field)])
-    if not field.max_length:
-        return None
-    length = pc.utf8_length if pa.types.is_string(kind) or pa.types.is_large_string(kind) else pc.binary_length
-    return mask(pc.greater(length(values), field.max_length))
-
-
-def _too_many_digits(texts: pa.Array, precision_and_scale: tuple[int, int]) -> Mask:
-    """Texts of numbers for which the column has no room."""
-    known = pc.unique(texts.drop_null()).to_pylist()
-    refused = [text for text in known if not _fits(text, *precision_and_scale)]
-    return mask(pc.is_in(texts, value_set=pa.array(refused, texts.type)))
-
-
-def _fits(text: str, precision: int, scale: int) -> bool:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return True  # no number: BigQuery is asked about it
-    # `abs` would round to 28 digits.
-    return not number.is_finite() or (number.copy_abs() < 10 ** (precision - scale) and scale_of(text) <= scale)
+def _type(column: Column, there: AnyField | None) -> str:
+    named = shown(there) if there and there.field_type == column.field.field_type else column.field.field_type
+    return f"REPEATED {named}" if column.field.mode == "REPEATED" else named

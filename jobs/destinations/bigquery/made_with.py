@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from jobs.changes.routing import route_filter
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.field import AnyField, Field, by_name
-from jobs.destinations.bigquery.limits import is_limited
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import order_column
+from jobs.destinations.bigquery.type_parameters import is_limited
 from jobs.spec.pipeline import PipelineSpec
 
 

@@ -26,7 +26,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager, arrow_type
 from jobs.destinations.bigquery.statements import partition_filter
 from jobs.destinations.bigquery.unreadable_texts import in_groups
-from jobs.destinations.held_values import out_of_range
+from jobs.destinations.limits import out_of_range
 from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import ReadShare, rows_of, share_count
@@ -70,8 +70,8 @@ class BigQueryValues(RowValues):
     def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
         """Values as BigQuery converts and shows them, null for those that it refuses; each different value is sent
         once."""
-        held = next(c for c in self.held if c.label == column.name).held
-        if (beyond := out_of_range(values, held)) is not None:
+        limits = next(c for c in self.limited if c.label == column.name).limits
+        if (beyond := out_of_range(values, limits)) is not None:
             values = pc.if_else(pa.array(beyond), None, values)
         given = pc.unique(values.drop_null()).cast(pa.string()).to_pylist()
         text = render("bigquery", "stored_values", column=column)

@@ -10,9 +10,9 @@ from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import ARROW_TYPES, is_numeric
 from jobs.destinations.bigquery.field import AnyField, Field, by_name
-from jobs.destinations.bigquery.limits import declared_digits, digits, has_digits, shown
 from jobs.destinations.bigquery.names import column_name
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.type_parameters import declared_digits, digits, has_digits, shown
 from jobs.destinations.takes import Takes
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, plan_evolution
 from jobs.spec.tables import Evolution

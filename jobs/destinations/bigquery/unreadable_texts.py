@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.cloud.bigquery import ArrayQueryParameter
 
-from jobs.destinations.bigquery.limits import scale_of
-from jobs.destinations.held_values import Mask
+from jobs.destinations.bigquery.type_parameters import scale_of
+from jobs.destinations.limits import Mask
 from jobs.groups import groups
 from resources.bigquery import BigQuery
 from sql import render

@@ -20,8 +20,8 @@ from jobs.destinations.bigquery.columns import OP, Column, destination_columns, 
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
 from jobs.destinations.bigquery.field import AnyField, Field
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, applies
-from jobs.destinations.bigquery.held import held_columns
 from jobs.destinations.bigquery.job_sequence import JobSequence
+from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.loading import Loader
 from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.names import attempts_prefix
@@ -182,7 +182,7 @@ class TableWork(Destination):
         asks = partial(AskedTexts, self.bigquery, self.name)
         return Refusal(
             where=self.name,
-            columns=held_columns(self.spec, self.table, self.columns, present, asks),
+            columns=limited_columns(self.spec, self.table, self.columns, present, asks),
             on_bad_record=self.spec.on_bad_record,
             out_of_range=self.table.out_of_range,
             attempt=uuid.uuid4().hex,

@@ -14,9 +14,9 @@ from jobs.destinations.base import Destination, oldest
 from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.checks import check_keeps_records
 from jobs.destinations.clickhouse.drop_state import drop_state, hand_over
-from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.layout_differences import layout_differences
+from jobs.destinations.clickhouse.limits import limited_columns
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge, replay
 from jobs.destinations.clickhouse.prepare import prepare
@@ -110,7 +110,7 @@ class ClickHouseDestination(Destination):
         values = ClickHouseValues(
             self.row_columns,
             self.table.column_types,
-            held_columns(self.spec, self.table),
+            limited_columns(self.spec, self.table),
             self.table.out_of_range,
             server=self.shards[0].server,
             own=self.layout.columns,

@@ -190,10 +190,10 @@ class InsertTask:
         if problem.facts.get("code") not in _DOES_NOT_FIT:
             raise problem
         dead_letters = DEAD_LETTER_ROW.empty_table()
-        for column, held in zip(self.columns, self.refusal.columns, strict=True):
+        for column, limited in zip(self.columns, self.refusal.columns, strict=True):
             if column.declared:
-                asked = np.flatnonzero(judged(rows, held, np.ones(rows.num_rows, dtype=bool)))
-                rows, more = self.refusal.parted(rows, self._unfit(column, rows, asked), held, _UNFIT)
+                asked = np.flatnonzero(judged(rows, limited, np.ones(rows.num_rows, dtype=bool)))
+                rows, more = self.refusal.parted(rows, self._unfit(column, rows, asked), limited, _UNFIT)
                 dead_letters = pa.concat_tables([dead_letters, more])
         if not dead_letters.num_rows:
             raise problem

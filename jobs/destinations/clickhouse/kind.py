@@ -64,12 +64,12 @@ class ClickHouseKind(Kind[ClickHouseTable]):
 
     def warnings(self, spec: PipelineSpec, table: ClickHouseTable) -> Iterator[str]:
         from jobs.destinations.clickhouse.engines import engine_warnings
-        from jobs.destinations.clickhouse.held import held_columns
+        from jobs.destinations.clickhouse.limits import limited_columns
         from jobs.destinations.refusal import certain
 
         if table.mode == "append":
             yield from engine_warnings(table.engine or "")
-        yield from certain(held_columns(spec, table))
+        yield from certain(limited_columns(spec, table))
 
     def statement(self, spec: PipelineSpec, table: ClickHouseTable) -> str:
         from jobs.destinations.clickhouse.statements import Statements

@@ -14,9 +14,9 @@ from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reductions, truncated_below
 from jobs.changes.routing import route_filter
 from jobs.destinations.clickhouse.checks import check_keeps_records
-from jobs.destinations.clickhouse.held import held_columns
 from jobs.destinations.clickhouse.insert_task import InsertCounts, InsertTask, Only
 from jobs.destinations.clickhouse.inserted_rows import LandedSlices, NewestRows, RowShape
+from jobs.destinations.clickhouse.limits import limited_columns
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
@@ -198,7 +198,7 @@ class StepInserts:
             query_prefix=shard.query_prefix_of(held),
             refusal=Refusal(
                 where=shard.where,
-                columns=held_columns(shard.spec, shard.table),
+                columns=limited_columns(shard.spec, shard.table),
                 on_bad_record=shard.spec.on_bad_record,
                 out_of_range=shard.table.out_of_range,
                 attempt=attempt,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from jobs.destinations.bigquery.json_texts import not_json
-from jobs.destinations.held_values import UNREADABLE, Held
-from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
+from jobs.destinations.limits import UNREADABLE, Limits
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, LimitedColumn, Refusal
 from tests.kit.arrow import copied
 
 DEEPEST = "[" * 499 + "{}" + "]" * 499
@@ -25,8 +25,8 @@ def test_texts_that_are_json() -> None:
 
 
 def test_row_with_such_a_text_becomes_a_dead_letter() -> None:
-    column = HeldColumn(
-        "c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, held=Held(checks=((UNREADABLE, not_json),))
+    column = LimitedColumn(
+        "c0", "doc", pa.string(), "JSON", nullable=True, is_key=False, limits=Limits(checks=((UNREADABLE, not_json),))
     )
     rows = {"c0": ["{}", "x", None], TOPIC: ["t"] * 3, PARTITION: [0] * 3, OFFSET: [0, 1, 2], BATCH: [1] * 3}
     found = Refusal("bigquery a.b", (column,), "quarantine", "clamp", "me", {}).fit(pa.table(rows))

@@ -11,7 +11,7 @@ import pytest
 from google.cloud.bigquery import ArrayQueryParameter
 
 from jobs.destinations.bigquery.columns import destination_columns
-from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.read import BigQueryValues
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.spec.columns import row_columns
@@ -38,8 +38,8 @@ def stored(declared: str, wanted: str, values: list[Any]) -> tuple[list[object],
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     columns, own = row_columns(spec, table), destination_columns(spec, table)
-    held, asked = held_columns(spec, table, own), cast(BigQuery, service)
-    made = BigQueryValues(columns, table.column_types, held, bigquery=asked, table=table, own=own)
+    limited, asked = limited_columns(spec, table, own), cast(BigQuery, service)
+    made = BigQueryValues(columns, table.column_types, limited, bigquery=asked, table=table, own=own)
     (column,) = (c for c in columns if c.name == "n")
     return list(made.stored(column, pa.array(values, column.type))), service
 

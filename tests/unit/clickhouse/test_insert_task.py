@@ -13,8 +13,8 @@ import pytest
 
 from jobs.destinations.clickhouse import insert_task as module
 from jobs.destinations.clickhouse.columns import table_column
-from jobs.destinations.clickhouse.held import held_column
 from jobs.destinations.clickhouse.insert_task import InsertTask
+from jobs.destinations.clickhouse.limits import limited_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.spread import NUMBER, Question
 from jobs.destinations.clickhouse.steps import Chunk
@@ -78,7 +78,7 @@ class Server(ClickHouseServer):
 def _task(server: Server, attempt: str = "first") -> InsertTask:
     column = table_column(RowColumn("n", pa.int64(), False, ("value", "n")), {"n": "UInt8"})
     table = ClickHouseTable(kind="clickhouse", table="a.b", mode="upsert", column_types={"n": "UInt8"})
-    held = (held_column(column, table, None),)
+    limited = (limited_column(column, table, None),)
     return InsertTask(
         server=server,
         sql="insert",
@@ -90,7 +90,7 @@ def _task(server: Server, attempt: str = "first") -> InsertTask:
         chunks=(_chunk("1-1"),),
         token_prefix="p/t/step",
         query_prefix="q-",
-        refusal=Refusal("t", held, "quarantine", "refuse", attempt, {}),
+        refusal=Refusal("t", limited, "quarantine", "refuse", attempt, {}),
         dead_letters_sql="dead_letters",
         unfit={"n": Question(server, "unfit", ("n", NUMBER), "n Int64, __bm_number UInt32")},
         fits={"n": Question(server, "fits", ("n",), "n Int64")},

@@ -48,7 +48,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Held:
+class Limits:
     """The values that a column can hold.
 
     Attributes:
@@ -93,29 +93,29 @@ def _float_within(bound: int | Decimal, kind: pa.DataType) -> float:
     return float(found if is_it else np.nextafter(found, of(0)))
 
 
-def null_collections(array: pa.Array, held: Held) -> Mask | None:
+def null_collections(array: pa.Array, limits: Limits) -> Mask | None:
     """Rows with a null that the column cannot hold; None if there are none."""
     kind = array.type
     if not pa.types.is_nested(kind):
         return None
-    found = mask(pc.is_null(array)) if not held.collections and array.null_count else None
+    found = mask(pc.is_null(array)) if not limits.collections and array.null_count else None
     for rows, child in _children(array):
-        inner = null_collections(child, held)
-        if not held.elements and pa.types.is_list(kind) and child.null_count:
+        inner = null_collections(child, limits)
+        if not limits.elements and pa.types.is_list(kind) and child.null_count:
             inner = _or(inner, mask(pc.is_null(child)))
         found = _or(found, _raised(inner, rows, len(array)))
     return found
 
 
-def refuses_nulls(kind: pa.DataType, held: Held, nullable: bool) -> bool:
+def refuses_nulls(kind: pa.DataType, limits: Limits, nullable: bool) -> bool:
     """Whether the declared type allows nulls that the column cannot hold; `nullable`: the value itself may be null."""
     if not pa.types.is_nested(kind):
         return False
-    if nullable and not held.collections:
+    if nullable and not limits.collections:
         return True
-    if pa.types.is_list(kind) and kind.value_field.nullable and not held.elements:
+    if pa.types.is_list(kind) and kind.value_field.nullable and not limits.elements:
         return True
-    return any(refuses_nulls(f.type, held, f.nullable) for f in inner_fields(kind))
+    return any(refuses_nulls(f.type, limits, f.nullable) for f in inner_fields(kind))
 
 
 def inner_fields(kind: pa.DataType) -> list[pa.Field]:
@@ -125,13 +125,13 @@ def inner_fields(kind: pa.DataType) -> list[pa.Field]:
     return [kind.field(n) for n in range(kind.num_fields)]
 
 
-def out_of_range(array: pa.Array, held: Held) -> Mask | None:
+def out_of_range(array: pa.Array, limits: Limits) -> Mask | None:
     """Rows with a value outside its range; None if there are none."""
-    if bounds := held.range_of(array.type):
+    if bounds := limits.range_of(array.type):
         return _outside(array, bounds)
     if not pa.types.is_nested(array.type):
         return None
-    return flawed_parts(array, repeat(partial(out_of_range, held=held)))
+    return flawed_parts(array, repeat(partial(out_of_range, limits=limits)))
 
 
 def flawed_parts(array: pa.Array, judges: Iterable[Judge]) -> Mask | None:
@@ -142,28 +142,28 @@ def flawed_parts(array: pa.Array, judges: Iterable[Judge]) -> Mask | None:
     return found
 
 
-def brought_in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
+def brought_in_range(array: pa.Array, limits: Limits, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
     """Replaces each value outside its range by the nearest value that the column can hold, or by null.
 
     By null only if the declared type allows it (`nullable`: the value itself may be null); else it is not replaced.
     """
     # A copy, which has no offset into shared buffers: the parts of a nested array need that.
-    return _in_range(array.take(pa.array(np.arange(len(array)))), held, how, nullable)
+    return _in_range(array.take(pa.array(np.arange(len(array)))), limits, how, nullable)
 
 
-def _in_range(array: pa.Array, held: Held, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
+def _in_range(array: pa.Array, limits: Limits, how: Literal["clamp", "null"], nullable: bool) -> pa.Array:
     kind = array.type
-    if bounds := held.range_of(kind):
+    if bounds := limits.range_of(kind):
         return _clamped(array, bounds) if how == "clamp" else _nulled(array, bounds) if nullable else array
     if pa.types.is_struct(kind):
         fields = list(kind)
-        parts = [_in_range(array.field(n), held, how, f.nullable) for n, f in enumerate(fields)]
+        parts = [_in_range(array.field(n), limits, how, f.nullable) for n, f in enumerate(fields)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null()) if fields else array
     if pa.types.is_map(kind):
-        items = _in_range(array.items, held, how, kind.item_field.nullable)
+        items = _in_range(array.items, limits, how, kind.item_field.nullable)
         return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=kind, mask=array.is_null())
     if pa.types.is_list(kind):
-        values = _in_range(array.values, held, how, kind.value_field.nullable)
+        values = _in_range(array.values, limits, how, kind.value_field.nullable)
         return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
     return array
 

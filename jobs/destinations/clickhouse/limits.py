@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, table_column
 from jobs.destinations.clickhouse.spec import ClickHouseTable
-from jobs.destinations.held_values import DAY, Held, Range, family
-from jobs.destinations.refusal import HeldColumn
+from jobs.destinations.limits import DAY, Limits, Range, family
+from jobs.destinations.refusal import LimitedColumn
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
 
@@ -33,13 +33,13 @@ _TIMES = {
 }
 
 
-def held_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[HeldColumn, ...]:
+def limited_columns(spec: PipelineSpec, table: ClickHouseTable) -> tuple[LimitedColumn, ...]:
     """The columns of the table, in their order."""
     columns = (table_column(c, table.column_types) for c in row_columns(spec, table))
-    return tuple(held_column(column, table, spec.changes.ordered_by) for column in columns)
+    return tuple(limited_column(column, table, spec.changes.ordered_by) for column in columns)
 
 
-def held_column(column: Column, table: ClickHouseTable, order_by: str | None) -> HeldColumn:
+def limited_column(column: Column, table: ClickHouseTable, order_by: str | None) -> LimitedColumn:
     """What a column can hold. The server refuses other values of a named type (`column_types`), unless adjusted.
 
     Args:
@@ -50,17 +50,17 @@ def held_column(column: Column, table: ClickHouseTable, order_by: str | None) ->
     own = _named(column) if column.declared and table.out_of_range != "refuse" else None
     # A text is not adjusted: only the server knows which number it is.
     if of and own:
-        outside = Held.outside
+        outside = Limits.outside
         wire = _WIRE.get(of, own)
         ranges = {**_WIRE, of: Range(max(own.low, wire.low), min(own.high, wire.high))}
-    return HeldColumn(
+    return LimitedColumn(
         name=column.name,
         label=column.name,
         declared=column.arrow,
         type=column.type,
         nullable=column.nullable and (not column.declared or "Nullable" in column.type),
         is_key=column.is_key,
-        held=Held(ranges, collections=table.null_collections == "empty", remedy=_REMEDY, outside=outside),
+        limits=Limits(ranges, collections=table.null_collections == "empty", remedy=_REMEDY, outside=outside),
         fixed=column.name == order_by,
     )
 

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from jobs.destinations.held_values import DAY, Held, Range, brought_in_range, null_collections, out_of_range
+from jobs.destinations.limits import DAY, Limits, Range, brought_in_range, null_collections, out_of_range
 
 DAYS = Range(-25567, 120529)
-HELD = Held({"date": DAYS, "timestamp": Range(-25567 * DAY, 120530 * DAY - 1)}, collections=False)
+LIMITS = Limits({"date": DAYS, "timestamp": Range(-25567 * DAY, 120530 * DAY - 1)}, collections=False)
 LIST = pa.list_(pa.field("element", pa.int64()))
 DEEP = pa.list_(pa.field("element", LIST))
 MAP = pa.map_(pa.string(), pa.field("value", LIST))
 STRUCT = pa.struct([pa.field("a", LIST), pa.field("d", pa.date32())])
 
 
-ELEMENTS = Held(elements=False)
+ELEMENTS = Limits(elements=False)
 
 
 def places(mask: np.ndarray[Any, Any] | None) -> list[int]:
@@ -28,24 +28,24 @@ def places(mask: np.ndarray[Any, Any] | None) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "held", "values", "flawed"),
+    ("kind", "limits", "values", "flawed"),
     [
-        (LIST, HELD, [[1, None], [], None, [2]], [2]),
-        (DEEP, HELD, [[[1]], [[1], None], [], None], [1, 3]),
-        (MAP, HELD, [[("a", [1])], [("a", None)], None], [1, 2]),
-        (STRUCT, HELD, [{"a": [1], "d": None}, {"a": None, "d": None}, None], [1, 2]),
-        (pa.int64(), HELD, [1, None], []),
+        (LIST, LIMITS, [[1, None], [], None, [2]], [2]),
+        (DEEP, LIMITS, [[[1]], [[1], None], [], None], [1, 3]),
+        (MAP, LIMITS, [[("a", [1])], [("a", None)], None], [1, 2]),
+        (STRUCT, LIMITS, [{"a": [1], "d": None}, {"a": None, "d": None}, None], [1, 2]),
+        (pa.int64(), LIMITS, [1, None], []),
         (LIST, ELEMENTS, [[1, None], [], None, [2]], [0]),
         (DEEP, ELEMENTS, [[[1]], [[1], None], [[None]], None], [1, 2]),
         (MAP, ELEMENTS, [[("a", [1])], [("a", None)], [("a", [None])], None], [2]),
         (STRUCT, ELEMENTS, [{"a": [None], "d": None}, {"a": None, "d": None}, None], [0]),
     ],
 )
-def test_nulls_in_collections(kind: pa.DataType, held: Held, values: list[object], flawed: list[int]) -> None:
+def test_nulls_in_collections(kind: pa.DataType, limits: Limits, values: list[object], flawed: list[int]) -> None:
     array = pa.array(values, kind)
-    assert places(null_collections(array, held)) == flawed
+    assert places(null_collections(array, limits)) == flawed
     shifted = pa.concat_arrays([array.slice(0, 1), array])[1:]
-    assert places(null_collections(shifted, held)) == flawed
+    assert places(null_collections(shifted, limits)) == flawed
 
 
 DATE = pa.date32()
@@ -64,13 +64,13 @@ INSTANT = pa.timestamp("us", "UTC")
     ],
 )
 def test_out_of_range(kind: pa.DataType, values: list[object], flawed: list[int]) -> None:
-    assert places(out_of_range(pa.array(values, kind), HELD)) == flawed
+    assert places(out_of_range(pa.array(values, kind), LIMITS)) == flawed
 
 
 LOW, HIGH, EVER = dt.date(1900, 1, 1), dt.date(2299, 12, 31), dt.date(9999, 12, 31)
 DATES = pa.list_(pa.field("element", DATE, nullable=False))
 DATE_MAP = pa.map_(pa.string(), pa.field("value", DATE))
-SMALL = Held({"integer": Range(0, 255), "decimal": Range(Decimal("-9.99"), Decimal("9.99"))})
+SMALL = Limits({"integer": Range(0, 255), "decimal": Range(Decimal("-9.99"), Decimal("9.99"))})
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ SMALL = Held({"integer": Range(0, 255), "decimal": Range(Decimal("-9.99"), Decim
 )
 def test_brought_in_range(kind: pa.DataType, values: list[object], clamped: list[object], nulled: list[object]) -> None:
     array = pa.concat_arrays([pa.array(values[:1], kind), pa.array(values, kind)])[1:]
-    assert brought_in_range(array, HELD, "clamp", nullable=True).to_pylist() == clamped
-    assert brought_in_range(array, HELD, "null", nullable=True).to_pylist() == nulled
+    assert brought_in_range(array, LIMITS, "clamp", nullable=True).to_pylist() == clamped
+    assert brought_in_range(array, LIMITS, "null", nullable=True).to_pylist() == nulled
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ FLOATS = np.finfo(np.float32)
     ],
 )
 def test_floats_in_range(kind: pa.DataType, bounds: Range, values: list[object], clamped: list[object]) -> None:
-    held = Held({"float": bounds})
+    limits = Limits({"float": bounds})
     array = pa.array(values, kind)
-    assert brought_in_range(array, held, "clamp", nullable=True).to_pylist() == clamped
-    assert brought_in_range(array, held, "null", nullable=True).null_count == len(values) - values.count(0.5)
+    assert brought_in_range(array, limits, "clamp", nullable=True).to_pylist() == clamped
+    assert brought_in_range(array, limits, "null", nullable=True).null_count == len(values) - values.count(0.5)
     nan = pa.array([float("nan")], kind)
-    assert out_of_range(nan, held) is None
+    assert out_of_range(nan, limits) is None
 
 
 def test_a_time_that_has_no_text_is_out_of_range() -> None:
     beyond = pa.array([2**62], pa.int64()).cast(INSTANT)
-    assert brought_in_range(beyond, HELD, "clamp", nullable=False).cast(pa.int64()).to_pylist() == [120530 * DAY - 1]
+    assert brought_in_range(beyond, LIMITS, "clamp", nullable=False).cast(pa.int64()).to_pylist() == [120530 * DAY - 1]

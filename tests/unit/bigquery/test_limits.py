@@ -13,11 +13,11 @@ from google.cloud.bigquery import ArrayQueryParameter, SchemaField
 
 from jobs.destinations.bigquery.columns import destination_columns
 from jobs.destinations.bigquery.direct_load import takes_landed_rows
-from jobs.destinations.bigquery.held import held_columns
+from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
-from jobs.destinations.held_values import DAY, Mask, out_of_range
-from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, HeldColumn, Refusal
+from jobs.destinations.limits import DAY, Mask, out_of_range
+from jobs.destinations.refusal import BATCH, OFFSET, PARTITION, TOPIC, LimitedColumn, Refusal
 from jobs.schema.types import parse_columns
 from resources.bigquery import BigQuery
 from tests.kit import specs
@@ -41,11 +41,11 @@ def test_numbers_that_become_no_date_or_time(declared: str, wanted: str, first: 
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     columns = destination_columns(spec, table)
-    held = next(c for c in held_columns(spec, table, columns) if c.label == "n")
-    assert held.may_refuse is (first is not None)
+    limited = next(c for c in limited_columns(spec, table, columns) if c.label == "n")
+    assert limited.may_refuse is (first is not None)
     assert takes_landed_rows(spec, table, columns) is (first is None), "files would not be judged"
     if first is not None and last is not None:
-        found = out_of_range(pa.array([first, last, first - 1, last + 1], held.declared), held.held)
+        found = out_of_range(pa.array([first, last, first - 1, last + 1], limited.declared), limited.limits)
         assert found is not None
         assert found.tolist() == [False, False, True, True]
 
@@ -54,15 +54,17 @@ def _all_are_read(texts: pa.Array) -> Mask:
     return np.zeros(len(texts), bool)
 
 
-def judged(declared: str, field: SchemaField, wanted: str | None = None) -> tuple[HeldColumn, bool]:
+def judged(declared: str, field: SchemaField, wanted: str | None = None) -> tuple[LimitedColumn, bool]:
     """The column `n` of a table that has this field, and whether landed files are loaded without a look at rows."""
     types = {"column_types": {"n": wanted}} if wanted else {}
     spec = specs.spec(specs.table("bigquery", "append", "d.dest", **types), columns={"id": "long", "n": declared})
     (table,) = spec.tables
     assert isinstance(table, BigQueryTable)
     columns, present = destination_columns(spec, table), [SchemaField("id", "INTEGER"), field]
-    (held,) = (c for c in held_columns(spec, table, columns, present, lambda _type: _all_are_read) if c.label == "n")
-    return held, takes_landed_rows(spec, table, columns, present)
+    (limited,) = (
+        c for c in limited_columns(spec, table, columns, present, lambda _type: _all_are_read) if c.label == "n"
+    )
+    return limited, takes_landed_rows(spec, table, columns, present)
 
 
 INSIDE = SchemaField(
@@ -127,16 +129,16 @@ INSIDE = SchemaField(
 def test_what_a_table_that_exists_has_no_room_for_is_refused(
     declared: str, field: SchemaField, wanted: str | None, values: list[Any], refused: list[int]
 ) -> None:
-    held, as_landed = judged(declared, field, wanted)
-    assert held.may_refuse
+    limited, as_landed = judged(declared, field, wanted)
+    assert limited.may_refuse
     assert not as_landed, "files would not be judged"
-    refusal = copied(Refusal("t", (held,), "quarantine", "refuse", "x", {}))
+    refusal = copied(Refusal("t", (limited,), "quarantine", "refuse", "x", {}))
     kind, places = parse_columns({"n": declared}).field("n").type, list(range(len(values)))
-    rows = {held.name: pa.array(values, kind), TOPIC: ["t"] * len(values), PARTITION: [0] * len(values)}
+    rows = {limited.name: pa.array(values, kind), TOPIC: ["t"] * len(values), PARTITION: [0] * len(values)}
     fit = refusal.fit(pa.table({**rows, OFFSET: places, BATCH: places}))
     assert fit.dead_letters["offset"].to_pylist() == refused
     assert fit.rows[OFFSET].to_pylist() == [n for n in places if n not in refused]
-    assert "(" in held.type or "RECORD" in held.type, held.type
+    assert "(" in limited.type or "RECORD" in limited.type, limited.type
 
 
 @pytest.mark.parametrize(
@@ -151,8 +153,8 @@ def test_what_a_table_that_exists_has_no_room_for_is_refused(
 def test_files_are_loaded_as_they_are_where_every_value_has_room(
     declared: str, field: SchemaField, wanted: str | None
 ) -> None:
-    held, as_landed = judged(declared, field, wanted)
-    assert (held.may_refuse, as_landed) == (False, True)
+    limited, as_landed = judged(declared, field, wanted)
+    assert (limited.may_refuse, as_landed) == (False, True)
 
 
 def test_each_question_about_texts_fits_into_a_request() -> None:
@@ -172,8 +174,8 @@ def test_each_question_about_texts_fits_into_a_request() -> None:
 
 def test_texts_in_large_arrays_are_judged_too() -> None:
     """As a scan by pyiceberg may return them."""
-    held, _ = judged("array<string>", SchemaField("n", "STRING", "REPEATED", max_length=1))
-    ((_, judge),) = held.held.checks
+    limited, _ = judged("array<string>", SchemaField("n", "STRING", "REPEATED", max_length=1))
+    ((_, judge),) = limited.limits.checks
     found = judge(pa.array([["a"], ["a", "bc"], None], pa.large_list(pa.large_string())))
     assert found is not None
     assert found.tolist() == [False, True, False]
