@@ -30,7 +30,7 @@ from jobs.pipeline import Pipeline
 from jobs.replay.revising_batch import most_attempts, revising_batch
 from jobs.spark.own_views import cached, own_views
 from jobs.spec.columns import key_fields
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 
 
 def land_again(pipeline: Pipeline, batches: tuple[int, int] | None = None, kind: str | None = None) -> Redecoded | None:

@@ -22,7 +22,7 @@ def summary(pipeline: Pipeline) -> list[DeadLetterGroup]:
     """Dead letters of the intermediate table and of all side tables, by stage and kind."""
     found = []
     if _anything_landed(pipeline):
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         with spark_errors(pipeline.intermediate.identifier):
             text, topics = _of_open(pipeline, "quarantined")
@@ -37,7 +37,7 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
         return
     where = pipeline.intermediate.identifier
     text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False, limited=True)
-    from resources.spark import spark_errors
+    from resources.spark_errors import spark_errors
 
     with spark_errors(where):
         rows = _session(pipeline).sql(text, args={"first": 0, "last": LAST, "most": most, **topics})

@@ -41,7 +41,7 @@ from jobs.spec.columns import key_fields
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.unchanged_columns import can_leave_unchanged, unchanged_columns
 from resources.errors import BatchmergeError, Interrupted
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import render
 
 _LOG = logging.getLogger("batchmerge")

@@ -18,7 +18,7 @@ from jobs.dead_letters.listing import open_dead_letters
 from jobs.pipeline import Pipeline
 from jobs.replay.coordinates import check_rereading
 from jobs.replay.revise import Applied, merge_tables
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
 

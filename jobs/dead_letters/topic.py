@@ -130,7 +130,7 @@ class DeadLetterTopic:
         """Has a Spark task send the dead letters of a batch."""
         self._writer = None  # the task's writer fences it
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         with spark_errors(delivery.topic):
             rows, messages = self._dead_letters(spark, batch)

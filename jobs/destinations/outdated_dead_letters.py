@@ -17,7 +17,7 @@ from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.shares import rows_of
 from jobs.destinations.side_table import WRITTEN, SideTable
 from jobs.groups import groups
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 
 # The most characters of parameters in one statement: ClickHouse accepts 128 KB.
 _CHARACTERS = 60_000

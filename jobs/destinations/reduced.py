@@ -49,7 +49,7 @@ class Step:
 
     def changes(self) -> pa.Table:
         """The changes, read into this process's memory: the table's columns, and ``__op, __order, __kafka``."""
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         with spark_errors(self.destination.name):
             return self.wanted.rows(self.context.spark).toArrow()

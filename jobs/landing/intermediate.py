@@ -233,7 +233,7 @@ class IntermediateTable:
         from jobs.landing.new_columns import write_with_new_columns
         from jobs.landing.ranges import judge, land_ranges
         from jobs.landing.task import Selection
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
@@ -281,7 +281,7 @@ class IntermediateTable:
             BadRecords, InvariantBroken: as in landing.
         """
         from jobs.landing.task import Selection
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         keeps_bad = self.spec.on_bad_record != "skip"
         with spark_errors(self.identifier):

@@ -18,7 +18,7 @@ from jobs.iceberg.table_commit import point
 from jobs.maintenance.report import GaveWay
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import render
 
 

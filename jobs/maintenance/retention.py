@@ -26,7 +26,7 @@ from jobs.pipeline import Pipeline
 from jobs.spec.maintenance import Landed
 from jobs.verify.stale_keys import stale_before
 from resources.errors import BatchmergeError
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import quote, render
 
 _LOG = logging.getLogger("batchmerge")

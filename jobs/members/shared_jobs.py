@@ -174,7 +174,7 @@ class Participant(Generic[W, A]):
 
 def _may_be_of_one(problem: BaseException) -> bool:
     """Whether a single request may be the cause."""
-    from resources.spark import spark_errors
+    from resources.spark_errors import spark_errors
 
     try:
         with spark_errors(""):

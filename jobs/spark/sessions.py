@@ -106,7 +106,7 @@ class SessionOfMany(OneSession):
 
 
 def _stop_work_in(session: SparkSession, where: str) -> None:
-    from resources.spark import spark_errors
+    from resources.spark_errors import spark_errors
 
     with spark_errors(where):
         session.interruptAll()

@@ -20,7 +20,7 @@ from jobs.spec.tables import Table
 from jobs.verify.judged_rows import judged
 from jobs.verify.landed_spans import from_the_first, landed_spans
 from resources.errors import CommitFailed
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import render
 
 _TRIES = 3

@@ -18,7 +18,7 @@ from jobs.lineage import of_one_meaning
 from jobs.pipeline import Pipeline
 from jobs.spark.own_views import own_views
 from jobs.spec.tables import Table
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import render
 
 # The most places of removed batches that are kept for a table.

@@ -10,7 +10,7 @@ from jobs.members.members import Members
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
 from resources.errors import BatchmergeError
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import quote
 
 _LIMIT = 30

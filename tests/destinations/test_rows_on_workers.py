@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs.destinations import shares
 from resources.errors import Unavailable
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from tests.destinations.conftest import MakeStory
 from tests.kit.dead_letters import read_all
 from tests.kit.kind import KindUnderTest

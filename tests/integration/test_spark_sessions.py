@@ -18,7 +18,8 @@ from pyspark.sql import Row, SparkSession
 
 from resources.connections import Connections, SparkConnection
 from resources.errors import Unavailable
-from resources.spark import open_session, spark_errors
+from resources.spark import open_session
+from resources.spark_errors import spark_errors
 from tests.kit.network import Wire, wire_to
 from tests.kit.waiting import until
 

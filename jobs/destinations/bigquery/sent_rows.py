@@ -38,7 +38,8 @@ from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
 from resources.iceberg_errors import catalog_errors
-from resources.spark import parallelism, spark_errors
+from resources.spark import parallelism
+from resources.spark_errors import spark_errors
 
 _LOG = logging.getLogger("batchmerge")
 # With fewer rows than this a task is not worth its start.

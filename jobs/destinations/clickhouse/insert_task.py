@@ -27,9 +27,10 @@ from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED, Refusal, judged
 from jobs.spark.spark_tasks import Task, report_row, task_reports, telling
-from resources.clickhouse import ClickHouseServer, retried, to_arrow_file
+from resources.clickhouse import ClickHouseServer, to_arrow_file
+from resources.clickhouse_errors import retried
 from resources.errors import BadRecords, TerminalError
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 
 T = TypeVar("T")
 

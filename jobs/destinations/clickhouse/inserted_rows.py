@@ -32,7 +32,8 @@ from jobs.offsets import OffsetRange
 from jobs.schema.types import as_integers
 from jobs.spark.spark_tasks import numbered, numbers
 from jobs.spec.columns import RowColumn
-from resources.spark import parallelism, spark_errors
+from resources.spark import parallelism
+from resources.spark_errors import spark_errors
 
 _PLACES = {**LANDED_AT, SENT_VERSION: LANDED_AT[BATCH], POSITION: ("i",)}
 # Positions are 32 bits of a version; no record has this one.

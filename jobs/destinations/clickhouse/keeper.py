@@ -22,7 +22,8 @@ from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.destinations.leases import LeaseState, PartitionState
 from jobs.groups import groups
 from jobs.offsets import TopicPartition
-from resources.clickhouse import ClickHouseServer, Row, retried
+from resources.clickhouse import ClickHouseServer, Row
+from resources.clickhouse_errors import retried
 from resources.errors import CommitFailed, TerminalError, Unavailable
 from sql import render
 

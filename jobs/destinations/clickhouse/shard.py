@@ -22,7 +22,8 @@ from jobs.destinations.requirements import require_same_table
 from jobs.only_writer import require_only_writer
 from jobs.spec.columns import RowColumn, row_columns
 from jobs.spec.pipeline import PipelineSpec
-from resources.clickhouse import ClickHouseServer, retried
+from resources.clickhouse import ClickHouseServer
+from resources.clickhouse_errors import retried
 from resources.errors import TableReplaced
 from sql import render
 

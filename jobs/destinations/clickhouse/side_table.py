@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from jobs.destinations.clickhouse import present_table
 from jobs.destinations.side_table import Parameters, SideTable
-from resources.clickhouse import ClickHouseServer, retried
+from resources.clickhouse import ClickHouseServer
+from resources.clickhouse_errors import retried
 from sql import render
 
 

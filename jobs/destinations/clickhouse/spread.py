@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from resources.clickhouse import ClickHouseServer, retried
+from resources.clickhouse import ClickHouseServer
+from resources.clickhouse_errors import retried
 
 # The number of a row in its chunk, in the order of reading.
 NUMBER = "__bm_number"

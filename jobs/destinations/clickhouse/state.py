@@ -17,7 +17,7 @@ from jobs.batch import Batch, CommittedState
 from jobs.compact_text import compact_text, plain_text
 from jobs.destinations.clickhouse.transitions import Phase, Span
 from jobs.offsets import TopicPartition
-from resources.clickhouse import NEWER_RUN
+from resources.clickhouse_errors import NEWER_RUN
 from resources.errors import Interrupted
 
 

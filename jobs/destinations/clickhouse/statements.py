@@ -11,7 +11,8 @@ from jobs.destinations.clickhouse.insert_task import ORDER, POSITION, Only
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.wanted_table import Layout
 from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED
-from resources.clickhouse import LEASE_LOST, ClickHouseServer
+from resources.clickhouse import ClickHouseServer
+from resources.clickhouse_errors import LEASE_LOST
 from sql import quote, render
 
 # The batch in a row's version; for records that were read again not the batch that landed them first.

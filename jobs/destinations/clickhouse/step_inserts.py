@@ -29,7 +29,7 @@ from jobs.destinations.outdated_dead_letters import OutdatedDeadLetters
 from jobs.destinations.refusal import Refusal, check_limits
 from jobs.failpoints import failpoint
 from jobs.lineage import of_one_meaning
-from resources.clickhouse import retried
+from resources.clickhouse_errors import retried
 
 # Settings by which no part of a statement continues in the background.
 _STATEMENT = {

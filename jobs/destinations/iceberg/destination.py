@@ -176,7 +176,7 @@ class IcebergDestination(ReducedDestination):
         )
 
     def _append(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
         can_copy = takes_copies(table) and not step.again
@@ -198,7 +198,7 @@ class IcebergDestination(ReducedDestination):
         return Merged(MergeCounts(changes=rows, inserted=rows), str(snapshot), clock.seconds)
 
     def _merge(self, step: Step, changes: WantedChanges, mirrored: dict[str, str]) -> Merged:
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         context, clock, table = step.context, Stages(), self.catalog.require(self.table.table)
         summary = self._summary(step)
@@ -257,7 +257,7 @@ class IcebergDestination(ReducedDestination):
 
     def touched_duplicates(self, context: MergeContext, batches: Sequence[LandedBatch]) -> int:
         from jobs.destinations.iceberg.read import branch_path
-        from resources.spark import spark_errors
+        from resources.spark_errors import spark_errors
 
         key = self.spec.changes.key
         if not batches or key is None:

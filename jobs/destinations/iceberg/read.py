@@ -22,7 +22,7 @@ from jobs.iceberg.staging import live_files
 from jobs.iceberg.table_property import SKIPPED_BATCHES
 from resources.iceberg import IcebergCatalog
 from resources.iceberg_errors import catalog_errors
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from sql import SPARK, render
 
 

@@ -8,7 +8,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from resources.carried_errors import CarriedError, carried_by, carrying_errors
-from resources.clickhouse import LEASE_LOST, RETRIABLE_CODES, clickhouse_errors, retried, translated
+from resources.clickhouse_errors import LEASE_LOST, RETRIABLE_CODES, clickhouse_errors, retried, translated
 from resources.errors import (
     BadRecords,
     BatchmergeError,

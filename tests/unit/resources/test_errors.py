@@ -42,7 +42,7 @@ from resources.errors import (
 )
 from resources.iceberg_errors import catalog_errors, storage_error
 from resources.kafka_errors import settled
-from resources.spark import spark_errors
+from resources.spark_errors import spark_errors
 from tests.kit.arrow import copied
 
 ALL = [c for c in vars(errors).values() if inspect.isclass(c) and issubclass(c, BatchmergeError)]
