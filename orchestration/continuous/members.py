@@ -36,7 +36,7 @@ from orchestration.components.member_checks import (
     table_label,
     table_results_of_members,
 )
-from orchestration.components.member_steps import (
+from orchestration.components.member_metadata import (
     MergedMember,
     landed_metadata,
     materialization,

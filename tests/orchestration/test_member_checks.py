@@ -10,7 +10,7 @@ import pytest
 
 from orchestration.components import checks, metadata
 from orchestration.components.member_checks import wrong_before
-from orchestration.components.member_steps import landed_metadata
+from orchestration.components.member_metadata import landed_metadata
 from orchestration.components.progress import engine_log_in_run
 from orchestration.names import landing_key
 from tests.kit.batches import landed

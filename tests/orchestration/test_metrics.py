@@ -15,7 +15,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from jobs.members.known_topics import remember
 from orchestration.components import metadata
-from orchestration.components.member_steps import landed_metadata, merged_metadata
+from orchestration.components.member_metadata import landed_metadata, merged_metadata
 from orchestration.metrics import measures
 from orchestration.metrics.assets import Assets, pipeline_assets
 from orchestration.metrics.events import EventTotals
