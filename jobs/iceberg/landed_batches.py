@@ -12,10 +12,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from jobs.batch import LENGTHS, PREFIX, LandedBatch, LandedBatches, landed_from_properties
+from jobs.batch import LENGTHS, PREFIX, LandedBatch, LandedBatches
 from jobs.iceberg.history import ancestors, summary_of
 from jobs.iceberg.state_file import Carried
 from jobs.iceberg.table_property import KEPT_FROM
+from jobs.landed_properties import landed_from_properties
 
 # Parsed summaries by table and snapshot. Beyond `_MOST_KNOWN` those of tables go that were not looked at for longest:
 # then tables that are looked at in turn are parsed each time. So it is more than pipelines have: 500 tables with 200

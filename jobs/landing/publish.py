@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.batch import Batch, CommittedState, LandedBatch, landed_to_properties
+from jobs.batch import Batch, CommittedState, LandedBatch
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
 from jobs.iceberg.history import state_properties
+from jobs.landed_properties import landed_to_properties
 from jobs.landing.new_tables import new_table_properties
 from jobs.landing.registry_schemas import schema_id_properties
 from jobs.landing.unknown_fields import unknown_field_properties

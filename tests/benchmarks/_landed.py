@@ -12,11 +12,12 @@ from pyiceberg.table import StaticTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate, _apply_table_update, _TableMetadataUpdateContext
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties, new_commit_id
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, new_commit_id
 from jobs.iceberg.file_writer import writing
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.new_files import NewFiles, data_file
 from jobs.iceberg.staging import stage
+from jobs.landed_properties import landed_to_properties
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.watermark import Watermark

@@ -14,11 +14,12 @@ from itertools import product
 
 import numpy as np
 
-from jobs.batch import Batch, Counts, LandedBatch, landed_to_properties
+from jobs.batch import Batch, Counts, LandedBatch
 from jobs.destinations.bigquery import sent_rows
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.iceberg import cached_changes, few_changes
 from jobs.iceberg.state_file import StateFile, long_parts, shortened, to_puffin
+from jobs.landed_properties import landed_to_properties
 from jobs.landing import splits
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.maintenance import _MOST_BATCHES

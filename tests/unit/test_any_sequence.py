@@ -15,15 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jobs.batch import (
-    Batch,
-    CommittedState,
-    Counts,
-    LandedBatch,
-    LandedBatches,
-    landed_from_properties,
-    landed_to_properties,
-)
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.landing.places import places
 from jobs.lineage import next_batches, next_stretch
 from jobs.maintenance.retention import first_kept

@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.batch import (
-    PREFIX,
-    Batch,
-    CommittedState,
-    Counts,
-    LandedBatch,
-    MergeCounts,
-    landed_from_properties,
-    landed_to_properties,
-    new_commit_id,
-)
+from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, MergeCounts, new_commit_id
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 from tests.kit.batches import landed

@@ -10,8 +10,9 @@ from unittest.mock import patch
 import pytest
 
 from jobs import offsets
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.iceberg.history import state_properties
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.read_task import ReadTask, packed, unpacked
 from jobs.landing.splits import plan_shares

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.leases import LeaseState
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.lineage import next_batches
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
 from jobs.planning.plan import TopicState

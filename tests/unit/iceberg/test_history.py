@@ -11,13 +11,14 @@ from uuid import UUID
 import pytest
 from pyiceberg.table import Table
 
-from jobs.batch import LandedBatches, landed_from_properties, landed_to_properties
+from jobs.batch import LandedBatches
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.iceberg import landed_batches as of_landed
 from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.table_property import KEPT_FROM, property_prefix
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from resources.errors import TableReplaced
 from tests.kit import history
 from tests.kit.batches import committed, landed

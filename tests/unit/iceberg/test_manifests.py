@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from jobs.batch import Batch, CommittedState, Counts, LandedBatch, landed_to_properties
+from jobs.batch import Batch, CommittedState, Counts, LandedBatch
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import added_files
 from jobs.iceberg.file_writer import writing
@@ -23,6 +23,7 @@ from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.staging import live_files
+from jobs.landed_properties import landed_to_properties
 from jobs.offsets import OffsetRange
 from jobs.watermark import Watermark
 from resources.iceberg import IcebergCatalog

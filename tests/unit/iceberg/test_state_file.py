@@ -12,12 +12,13 @@ from urllib.parse import urlparse
 import pyarrow as pa
 import pytest
 
-from jobs.batch import PREFIX, CommittedState, Counts, LandedBatch, landed_to_properties
+from jobs.batch import PREFIX, CommittedState, Counts, LandedBatch
 from jobs.iceberg.append import Append
 from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.schema import iceberg_schema
 from jobs.iceberg.state_file import STATE_FILE
+from jobs.landed_properties import landed_to_properties
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.watermark import Watermark
 from resources.errors import StorageError

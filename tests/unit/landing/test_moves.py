@@ -11,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from jobs.batch import Batch, Counts, LandedBatch, Moves, landed_from_properties, landed_to_properties
+from jobs.batch import Batch, Counts, LandedBatch, Moves
 from jobs.changes.columns import SOME_HEADERS
 from jobs.decode.base import DecodeError
 from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import MOVED
 from jobs.decode.source_position import SourcePosition
+from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.landing.moves import MoveReader, moves_among
 from jobs.landing.row_columns import error_column
 from jobs.landing.task_report import TaskReport
