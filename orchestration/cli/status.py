@@ -18,7 +18,7 @@ from resources.connections import data_folder
 from resources.local import stack
 
 if TYPE_CHECKING:
-    from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
+    from orchestration.status.values import PipelineStatus, Status, TableStatus
 
 # Seconds between two looks of --watch.
 _AGAIN = 2.0

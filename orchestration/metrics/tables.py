@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from orchestration.metrics import measures
 from orchestration.metrics.measures import Sample
-from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
+from orchestration.status.values import PipelineStatus, Status, TableStatus
 
 
 def table_samples(status: Status) -> Iterator[Sample]:

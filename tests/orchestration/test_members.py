@@ -27,7 +27,8 @@ from orchestration.names import landing_key, table_key
 from orchestration.open_lineage.sender import TimeSpent
 from orchestration.sensors.lag import look_at
 from orchestration.status.dagster_state import DagsterHere, used_instance
-from orchestration.status.pipelines import Status, pipeline_status
+from orchestration.status.pipelines import pipeline_status
+from orchestration.status.values import Status
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster

@@ -22,7 +22,7 @@ from orchestration.metrics.events import EventTotals
 from orchestration.metrics.measures import MEASURES, Sample
 from orchestration.metrics.tables import table_samples
 from orchestration.names import PIPELINE_TAG, landing_key, table_key
-from orchestration.status.pipelines import PipelineStatus, Status, TableStatus
+from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.errors import TerminalError
 from tests.kit import specs
 from tests.kit.batches import landed

@@ -42,9 +42,6 @@ from orchestration.status import pipelines
 from orchestration.status.dagster_answers import AsksDagster, DagsterState, used_home
 from orchestration.status.dagster_state import DagsterHere, used_instance
 from orchestration.status.pipelines import (
-    PipelineStatus,
-    Status,
-    TableStatus,
     _answer,
     _answers,
     _Question,
@@ -54,6 +51,7 @@ from orchestration.status.pipelines import (
     _with_pauses,
     pipeline_status,
 )
+from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit import specs
 from tests.kit.flow import ROOT, Flow
