@@ -7,7 +7,7 @@ then each table is handed over (`Destination.hand_over`). Repeating the command 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
@@ -87,22 +87,12 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
         for lease in table.leases():
             require_nothing_begun(lease.batch, other, f"{table.name} on {lease.endpoint}")
     states = {table.name: table.states() for table in tables}
-    newest = {state.commit_id: state for found in states.values() for state in found if state}
     known = offset_reset.read_state(pipeline, topics)
-    if not newest:
+    base = _common_state(states, other, where)
+    if base is None:
         if known.current is None:
             _require_written(before)
         return TakeOver(other, tables, known)
-    if len(newest) > 1:
-        at = ", ".join(
-            f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found if state
-        )
-        raise ConfigurationError(
-            f"the tables of pipeline {other} are not at the same batch: {at}",
-            where=where,
-            remedy=f"run pipeline {other} until they are, then take them over",
-        )
-    (base,) = newest.values()
     if base.meaning_hash != pipeline.spec.meaning_hash:
         raise ConfigurationError(
             f"`changes` (key, op mapping or order) is not what pipeline {other} had",
@@ -126,6 +116,30 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
     untraced = [name for name, found in states.items() if any(state and state.untraced_to for state in found)]
     reset = offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash)
     return TakeOver(other, tables, known, base, replace(reset, untraced=untraced))
+
+
+def _common_state(
+    states: Mapping[str, Sequence[CommittedState | None]], other: str, where: str
+) -> CommittedState | None:
+    """The one state of all tables; None if no table has a batch.
+
+    Args:
+        states: of the parts of each table, by its name.
+
+    Raises:
+        ConfigurationError: they are at several batches.
+    """
+    newest = {state.commit_id: state for found in states.values() for state in found if state}
+    if len(newest) > 1:
+        at = ", ".join(
+            f"{name} at batch {state.batch_number}" for name, found in states.items() for state in found if state
+        )
+        raise ConfigurationError(
+            f"the tables of pipeline {other} are not at the same batch: {at}",
+            where=where,
+            remedy=f"run pipeline {other} until they are, then take them over",
+        )
+    return next(iter(newest.values()), None)
 
 
 def _require_written(before: Pipeline) -> None:
