@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,13 @@ def spent(*roots: psutil.Process) -> Iterator[Spent]:
     finally:
         ended.set()
         watcher.join()
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """On the clock."""
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
 
 
 def spark_server(home: Path) -> psutil.Process:

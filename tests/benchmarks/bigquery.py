@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import io
 import tempfile
-import time
 import uuid
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from jobs.destinations.bigquery.tables import destination_table, new_staging_tab
 from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
 from tests.benchmarks._report import Measure, Sizes, report
+from tests.benchmarks._spent import seconds_of
 from tests.benchmarks._workload import fill, pipeline, services
 from tests.kit.network import with_connection
 
@@ -105,16 +105,10 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
         query = bigquery.client.query(text, job_config=QueryJobConfig(query_parameters=values))
         assert bigquery.wait(query, 600) is None
 
-    found = _seconds(bare_load), _seconds(bare_merge)
+    found = seconds_of(bare_load), seconds_of(bare_merge)
     for table in (target, staged):
         bigquery.delete_table(table)
     return found
-
-
-def _seconds(work: Callable[[], None]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 SIZES: Sizes = {"rows": (1_000_000, 10_000), "turns": (3, 1)}

@@ -5,10 +5,9 @@ repository can be shown), and one tick of all their sensors.
 from __future__ import annotations
 
 import tempfile
-import time
 import uuid
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +15,7 @@ import dagster as dg
 from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
 from tests.benchmarks._report import Measure, Sizes, report
+from tests.benchmarks._spent import seconds_of
 from tests.benchmarks._workload import document, fill, new_name, services
 from tests.kit import specs
 
@@ -32,10 +32,10 @@ def measure(options: Namespace) -> Iterator[Measure]:
         fill(connections, topic, range(2 * _ENOUGH))
         write_pipelines(folder / "many", options.pipelines, topic)
         three = f"{options.pipelines} pipelines of three tables"
-        loads = tuple(_seconds(lambda: load(folder / "many").get_repository_def()) for _ in turns)
+        loads = tuple(seconds_of(lambda: load(folder / "many").get_repository_def()) for _ in turns)
         yield Measure(what=f"load of {three}", unit="s", turns=loads)
         definitions = load(folder / "many")
-        ticks = tuple(_seconds(lambda: tick(definitions)) for _ in turns)
+        ticks = tuple(seconds_of(lambda: tick(definitions)) for _ in turns)
         yield Measure(what=f"one tick of all sensors of {three}", unit="s", turns=ticks)
 
 
@@ -58,12 +58,6 @@ def tick(definitions: dg.Definitions) -> None:
                 context = dg.build_sensor_context(instance, definitions=definitions)
                 result = sensor.evaluate_tick(context)
                 assert result.run_requests or not sensor.name.endswith("_lag"), result.skip_message
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 SIZES: Sizes = {"pipelines": (50, 3), "turns": (3, 1)}
