@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.json_dialect import is_best_fit
-from jobs.decode.json_values import DATE, NUMERIC, Convert, Integer, Real, scalar_converter
+from jobs.decode.json_values import NUMERIC, Convert, Integer, Real, scalar_converter
 from jobs.decode.meant import text_converter
+from jobs.decode.times import DATE
 from jobs.decode.unknown import text_of
 from jobs.schema.wire import Wire
 

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from jobs.decode import best_fit
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
 from jobs.decode.json_dialect import base64_scale, is_best_fit, unit_of
-from jobs.decode.json_values import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS, base64_bytes
+from jobs.decode.json_values import base64_bytes
+from jobs.decode.times import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS
 from jobs.schema.types import inside, is_text
 
 _AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+"

@@ -12,25 +12,27 @@ import pyarrow as pa
 
 from jobs.decode.base import Refused
 from jobs.decode.json_values import (
+    Exact,
+    base64_bytes,
+    base64_value,
+    exact_decimal,
+    floating,
+    mismatch,
+    single,
+    unfit,
+    unscaled,
+    whole,
+)
+from jobs.decode.times import (
     FIRST_DAY,
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
     LONGEST_TIME,
     UNITS,
-    Exact,
-    base64_bytes,
-    base64_value,
     days_of,
-    exact_decimal,
-    floating,
-    mismatch,
-    single,
     text_to_date,
     text_to_microseconds,
-    unfit,
-    unscaled,
-    whole,
 )
 from jobs.schema.types import type_name
 from jobs.schema.wire import Wire

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
-from jobs.decode.json_values import LONGEST_TIME
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds, within
 from jobs.decode.scalars import as_it_is
+from jobs.decode.times import LONGEST_TIME
 from jobs.schema.wire import Wire
 
 Cast = Callable[[pa.Array], pa.Array]
