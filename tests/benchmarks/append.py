@@ -1,11 +1,11 @@
-"""A log of varied records into one Iceberg table that is only appended to: `batchmerge run` on warm services until
-everything is in the table, beside the Apache Iceberg sink on the same broker, log, catalog and disk, in turns.
+"""One log of records into one Iceberg table of mode append, beside the Apache Iceberg sink on the same broker, log,
+catalog and disk, in turns. `batchmerge run` works on warm services until everything is in the table.
 
-"While it works" is for ours from the start of the run's first step to the table's commit: all batches, control events
-and checks. For the sink it is its whole commit intervals alone, without its start, its first and its last commit. "With
-the start" is from the command, or the start of Connect's process, until every row is visible; Spark is warm, as a
-schedule finds it. CPU and memory are those of Spark's server, its Python workers and the run, or of Connect; not the
-broker's.
+"While it works" for Batchmerge is the time from the start of the run's first step to the table's commit, with all
+batches, control events and checks. For the sink it is the time of its whole commit intervals, without its start,
+its first and its last commit. "With the start" is the time from the command, or from the start of Connect's
+process, until every row is visible. CPU and memory are those of Spark's server, its Python workers and the run, or
+of Connect, without the broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Landed batches into the BigQuery emulator: the load of its staging table, and the MERGE, each beside the
-emulator alone. Landed files are loaded as they are, or Spark's tasks write others first. The bare load sends the same
-rows as a Parquet file that is ready; the bare statement has the same text and runs on copies of both tables. Every
-second key of a turn was in the turn before.
+"""Landed batches into the BigQuery emulator: the load of the staging table, and the MERGE, each beside the emulator
+alone. BigQuery loads the landed files, or Spark's tasks write other files first. The bare load sends the same rows
+as a finished Parquet file. The bare statement has the same text, and runs on copies of both tables. Half of the
+keys of a turn were in the turn before.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A table that was down: many small landed batches in one merge, beside one landed batch of the same rows. The batches
-are landed beforehand, without Kafka; seconds of the merge alone.
+are landed before, without Kafka. The time is that of the merge alone.
 """
 
 from __future__ import annotations

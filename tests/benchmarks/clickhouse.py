@@ -1,5 +1,5 @@
-"""Landed batches into ClickHouse, beside a bare `insert_arrow` of the same rows: one process that sends what it has in
-memory already, to a table of the same columns without deduplication. CPU is that of the server, Spark and the sender.
+"""Landed batches into ClickHouse, beside a bare `insert_arrow` of the same rows: one process that sends rows from its
+memory to a table of the same columns without deduplication. CPU is that of the server, Spark and the sender.
 """
 
 from __future__ import annotations

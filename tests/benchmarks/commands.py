@@ -1,5 +1,5 @@
-"""Commands on warm services, on a pipeline with one Iceberg table: wall time and CPU, of the command and of Spark's
-server meanwhile.
+"""Commands on warm services, on a pipeline with one Iceberg table: wall time, and the CPU of the command and of
+Spark's server meanwhile.
 """
 
 from __future__ import annotations

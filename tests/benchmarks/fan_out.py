@@ -1,6 +1,6 @@
-"""One log of varied records into three Iceberg tables (append, upsert, upsert_delete), beside one of them alone:
-`batchmerge run` on warm services, from the start of the run's first step to the last table's commit, with control
-events and checks.
+"""One log of records into three Iceberg tables (append, upsert, upsert_delete), beside one of these tables alone.
+`batchmerge run` works on warm services. The time is from the start of the run's first step to the last table's
+commit, with control events and checks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The same varied records in every format. First the decoders alone, in records a second of CPU; then `batchmerge run`
-on warm services: one log, with a Schema Registry where the format takes one, into one Iceberg append table, from the
-start of the run's first step to the table's commit.
+"""The same records in every format: first the decoders alone, in records per second of CPU, then `batchmerge run` on
+warm services. The run writes one log into one Iceberg append table, with a Schema Registry if the format takes one.
+The time is from the start of the run's first step to the table's commit.
 """
 
 from __future__ import annotations

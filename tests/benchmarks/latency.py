@@ -1,10 +1,10 @@
 """How soon a record is in its Iceberg table, under Dagster's daemon, on warm services.
 
-From tick to commit: a run that is asked for as a schedule does, with the records waiting; until the last table's
-materialization, which is written after its commit. From produce to visible: a continuous run (`interval: 1s`) while
-records come evenly; until the table's newest snapshot has so many rows, looked at 20 times a second. Beside it, looked
-at in the same way and on the same broker, catalog and disk: the Apache Iceberg sink at its shortest interval, and
-Apache Flink, whose checkpoints are its commits. One works after the other, never two at once.
+"From tick to commit": a run is requested as by a schedule while the records wait. The time ends at the last table's
+materialization, which is written after its commit. "From produce to visible": a continuous run (`interval: 1s`)
+works while records arrive evenly. The time ends when the table's newest snapshot has the record; the benchmark
+looks 20 times a second. Beside it, on the same broker, catalog and disk: the Apache Iceberg sink at its shortest
+interval, and Apache Flink, whose checkpoints are its commits. Only one of them works at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Fixed costs of many topic-partitions, in one topic and in many topics: a small batch with new records in all of them,
-from the plan to the table's commit with its control events, on services that are warm, for each kind of table; beside
-it the same records of a topic with 4 partitions.
+"""The fixed cost of many topic-partitions, in one topic and in many topics: a small batch with new records in all of
+them, for each kind of table. The time is from the plan to the table's commit with its control events, on warm
+services. Beside it: the same records in a topic with 4 partitions.
 """
 
 from __future__ import annotations

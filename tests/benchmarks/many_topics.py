@@ -1,6 +1,6 @@
-"""One pipeline for many topics (`for_each`), each with a table of its own: how long its definitions take to load in an
-imported program, `plan`, and `batchmerge run` as a user meets it, on warm services. Each topic that has new records has
-a few of them; of those that have none, a run should cost nothing.
+"""One pipeline for many topics (`for_each`), each with its own table, on warm services: how long its definitions take
+to load in an imported program, `plan`, and `batchmerge run`. Each topic that has new records has a few of them. A
+topic without new records should cost a run nothing.
 """
 
 from __future__ import annotations

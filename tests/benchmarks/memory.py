@@ -1,5 +1,5 @@
-"""Memory: proportional set sizes of the Spark server, of its Python workers and of the run, on services of their own
-that have done nothing else. A session is one role of a pipeline (landing, or a table); Spark keeps it for hours.
+"""Memory (proportional set sizes) of Spark's server, its Python workers and the run, on services that have done
+nothing else. A session belongs to the landing or to one table of a pipeline; Spark keeps it for hours.
 """
 
 from __future__ import annotations

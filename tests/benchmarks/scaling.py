@@ -1,13 +1,13 @@
-"""The same batch on a Spark cluster of 1, 2 and 4 workers of one core, which share nothing with each other or with the
-run but the object store (S3): landing, merges into Iceberg and ClickHouse, and the files that are staged for BigQuery.
+"""The same batch on a Spark cluster of 1, 2 and 4 workers of one core: landing, merges into Iceberg and ClickHouse,
+and the files that are staged for BigQuery. Workers and run share only the object store (S3).
 
-A throttle lets each worker run for a tenth of the time only, so that two cores carry four of them with the driver, the
-run and all services beside. Serial is the time in which no task ran. It is not throttled, so it weighs less here than
-beside workers that are whole: what 100 cores could gain is computed from the time that whole workers would take.
+A throttle lets each worker run for a tenth of the time, so that two cores carry four workers, the driver, the run
+and all services. "No task runs" is the serial time. It is not throttled, so it weighs less here than beside whole
+workers: the gain of 100 cores is computed from the time that whole workers would take.
 
-Amdahl's prediction assumes that no task can be split, and as many tasks as there were: with one worker for "in place of
-1" (ClickHouse and BigQuery have two then, so more workers gain more than predicted), with the most workers for 100
-cores. A larger cluster cuts a large batch into more.
+Amdahl's prediction assumes that tasks cannot be split, and as many tasks as there were: with one worker for "in
+place of 1" (ClickHouse and BigQuery have two tasks then, so more workers gain more than predicted), with the most
+workers for 100 cores. A larger cluster cuts a large batch into more tasks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A small batch of varied records into one Iceberg table: seconds of the engine alone, from the plan to the table's
-commit with its control events, in a process and on services that are warm. The same behind many landed batches.
+"""A small batch of records into one Iceberg table: seconds of the engine alone, from the plan to the table's commit
+with its control events, in a warm process and on warm services. Then the same behind many landed batches.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Whether a day of commits every five seconds makes Dagster's pages slower than a day of runs every five minutes.
 
-Both days are written into instances of their own (SQLite, as `batchmerge` has it): the events of 24 continuous runs,
-one an hour, thinned by the code that thins them (`orchestration.continuous.step`) on a clock that is played;
-and the runs of the pipeline's own job. Only the work of their steps is left out, so no other service is needed. Then
-the questions of the pages are asked of a webserver: a table's page (materializations, plots, partitions, checks), the
-overview of all assets, and the runs.
+Both days are written into instances of their own (SQLite, as `batchmerge` uses it). One day has the events of 24
+continuous runs, one an hour, thinned by `orchestration.continuous.step`, with a simulated clock. The other day has
+runs of the pipeline's job. The steps do no work, so no other service is needed. Then a webserver answers the
+questions of the pages: a table's page (materializations, plots, partitions, checks), the overview of all assets,
+and the runs.
 """
 
 from __future__ import annotations

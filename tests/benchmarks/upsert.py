@@ -1,7 +1,7 @@
 """Upserts of 10,000 changes, 10 % of them deletes, into Iceberg tables of growing size: a whole run with its checks.
 
-Random keys into rows in random order, neighbouring keys into rows in key order; by position deletes and by MERGE, in
-turn, so that what else the machine does meets both alike. Then what a scan costs, before and after maintenance.
+Random keys go into rows in random order, and neighbouring keys into rows in key order. Position deletes and MERGE
+work in turns, so that other work of the machine slows both. Scans are measured before and after maintenance.
 """
 
 from __future__ import annotations
