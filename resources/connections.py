@@ -71,8 +71,8 @@ class KafkaConnection(Connection):
     key_password: SecretStr | None = Field(None, description="password of an encrypted `key_file`")
     settings: dict[str, SecretStr] = Field(
         default_factory=dict,
-        description="further settings of librdkafka for what no option stands for: client.*, socket.*, broker.*, "
-        "ssl.*, sasl.oauthbearer.*",
+        description="more settings of librdkafka that have no option here: client.*, socket.*, broker.*, ssl.*, "
+        "sasl.oauthbearer.*",
         examples=[{"client.rack": "eu-west-1a"}],
     )
     # 300 s is librdkafka's longest.
@@ -199,7 +199,9 @@ class IcebergConnection(Connection):
     )
     token: SecretStr | None = Field(None, description="bearer token of a REST catalog, instead of `credential`")
     ca_file: str | None = Field(
-        None, description="PEM file with the certificate authority of a REST catalog; Spark's JVMs have a truststore"
+        None,
+        description="PEM file with the certificate authority of a REST catalog; Spark's JVMs use their "
+        "truststore instead",
     )
     certificate_file: str | None = Field(None, description="PEM file with the client certificate (mTLS)")
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
@@ -246,8 +248,8 @@ class BigQueryConnection(Connection):
     project: str = Field(description="where datasets are")
     billing_project: str | None = Field(
         None,
-        description="where jobs run, and are paid for; none: in `project`. Change it only after a run that "
-        "ended well: the jobs of a dead run are looked for there",
+        description="project where jobs run and are paid for; none: in `project`. Change it only after a "
+        "successful run, because the next run looks for the jobs of a dead run here",
     )
     location: str = Field("US", description="location of datasets and jobs")
     credentials_file: str | None = Field(
@@ -255,9 +257,11 @@ class BigQueryConnection(Connection):
         description="JSON file of a service account key, workload identity federation, impersonation or a user; "
         "Spark's workers read it too",
     )
-    credentials_json: SecretStr | None = Field(None, description="the text of that JSON file, instead of it")
+    credentials_json: SecretStr | None = Field(
+        None, description="the text of that JSON file, instead of `credentials_file`"
+    )
     endpoint: str | None = Field(
-        None, description="http://host:port of an emulator; it gets no credentials unless some are given here"
+        None, description="http://host:port of an emulator; it gets credentials only if the connection has some"
     )
     reads: list[str] = Field(
         default_factory=lambda: ["gs://"],
@@ -265,12 +269,13 @@ class BigQueryConnection(Connection):
     )
     staging: str | None = Field(
         None,
-        description="gs:// folder that Spark's workers may write to, for rows that BigQuery cannot read from the "
-        "landed files; none: beside the landed files if BigQuery reads there, else a worker uploads the rows",
+        description="gs:// folder to which Spark's workers can write, for rows that BigQuery cannot read from the "
+        "landed files; none: beside the landed files if BigQuery reads there, else a worker uploads "
+        "the rows",
         examples=["gs://my-bucket/batchmerge"],
     )
     timeout_seconds: float = Field(60, gt=0, description="time limit of one request")
-    retry_seconds: float = Field(120, gt=0, description="how long one call is tried again before the run gives up")
+    retry_seconds: float = Field(120, gt=0, description="how long one call is retried before the run gives up")
 
     def own_mistakes(self) -> Iterator[Mistake]:
         if self.credentials_file and self.credentials_json:

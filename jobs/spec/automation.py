@@ -73,5 +73,5 @@ class Trigger(Spec):
 class Retry(Spec):
     """How a step is retried after a transient failure. Terminal failures are never retried."""
 
-    max_retries: int = Field(3, ge=0, description="tries after the first one")
-    delay_seconds: float = Field(10, gt=0, description="before the first retry; doubles each time, with some jitter")
+    max_retries: int = Field(3, ge=0, description="how many more tries a step has after the first one")
+    delay_seconds: float = Field(10, gt=0, description="before the first retry; doubles each time, with random jitter")

@@ -36,7 +36,7 @@ class Operation(Spec):
             for value in values:
                 if value in seen:
                     what = f"the value {value!r} is mapped to more than one operation"
-                    remedy = "name `insert`, `update` and `delete` all three: those left out have values of their own"
+                    remedy = "name all three of `insert`, `update` and `delete`: those left out have default values"
                     yield Mistake((operation,), what, remedy)
                 seen.add(value)
 
@@ -44,18 +44,18 @@ class Operation(Spec):
 class Changes(Spec):
     """How records become changes, and what orders the changes of one key."""
 
-    key: Key | None = Field(None, description="needed by every mode but append")
+    key: Key | None = Field(None, description="what identifies a row. Every mode but append needs it")
     op: Operation | None = Field(None, description="left out: a value is an upsert, a tombstone is a delete")
     tombstones: Literal["delete", "skip"] = Field(
         "delete",
-        description="a record without a value: delete (it removes the row of its key; bad if the key is in the "
-        "value) or skip (it is left out, and counts as filtered)",
+        description="a record without a value: delete (of the row with its key; if the key is in the value, the "
+        "record is bad) or skip (it is left out, and counts as filtered)",
     )
     order_by: str | None = Field(
         None,
-        description="a value column (LSN, version, timestamp) whose larger value wins; `arrival`: the order of "
-        "batches, topics, partitions and offsets is accepted even where a key may move between partitions; tables with "
-        "a key then cannot be replayed from Kafka, unless there is one partition",
+        description="a value column (LSN, version, timestamp) whose larger value wins. `arrival`: the order of "
+        "batches, topics, partitions and offsets, even if a key may move between partitions. Tables "
+        "with a key then cannot be replayed from Kafka, unless there is only one partition",
     )
 
     @property

@@ -21,8 +21,9 @@ class Control(Spec):
     group_prefix: str = Field(
         "batchmerge-",
         pattern=r"^[A-Za-z0-9._-]{0,150}$",
-        description="how the names of consumer groups and transactional ids begin, before the pipeline's name. After a "
-        "change the events and dead letters of the last seven days are sent again, events with the same ids",
+        description="how the names of consumer groups and transactional ids begin, before the pipeline's name. "
+        "After a change the events and dead letters of the last seven days are sent again (events with "
+        "the same ids)",
         examples=["analytics."],
     )
     # Kafka's client waits no longer for one request.
@@ -30,7 +31,7 @@ class Control(Spec):
         15,
         gt=0,
         le=300,
-        description="data waits no longer than this for its events; the next run publishes what is missing",
+        description="data waits at most this long for its events; the next run publishes what is missing",
     )
 
     def group(self, pipeline: str, role: str = "") -> str:

@@ -15,18 +15,16 @@ class DeadLetters(Spec):
         None,
         gt=0,
         lt=1,
-        description="a batch with more than this share of bad records stops; nothing of it is landed. A merge stops "
-        "too, uncommitted, where the table refuses so many of its rows",
+        description="a batch with a larger share of bad records stops, and nothing of it is landed. A merge stops "
+        "before its commit if the table refuses such a share of its rows",
     )
-    share_from: int = Field(100, gt=0, description="batches of fewer records are not judged by their share")
-    max_records: int | None = Field(
-        None, gt=0, description="a batch with more bad records than this stops, in the same way"
-    )
+    share_from: int = Field(100, gt=0, description="`max_share` does not apply to batches of fewer records")
+    max_records: int | None = Field(None, gt=0, description="a batch with more bad records stops, as with `max_share`")
     topic: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
-        description="a topic in the source's cluster that gets each dead letter too: key and value as they came, and "
-        "Kafka Connect's `__connect.errors.*` headers",
+        description="a topic in the source's cluster to which each dead letter is also sent: the original key and "
+        "value, and Kafka Connect's `__connect.errors.*` headers",
         examples=["flights_dead_letters"],
     )
     create_topic: bool = Field(True, description="create the topic when it is missing: one partition")

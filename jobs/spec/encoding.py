@@ -42,7 +42,7 @@ class Encoding(Spec):
         description="how the bytes are encoded: json, connect_json (Kafka Connect's JSON with a schema in each "
         "record), avro, protobuf, string, bytes, or the format of an installed package",
     )
-    options: dict[str, str] = Field(default_factory=dict, description="of the format of an installed package")
+    options: dict[str, str] = Field(default_factory=dict, description="options of the format of an installed package")
     registry: str | None = Field(
         None,
         description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
@@ -92,7 +92,7 @@ def read_schema(name: str) -> bytes:
         raise ConfigurationError(
             f"the schema file cannot be read: {problem.strerror}",
             where=name,
-            remedy="name it from the project's folder",
+            remedy="write its path from the project's folder",
         ) from None
 
 

@@ -38,23 +38,26 @@ class Envelope(Spec):
     )
     truncates: Literal["refuse", "skip", "apply"] = Field(
         "refuse",
-        description="a truncated table: refuse (a dead letter), skip, or apply: delete the rows (modes upsert_delete, "
-        "delete) whose `changes.order_by`, a whole number out of the envelope, is less than the truncation's; later "
-        "changes below it are left out",
+        description="a truncated table: refuse (a dead letter), skip, or apply: delete the rows (modes "
+        "upsert_delete, delete) with a smaller `changes.order_by` than the truncation, and leave out "
+        "later changes with a smaller one. apply needs an `order_by` that is a whole number from the "
+        "envelope",
     )
     without_row: Literal["refuse", "skip"] = Field(
         "refuse", description="an update that brings no row (mongo without full documents): refuse or skip"
     )
     unavailable: Literal["keep", "refuse", "null"] | None = Field(
         None,
-        description="a large value that a change has not touched and Debezium has left out: keep (the column stays as "
-        "it was; null where there is no row, and in tables of mode append and delete), refuse the record, or null. "
-        "Left out: keep where every table is an Iceberg or BigQuery table of mode upsert or upsert_delete, without "
-        "a column in `changes.order_by` and without a transform; else refuse",
+        description="a large value that Debezium has left out because the change did not touch it: keep (the "
+        "column keeps its value; null if there is no row, and in tables of mode append and delete), "
+        "refuse (the record is bad), or null. Left out: keep if all tables are Iceberg or BigQuery "
+        "tables of mode upsert or upsert_delete, no column is in `changes.order_by`, and there is no "
+        "transform; else refuse",
     )
     placeholder: str = Field(
         DEFAULT,
-        description="what stands for such a value: the connector's `unavailable.value.placeholder`, text or `hex:…`",
+        description="the placeholder of a left-out value: the connector's `unavailable.value.placeholder`, text or "
+        "`hex:…`",
     )
     timestamps: Units = Field(
         "ms", description=f"JSON without schema: the unit of timestamps that are numbers, {BY_COLUMN}"
@@ -101,7 +104,7 @@ class HasEnvelope(Spec):
     """The option `envelope`, and its checks."""
 
     envelope: Envelope | None = Field(
-        None, description="change data: debezium, debezium_flat, dms or mongo, or these with options"
+        None, description="change data: debezium, debezium_flat, dms or mongo, or a group with `kind` and options"
     )
     columns: dict[str, str] = Field(default_factory=dict)
 

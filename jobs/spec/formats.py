@@ -102,18 +102,19 @@ class RecordKey(Format):
 
     columns: dict[str, TypeText] = Field(
         default_factory=dict,
-        description="column name to type. Left out, or `auto`: all fields that the records' keys have when the first "
-        "batch is landed; where `changes.key` is left out too, they are the key of the tables",
+        description="column name to type. Left out, or `auto`: all fields that the keys of records have when the "
+        "first batch is landed. If `changes.key` is left out too, these columns are the key of the "
+        "tables",
     )
     column: str | None = Field(
         None,
-        description="name of one column that has the whole key, as a struct of `columns`, as BigQuery sinks write it; "
-        "left out: each is a column of its own",
+        description="name of one column for the whole key, as a struct of `columns` (BigQuery sinks write keys "
+        "so). Left out: each column of the key is a column of the table",
     )
     unknown_fields: Literal["ignore", "fail"] | None = Field(
         None,
-        description="fields of keys that no column takes: ignore, or fail (the record is bad). Left out: fail where "
-        "`columns` are left out, since the key is another one then; else ignore",
+        description="fields of keys without a column: ignore, or fail (the record is bad). Left out: fail if "
+        "`columns` are left out, else ignore",
     )
 
     @property

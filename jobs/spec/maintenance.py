@@ -25,10 +25,12 @@ class Compaction(UpkeepTask):
     """Small data files become large ones; merge-on-read deletes are applied (Iceberg)."""
 
     strategy: Literal["auto", "bin_pack", "sort"] = Field(
-        "auto", description="auto: sort by the table's sort order where it has one, else bin_pack"
+        "auto", description="auto: sort by the table's sort order if it has one, else bin_pack"
     )
     sort_by: list[str] = Field(default_factory=list, description="columns for `sort`; left out: the table's sort order")
-    min_input_files: int = Field(5, ge=2, description="files of one partition that are worth rewriting")
+    min_input_files: int = Field(
+        5, ge=2, description="rewrite the files of a partition if there are at least this many"
+    )
     target_file_mb: int | None = Field(None, gt=0, description="size of a new file; left out: the table's own setting")
     max_deletes_per_file: int = Field(1, ge=1, description="rewrite a data file that has this many delete files")
 
@@ -50,7 +52,9 @@ class Orphans(UpkeepTask):
     """Files and branches that dead runs left behind are removed (Iceberg)."""
 
     older_than_hours: int = Field(
-        72, ge=24, description="younger files may be of a run that still writes; more than every time limit"
+        72,
+        ge=24,
+        description="younger files stay, because a run may still write them; must be longer than every time limit",
     )
 
 
@@ -60,14 +64,14 @@ class Landed(UpkeepTask):
     keep_days: float = Field(
         14,
         gt=0,
-        description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The files are deleted "
-        "when the last snapshot that has them has expired: about twice this time after landing",
+        description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The files are "
+        "deleted when the last snapshot with them has expired: about twice this time after landing",
     )
     dead_letters_keep_days: float | None = Field(
         None,
         gt=0,
-        description="dead letters are deleted after this time, read or not; none: never. Those whose batch was deleted "
-        "can be listed, but `dead-letters retry` leaves them out: replay their offsets from Kafka",
+        description="dead letters are deleted after this time; none: never. If the batch of a dead letter was "
+        "deleted, `dead-letters retry` leaves the dead letter out: replay its offsets from Kafka",
     )
 
 
@@ -76,21 +80,23 @@ class CleanUp(UpkeepTask):
 
     deletes: bool = Field(
         False,
-        description="also drop the rows that stand for deletes (upsert_delete without a named order): the partitions "
-        "with such rows are rewritten, and the table gets no merge meanwhile",
+        description="ClickHouse: also drop the rows that stand for deletes (mode upsert_delete without a named "
+        "order). The partitions with such rows are rewritten, and the table gets no merge meanwhile",
     )
 
 
 class Maintenance(Spec):
     """Upkeep of all tables of the pipeline, on a schedule of its own."""
 
-    enabled: bool = Field(True, description="false: the schedule is off; a launch by hand still works")
+    enabled: bool = Field(True, description="false: the schedule is off. You can still start maintenance by hand")
     cron: Cron = Field("20 3 * * *", description="when it runs (UTC); with `interval`: `50 * * * *`")
     skip_tables: list[str] = Field(
         default_factory=list,
-        description="tables that somebody else looks after; `iceberg shop.orders` where several systems have the name",
+        description="tables that another process maintains; `iceberg shop.orders` if several systems have the name",
     )
-    time_limit_seconds: int = Field(3600, gt=0, description="for each task of one table, whose merges wait meanwhile")
+    time_limit_seconds: int = Field(
+        3600, gt=0, description="for each task of one table; the table's merges wait meanwhile"
+    )
     compaction: Compaction = Compaction()
     manifests: Manifests = Manifests()
     snapshots: Snapshots = Snapshots()

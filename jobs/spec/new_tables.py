@@ -29,8 +29,8 @@ class NewTables(Spec):
 
     allow: Expression = Field(
         "[a-z_][a-z0-9_]{0,99}",
-        description="regular expression that a value, in lower case, must match as a whole to have a table; no table "
-        "takes records with other values (`unrouted`)",
+        description="regular expression that the whole value, in lower case, must match. No table takes records "
+        "with other values (`unrouted`)",
         examples=["order_.*"],
     )
     most: int = Field(100, ge=1, description="at most this many values become tables; others are dead letters")

@@ -53,12 +53,12 @@ class BatchBounds(Spec):
         description="batches that one run lands; 0: all that Kafka had when the run began, for five minutes at most",
     )
     time_limit_seconds: int = Field(
-        3600, gt=0, le=LONGEST, description="for each batch; then landing stops, and is retried later"
+        3600, gt=0, le=LONGEST, description="for landing one batch; after this landing stops, and is retried later"
     )
     at_once: int = Field(
         4,
         ge=1,
-        description="topics that are landed (`source.for_each`), and tables of an entry merged, side by side",
+        description="how many topics are landed (`source.for_each`), and tables of an entry merged, side by side",
     )
 
 
@@ -79,14 +79,14 @@ class Freshness(Spec):
 
     warn_minutes: int = Field(30, ge=1, le=_TEN_YEARS, description="older than this: a warning")
     fail_minutes: int = Field(
-        120, ge=1, le=_TEN_YEARS, description="older than this: Dagster's badge fails; no run and no check does"
+        120, ge=1, le=_TEN_YEARS, description="older than this: Dagster's badge fails, but no run and no check fails"
     )
 
 
 class PipelineSpec(Spec):
     """One declared flow: source topics, how to read them, the destination tables."""
 
-    description: str = Field("", description="what people read about the pipeline in Dagster")
+    description: str = Field("", description="text about the pipeline in Dagster")
     owners: list[str] = Field(default_factory=list, description="e-mail addresses or team:name")
     source: Source
     changes: Changes = Changes()
@@ -97,14 +97,14 @@ class PipelineSpec(Spec):
     tables: list[AnyTable] = Field(min_length=1)
     overrides: dict[str, Override] = Field(
         default_factory=dict,
-        description="with `source.for_each`: topic, or a regular expression that topics match as a whole, to what is "
-        "otherwise for them: `leave_out: true`, or `source`, `changes`, `tables`, `batch`, `route_by`, "
-        "`on_bad_record`, `force_optional` in the words of this file",
+        description="with `source.for_each`: a topic, or a regular expression that whole topic names match, to the "
+        "options that differ for them: `leave_out: true`, or `source`, `changes`, `tables`, `batch`, "
+        "`route_by`, `on_bad_record`, `force_optional` as in this file",
     )
     commit: Literal["each", "together"] = Field(
         "each",
-        description="each: a table is committed when it is ready, and waits for no other; together: all tables of a "
-        "batch in one transaction of their catalog, which has to offer that (REST)",
+        description="each: each table is committed when it is ready; together: all tables of a batch are committed "
+        "in one transaction of their REST catalog",
     )
     route_by: str | None = Field(
         None,
@@ -118,8 +118,9 @@ class PipelineSpec(Spec):
     )
     new_tables: NewTables | None = Field(
         None,
-        description="with `route_by`: each entry of `tables`, with `{route_by}` in its name (or a part of it between "
-        "dots, `{route_by[0]}`), stands for a table for each value of that field, made when a record brings it",
+        description="with `route_by`: each entry of `tables` stands for a table for each value of that field, with "
+        "`{route_by}` (or a part of it between dots, `{route_by[0]}`) in its name. The table is "
+        "created when the first record has that value",
     )
     ignore_case: bool = Field(
         False,
@@ -139,15 +140,13 @@ class PipelineSpec(Spec):
     interval: str | None = Field(
         None,
         pattern="^([1-9]|[1-5][0-9]|60)s$",
-        description="instead of `cron`: a continuous run that lands new records every so many seconds (1s to 60s) and "
-        "merges it into each table at once",
+        description="instead of `cron` and `trigger`: a continuous run that lands and merges new records every 1s "
+        "to 60s",
         examples=["5s"],
     )
     trigger: Trigger | None = Field(None, description="starts runs by lag, beside the schedule")
     retry: Retry = Retry()
-    paused: bool = Field(
-        False, description="true: nothing starts by itself, and each tick says so; a launch by hand still works"
-    )
+    paused: bool = Field(False, description="true: nothing starts by itself. You can still start runs by hand")
     freshness: Freshness | None = Freshness()
     maintenance: Maintenance = Maintenance()
     since: str = Field(

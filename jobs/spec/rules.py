@@ -70,7 +70,7 @@ def _modes(spec: PipelineSpec, table: Table) -> Iterator[Mistake]:
         what = f"{kind.title} does not have the mode {table.mode}"
         yield Mistake(("mode",), what, f"use {one_of(sorted(kind.capabilities.modes))}")
     if table.deletes_are_rows and table.mode not in ("append", "upsert"):
-        remedy = "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, and say so)"
+        remedy = "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, with `_op`)"
         yield Mistake(("deletes",), f"in the mode {table.mode} a delete is no row", remedy)
     if table.needs_key and spec.changes.key is None and not spec.source.key_is_open:
         what = f"{table.mode} needs to know which columns identify a row"

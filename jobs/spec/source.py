@@ -61,13 +61,13 @@ class Source(Spec):
     topics: Names = Field(default_factory=list, description="topic names")
     pattern: Expression | None = Field(
         None,
-        description="regular expression that topic names must match as a whole; never matches topics that the pipeline "
-        "writes to itself (control, dead letters)",
+        description="regular expression that the whole name of a topic must match. It never matches topics that "
+        "the pipeline writes (control, dead letters)",
     )
     for_each: Literal["topic"] | None = Field(
         None,
-        description="topic: each topic is a pipeline of its own within this one, with its own tables, whose names have "
-        "`{topic}` or a part of it in them; left out: all topics together go into the same tables",
+        description="topic: each topic has its own tables, with `{topic}` or a part of it in their names. Left "
+        "out: all topics go into the same tables",
     )
     key: RecordKey | None = Field(None, description="the record's key; left out: not decoded")
     value: Value
@@ -76,8 +76,8 @@ class Source(Spec):
     )
     per_topic: dict[str, TopicEncodings] = Field(
         default_factory=dict,
-        description="topic to {key: …, value: …}: the encoding of that topic, where it is not as in the others; the "
-        "columns stay those of `key` and `value`",
+        description="topic to {key: …, value: …}: the encoding of a topic that is encoded in another way. The "
+        "columns are those of `key` and `value`",
     )
     start: Start = Field(
         "earliest", description="where a new pipeline begins: earliest, latest, {timestamp: …} or {offsets: …}"

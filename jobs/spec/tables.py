@@ -57,30 +57,32 @@ class Table(Spec):
     connection: str
     table: str
     mode: Mode = Field(
-        description="append: every change but deletes is a row; upsert: one row a key, deletes ignored; "
-        "upsert_delete: one row a key; delete: every change is a row, and a delete removes the rows of its key"
+        description="append: one row per record, without deletes; upsert: one row per key, deletes are ignored; "
+        "upsert_delete: one row per key, a delete removes it; delete: one row per record, a delete "
+        "removes all rows of its key"
     )
     deletes: Literal["leave_out", "rows"] = Field(
         "leave_out",
-        description="modes append and upsert: leave_out, or rows: a delete is a row too, with the key, and the values "
-        "of the row that was deleted where the record has them (columns of values are optional then). `op` of "
-        "metadata_columns tells it from other rows",
+        description="modes append and upsert. leave_out: deletes are ignored; rows: a delete is a row too, with "
+        "the key and those values of the deleted row that the record has. Columns of values are then "
+        "optional, and the metadata column `op` says which rows are deletes",
     )
     route: Route | None = None
     create: bool = Field(True, description="create the table when it is missing")
     evolve: Evolution = Evolution()
     metadata_columns: list[str] = Field(
         default_factory=list,
-        description="adds _topic, _partition (__partition where that is a reserved name: Iceberg, BigQuery), _offset, "
-        "_timestamp, _batch, _op (insert, update, delete; upsert where `changes.op` is left out), _key (as text), "
-        "_headers (JSON), `header:<name>` (one of them), _record (topic, partition, offset and insertTime in one "
-        "struct); the last five may be called otherwise: `key as kafka_key`",
+        description="any of topic, partition, offset, timestamp, batch, op, key, headers, `header:<name>` and "
+        "record, as columns `_topic`, … (`__partition` in Iceberg and BigQuery). The last five can "
+        "have another name: `key as kafka_key`",
         examples=[["topic", "partition", "offset", "header:trace-id as trace"]],
     )
     time_limit_seconds: int = Field(
-        3600, gt=0, le=LONGEST, description="after this the merge is given up and retried later"
+        3600, gt=0, le=LONGEST, description="after this a merge is given up, and retried later"
     )
-    max_commit_attempts: int = Field(8, ge=1, description="how often to start over when other writers get in between")
+    max_commit_attempts: int = Field(
+        8, ge=1, description="how often a merge starts again because another writer has committed"
+    )
     _named: Named | None = PrivateAttr(None)
 
     @field_validator("metadata_columns")

@@ -44,12 +44,13 @@ class Transform(Spec):
     """The transform of a decoded record before it is landed."""
 
     sql: str = Field(
-        description="a Spark SQL `select … from records`, with `where` for records to leave out; records has the "
-        "value's columns, `_key` (a struct), `_topic`, `_partition`, `_offset`, `_timestamp`, `_headers`. A column "
-        "`_refused` that is not null makes the record a bad one, with that text as the reason"
+        description="a Spark SQL `select … from records`. Records that do not meet its `where` are left out. "
+        "`records` has the value's columns, `_key` (a struct), `_topic`, `_partition`, `_offset`, "
+        "`_timestamp`, `_headers`. If the column `_refused` is not null, the record is bad, with that "
+        "text as the reason"
     )
     columns: dict[str, TypeText] = Field(
-        default_factory=dict, description="types of result columns that do not follow from the statement"
+        default_factory=dict, description="types of result columns whose type is not clear from the statement"
     )
 
     @model_validator(mode="before")

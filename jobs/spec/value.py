@@ -25,29 +25,29 @@ class Value(Format):
 
     unknown_fields: Literal["add", "rescue", "ignore", "fail"] | None = Field(
         None,
-        description="fields of records that no column takes, nested ones too. add: columns of the landed and the "
-        "destination tables, made while the batch is landed; rescue: as JSON in the column `rescued`; ignore: left "
-        "out, counted and named in log and metadata; fail: the record is bad. Left out: add without `columns`, else as "
-        "ignore, and the check `fields_declared` warns",
+        description="fields of records without a column, nested ones too. add: they become columns of all tables; "
+        "rescue: they are kept as JSON in the column `rescued`; ignore: they are left out, counted, "
+        "and named in log and metadata; fail: the record is bad. Left out: add if `columns` are left "
+        "out, else as ignore, and the check `fields_declared` warns",
     )
     columns: dict[str, TypeText] = Field(
         default_factory=dict,
-        description="column name to type, for example `{id: long not null, tags: array<string>}`; others are for "
-        "`unknown_fields`. Left out, or `auto`: those of the `schema_file`, else whatever the records bring "
-        "(`unknown_fields: add`)",
+        description="column name to type, for example `{id: long not null, tags: array<string>}`. `unknown_fields` "
+        "decides about other fields. Left out, or `auto`: the columns of the `schema_file`, else all "
+        "fields of the records (`unknown_fields: add`)",
     )
     rescued: str = Field("_rescued", min_length=1, description="the column of `unknown_fields: rescue`, a string")
     exclude: list[str] = Field(
         default_factory=list,
-        description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and that "
-        "are neither counted nor rescued, nor is one with such a name (`customer.email: …`). The bytes of dead letters "
-        "still have them",
+        description="fields of records, by path (`customer.email`, `lines.element.note`), that no table gets, and "
+        "that are neither counted nor rescued. A path also stands for a field with such a name "
+        "(`customer.email: …`). The bytes of dead letters still have these fields",
     )
     convert: Literal["exact", "best_fit"] = Field(
         "exact",
-        description="values of another type than the column's. exact: the record is bad; best_fit: they are read where "
-        'they say the same: `"7"` as a number, `"true"` and `1` as a boolean, numbers and objects as text, a date as a '
-        "timestamp; nothing is rounded or cut. Keys are read in the same way",
+        description="values of another type than the column's, in keys too. exact: the record is bad; best_fit: "
+        'the value is converted if nothing is rounded or cut: `"7"` to a number, `"true"` and `1` to a '
+        "boolean, numbers and objects to text, a date to a timestamp",
     )
     time_unit: Units | None = Field(
         None,

@@ -31,9 +31,7 @@ _SCALARS = {
     Any: "any option",
 }
 # The only envelope option for keys (`Source` refuses the others).
-_KEY_ENVELOPE = (
-    "keys of Debezium's MongoDB connector, as JSON text; other envelopes wrap values and are refused for keys"
-)
+_KEY_ENVELOPE = "keys of Debezium's MongoDB connector, as JSON text; other envelopes are refused for keys"
 
 
 @dataclass(frozen=True)

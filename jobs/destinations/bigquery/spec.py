@@ -38,27 +38,27 @@ class BigQueryTable(Table):
     merge_interval_seconds: int | None = Field(
         0,
         ge=0,
-        description="merge once the oldest waiting batch is as many seconds old; 0: at every run, with `interval` "
-        "at every batch, each time by a load and a MERGE; null: off",
+        description="merge when the oldest waiting batch is this many seconds old; 0: at every run, or with "
+        "`interval` at every batch, each time by a load and a MERGE; null: off",
     )
-    merge_records_threshold: int | None = Field(None, gt=0, description="merge once as many records wait; null: off")
+    merge_records_threshold: int | None = Field(None, gt=0, description="merge when this many records wait; null: off")
     time_partitioning: Literal["HOUR", "DAY", "MONTH", "YEAR"] | None = Field(
         None,
-        description="partition the table, when we create it, by `partition_column`, or by ingestion "
-        "time where none is named",
+        description="when we create the table: partition it by `partition_column`, or without one by ingestion time",
     )
     partition_column: str | None = Field(None, description="a date or timestamp column")
     partition_time: Literal["record", "ingestion"] | None = Field(
-        None, description="ingestion-time partitions only: a row's partition follows its record (default) or the merge"
+        None,
+        description="ingestion-time partitions only: a row's partition is that of its record's time "
+        "(default) or of the merge's time",
     )
     partition_expiration_days: int | None = Field(
-        None, gt=0, description="partitions are dropped after this; when we create the table"
+        None, gt=0, description="when we create the table: partitions are dropped after this"
     )
     require_partition_filter: bool = Field(
         False,
-        description="when we create the table: queries must name partitions; a merge names those of its keys "
-        "where the partition column is a key "
-        "column, else all: it then reads the whole table",
+        description="when we create the table: queries must name partitions. A merge reads the whole table, unless "
+        "the partition column is a key column",
     )
     cluster_by: list[str] = Field(
         default_factory=list, max_length=4, description="at most four columns, when we create the table"
@@ -69,18 +69,20 @@ class BigQueryTable(Table):
         default_factory=dict, description="BigQuery types for single columns, for example {payload: JSON}"
     )
     sanitize_names: bool = Field(
-        False, description="replace what BigQuery does not allow in a column's name by _; false: refuse it"
+        False,
+        description="true: `_` replaces characters that BigQuery does not allow in a column's name; false: "
+        "such a name is refused",
     )
     null_elements: Literal["refuse", "drop"] = Field(
         "refuse",
-        description="a null in an array, which BigQuery cannot store: refuse (such a row is a dead letter), or leave "
-        "the null out",
+        description="a null in an array, which BigQuery cannot store: refuse (the row is a dead letter), or drop "
+        "(the null is left out)",
     )
     on_replaced: OnReplaced = Field(
         "hold",
-        description="another table has taken the table's place, and replays cannot recognize its rows (mode append "
-        "without coordinates): hold (stop and explain), or keep (it has all rows, after `CREATE OR REPLACE TABLE … AS "
-        "SELECT`, for example)",
+        description="somebody has replaced the table, and replays cannot recognize its rows (mode append without "
+        "coordinates): hold (stop and explain), or keep (the new table has all rows, for example after "
+        "`CREATE OR REPLACE TABLE … AS SELECT`)",
     )
     out_of_range: OutOfRange = out_of_range_option("dates and times outside of the years 1 to 9999")
 

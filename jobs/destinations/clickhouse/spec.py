@@ -21,7 +21,8 @@ class ClickHouseTable(Table):
     connection: str = Field("clickhouse", description="name of the ClickHouse connection")
     table: str = Field(
         pattern=TABLE_NAME,
-        description="database.table, of letters, digits, _ and -; all after the first dot is the table's own name",
+        description="database.table, of letters, digits, _ and -; everything after the first dot is the table's "
+        "own name",
         examples=["air.flights"],
     )
     engine: str | None = Field(
@@ -41,8 +42,8 @@ class ClickHouseTable(Table):
     column_types: dict[str, str] = Field(default_factory=dict, description="ClickHouse types for single columns")
     null_collections: Literal["refuse", "empty"] = Field(
         "refuse",
-        description="arrays, maps and tuples cannot be null in ClickHouse: refuse (such a row is a dead letter) or "
-        "store them empty",
+        description="arrays, maps and tuples cannot be null in ClickHouse: refuse (the row is a dead letter), or "
+        "empty (they are stored empty)",
     )
     out_of_range: OutOfRange = out_of_range_option(
         "dates and times outside of 1900 to 2299, and what is outside of the range of a type in `column_types`"

@@ -28,17 +28,19 @@ class IcebergTable(Table):
     )
     sort_by: list[str] | None = Field(
         None,
-        description="columns that the files are sorted by, set when we create the table, so that a merge finds and "
-        "rewrites few of them; left out: the key columns, or none for append",
+        description="columns by which files are sorted, set when we create the table; then a merge searches few "
+        "files. Left out: the key columns, or none for append",
     )
     write: Literal["copy_on_write", "merge_on_read"] | None = Field(
         None,
-        description="how updates and deletes are written, set when we create the table; left out: merge_on_read where "
-        "we write position deletes (keyed tables of Parquet files, format version 2), else copy_on_write",
+        description="how updates and deletes are written, set when we create the table. Left out: merge_on_read "
+        "for keyed tables of Parquet files and format version 2, else copy_on_write",
     )
     properties: dict[str, str] = Field(default_factory=dict, description="table properties, set when we create it")
     on_rollback: Literal["hold", "replay", "skip"] = Field(
-        "hold", description="the table was rolled back: hold (stop and explain), replay what was undone, or skip it"
+        "hold",
+        description="somebody rolled the table back: hold (stop and explain), replay (merge the undone "
+        "batches again), or skip (leave them out)",
     )
 
     @field_validator("partition_by")
