@@ -89,7 +89,7 @@ def _after(
             raise LineageBroken(
                 f"the table has no batch yet, but landed batches before {landed[0].number} were removed by retention",
                 where=table,
-                remedy="let it begin with what comes from now on: `batchmerge offsets reset "
+                remedy="begin the table with the next batch: `batchmerge offsets reset "
                 f"{landed[0].batch.pipeline} --to committed`, then read what Kafka still has of earlier records: "
                 f"`batchmerge replay {landed[0].batch.pipeline} --kafka-from`; or fill a new table by a pipeline of "
                 "another name",

@@ -83,7 +83,7 @@ def with_timeout(
         raise TimeLimitReached(
             f"no answer within the time limit of {seconds:g} s; given up",
             where=where,
-            remedy="look at that system; or raise `time_limit_seconds` if the work is that large",
+            remedy="check that system; or raise `time_limit_seconds` if the work needs more time",
             **{"seconds": seconds, **facts},
         )
     return result.result()

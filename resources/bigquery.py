@@ -226,7 +226,7 @@ class BigQuery:
                 raise CommitStateUnknown(
                     f"the answer was lost ({type(problem).__name__})",
                     where=where,
-                    remedy="see whether it took effect before trying again",
+                    remedy="check whether it took effect before you try again",
                 ) from problem
             return int(job.num_dml_affected_rows or 0)
 

@@ -160,7 +160,7 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = TerminalError(
             f"ClickHouse refused the statement ({label})",
             where=where,
-            remedy="its query log has the statement and the whole message",
+            remedy="ClickHouse's query log has the statement and the whole message",
         )
     found.facts["code"] = code
     return found

@@ -165,7 +165,8 @@ class Refusal:
             raise BadRecords(
                 f"column {column.label}: {reason} ({said}), first at offset {offset} of {topic}-{partition}",
                 where=self.where,
-                remedy="give the column a type that holds it, or allow dead letters with `on_bad_record: quarantine`",
+                remedy="give the column a type that can hold the value, or allow dead letters with `on_bad_record: "
+                "quarantine`",
             )
         return rows.filter(pa.array(~flawed)), self._dead_letters(bad, column, reason)
 

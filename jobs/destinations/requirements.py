@@ -113,7 +113,7 @@ def require_empty(rows: int | None, where: str) -> None:
         raise ConfigurationError(
             f"the table has {rows} rows, which would come twice",
             where=where,
-            remedy="drop the table first, if it is to be filled again",
+            remedy="drop the table first, to fill it again",
         )
 
 

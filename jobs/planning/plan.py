@@ -162,7 +162,7 @@ def refuse_other_topics(batch: Batch, topic_ids: Mapping[str, str]) -> None:
                 f"the topic was recreated while {batch} was read: its id is {found}, planned was {planned}. Nothing of "
                 "it is kept",
                 where=f"topic {topic}",
-                remedy="run again: what is committed of the old topic then decides how to go on",
+                remedy="run again: the next error names the ways to go on with the new topic",
                 topic=topic,
             )
 

@@ -120,8 +120,8 @@ def check_start(spec: PipelineSpec, ranges: Ranges) -> None:
             f"records before `source.start` ({', '.join(before[:3])}) may be in {', '.join(tables)} as rows of another "
             "writer, which do not show their records and would come twice",
             where="source.start",
-            remedy="begin there; or, if nobody has written them, set `source.start: earliest` (a pipeline that has "
-            "begun does not read it) and try again",
+            remedy="begin at `source.start`; or, if no other writer has written these records, set `source.start: "
+            "earliest` (a pipeline that has begun does not use it) and try again",
         )
 
 
@@ -173,7 +173,7 @@ def _committed_offset(committed: CommittedState, topics: TopicState, tp: TopicPa
         raise TopicRecreated(
             "Kafka has another topic of this name, or none: the records that the tables were made from are gone",
             where=where,
-            remedy="replay landed batches instead (`batchmerge replay --batches`), as far as there are any",
+            remedy="replay the landed batches that are left (`batchmerge replay --batches`)",
         )
     return done
 
@@ -256,7 +256,7 @@ def from_time(pipeline: Pipeline, first: datetime, last: datetime | None, what_i
                 raise OffsetsGone(
                     f"retention has deleted records before offset {offset}, and some of them may be of that time",
                     where=f"topic {tp.topic}, partition {tp.partition}",
-                    remedy="replay what is left with `--what-is-left`, or begin later",
+                    remedy="add `--what-is-left` to replay what Kafka still has, or begin later",
                 )
         return start, None if last is None else pipeline.offsets_at(partitions, last)
 

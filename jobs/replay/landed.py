@@ -82,7 +82,7 @@ def _too_early(destination: Destination, oldest: LandedBatch, why: str) -> Confi
     return ConfigurationError(
         f"batches before {oldest.number}, landed before {landed_at:%Y-%m-%d %H:%M:%S} UTC, {why}",
         where=destination.name,
-        remedy="begin the replay there; or read what is older from Kafka again, as far as Kafka still has it: "
-        "`batchmerge replay --kafka-from`",
+        remedy="begin the replay at that batch; or read the older records that Kafka still has: `batchmerge replay "
+        "--kafka-from`",
         oldest=oldest.number,
     )

@@ -97,7 +97,7 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
         raise ConfigurationError(
             f"`changes` (key, op mapping or order) is not what pipeline {other} had",
             where=where,
-            remedy="write it as it was; it can be changed after the tables were taken over",
+            remedy="write `changes` as it was; you can change it after the take-over",
         )
     resets = list(takewhile(lambda landed: landed.batch.continues is not None, known.landed.batches))
     if resets and resets[-1].batch.previous_commit_id == base.commit_id:
@@ -109,7 +109,7 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
         raise ConfigurationError(
             f"pipeline {pipeline.name} has batches of its own, and cannot continue where pipeline {other} ended",
             where=where,
-            remedy="take the tables over with a pipeline that has not run yet; give it another name for that",
+            remedy="take the tables over with a pipeline of a new name, which has not run yet",
         )
     known = replace(known, highest=max(known.highest, base.batch_number))
     gone = [tp for tp in base.offsets if tp not in known.topics.stable]

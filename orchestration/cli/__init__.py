@@ -27,24 +27,24 @@ from resources.errors import BatchmergeError, StorageError, TransientError
 
 # name -> (where it is in this package, the line of `batchmerge --help`)
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init:init", "Make a project of your own beside the installed package."),
+    "init": ("init:init", "Make a project for your own pipelines."),
     "up": ("services:up", "Start the local services: Kafka, Spark, and the tables' systems."),
     "down": ("services:down", "Stop the local services. Their data stays."),
-    "demo": ("demo:demo", "Real flights from Kafka into three tables, and the proof."),
-    "run": ("run:run", "Advance a pipeline: land what is new, merge it into its tables."),
+    "demo": ("demo:demo", "Write real flights into three tables, and check the tables."),
+    "run": ("run:run", "Run a pipeline: land new records, merge them into its tables."),
     "pause": ("pause:pause", "Stop a pipeline, or a table of it, until it is resumed."),
     "resume": ("pause:resume", "Resume a paused pipeline, or a table of it."),
-    "restart": ("pause:restart", "End the runs of a pipeline, also hanging ones, and run it."),
-    "replay": ("replay:replay", "Merge records again: landed ones, or read from Kafka."),
+    "restart": ("pause:restart", "End the runs of a pipeline, hanging ones too, and run it."),
+    "replay": ("replay:replay", "Merge records again: landed ones, or from Kafka."),
     "maintain": ("maintain:maintain", "Compact, expire and clean up the tables of a pipeline."),
     "plan": ("plan:plan", "Show what the next run of a pipeline would do, without doing it."),
-    "verify": ("verify:verify", "Compare the tables of a pipeline with what was landed."),
-    "check": ("check:check", "Check files and connections."),
+    "verify": ("verify:verify", "Compare the tables of a pipeline with the landed changes."),
+    "check": ("check:check", "Check files, and ask whether every system answers."),
     "infer": ("infer:infer", "Show the columns that a topic's records have."),
     "offsets": ("offsets:offsets", "Show the offsets of a pipeline; set or reset them by hand."),
-    "dead-letters": ("dead_letters:dead_letters", "Bad records: show them, and try them again."),
+    "dead-letters": ("dead_letters:dead_letters", "List the bad records of a pipeline, and retry them."),
     "import": ("connect_import:import_", "Make a pipeline file from a Kafka Connect sink."),
-    "ui": ("ui:ui", "Open Dagster on the pipelines."),
+    "ui": ("ui:ui", "Run Dagster's page and daemon for the pipelines."),
     "metrics": ("metrics:metrics", "Serve metrics for Prometheus and OpenTelemetry."),
     "status": ("status:status", "Show the state of services and pipelines."),
 }
@@ -97,9 +97,9 @@ class _Commands(click.Group):
 def batchmerge() -> None:
     """Kafka topics into the tables of lakes and warehouses, exactly once.
 
-    Services, their data and connections.yaml are in one data folder: $BATCHMERGE_HOME, or .batchmerge here.
+    The data folder has the data of the local services and connections.yaml: $BATCHMERGE_HOME, or .batchmerge here.
 
-    Exit codes: 0 done, 1 a table is not right (demo, verify), 2 something needs a fix, 3 try again later,
+    Exit codes: 0 done, 1 a table is wrong (demo, verify), 2 you must fix something, 3 try again later,
     70 a bug, 130 cancelled.
     """
 
@@ -150,5 +150,5 @@ def _refusal(problem: Exception) -> StorageError | None:
         return None
     if problem.filename is None and problem.errno not in _FULL:
         return None  # a socket's
-    remedy = "look at its permissions and the space of its disk; the data folder is what BATCHMERGE_HOME names"
+    remedy = "check its permissions and the free space of its disk; BATCHMERGE_HOME names the data folder"
     return StorageError(str(problem.strerror).lower(), where=str(problem.filename or ""), remedy=remedy)

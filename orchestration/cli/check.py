@@ -43,9 +43,9 @@ class _Answer:
 def check(pipelines: tuple[str, ...], files_only: bool) -> None:
     """Check the connections file and the pipeline files, and query every system that they name.
 
-    All pipelines, or only PIPELINES. Changes nothing. All mistakes in files are reported at once, each with line and
-    column. Warns of columns with rows that a table is certain to refuse. Exit code 2: something needs a fix;
-    3: a system does not answer now.
+    Checks all pipelines, or only PIPELINES. Changes nothing. Reports all mistakes in files at once, each with line and
+    column. Warns of columns whose rows a table is certain to refuse. Exit code 2: you must fix something; 3: a system
+    does not answer now.
     """
     found = list[_Answer]()
     for answer in _answers(pipelines, files_only):

@@ -39,10 +39,10 @@ def import_(
 ) -> None:
     """Make a pipeline file from a Kafka Connect sink's configuration.
 
-    FILE is JSON (flat, or with `name` and `config`) or properties. Reports what became of each option and transform.
-    Stop the connector first: the pipeline begins at its offsets, or at what it keeps in its tables, so that no record
-    is lost or written twice, and takes columns from its tables. For that the connections of Kafka and of the tables
-    must be in your connections file (first run with --no-offsets to see their entries).
+    FILE is JSON (flat, or with `name` and `config`) or properties. Reports the replacement of each option and
+    transform. Stop the connector first: the pipeline begins where the connector stopped, so that no record is lost or
+    written twice. Columns come from the connector's tables. Your connections file must have the connections of Kafka
+    and of the tables: --no-offsets shows their entries.
     """
     configuration = read_configuration(file)
     given = _columns(value_columns, "--columns")

@@ -91,7 +91,7 @@ class DagsterChild(AsksDagster):
         except TimeLimitReached:
             what = f"no answer within {limit:g} s"
         self._end()
-        raise Unavailable(what, where=where, remedy="look at Dagster's database and at what is printed; else try again")
+        raise Unavailable(what, where=where, remedy="check Dagster's database and the output above, then try again")
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ _OF_ANOTHER_TYPE = (("value", "type"), ("value", "range"))
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Bad records of a pipeline: what is wrong with them, and trying them again."""
+    """List the bad records of a pipeline, and retry them."""
 
 
 @dead_letters.command("list")
@@ -44,7 +44,7 @@ def dead_letters() -> None:
 def list_(pipeline: str, rows: int | None, values: bool) -> None:
     """Show the dead letters of PIPELINE: how many of which kind, or one by one.
 
-    Shows refused rows of tables too. Values are shown only with --values.
+    Shows rows that tables refused too.
     """
     if values and rows is None:
         raise click.UsageError("--values needs --rows")
@@ -67,11 +67,12 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
 @click.argument("pipeline")
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run of the pipeline: exit 3.")
 def retry(pipeline: str, no_wait: bool) -> None:
-    """Read the dead letters of PIPELINE again by its current file; those that are valid now go into its tables. So do
-    rows that a table refused earlier and accepts now.
+    """Read the dead letters of PIPELINE again by its current file, and merge those that are valid now.
 
-    Each keeps its place in the order of changes, so newer changes of the same key stay. One that still cannot be read
-    stays a dead letter, and does not stop the others. May be repeated at any time, also after it was killed.
+    Rows that a table refused are merged too, if the table accepts them now.
+
+    Each record keeps its place in the order of changes, so newer changes of the same key stay. A record that is still
+    bad stays a dead letter, and stops no other record. You can repeat the command at any time.
     """
     found, problems = each_in_turn(pipeline, "retry", not no_wait, _retry, _problems)
     done = _combined([retried for retried, _ in found])

@@ -39,12 +39,11 @@ _RUNS = 3
     help="January 2013 (81,210 records), or the year (1,010,906). Also by the environment variable DEMO.",
 )
 def demo(size: str) -> None:
-    """Keep New York's flights current in three systems' tables, from a Kafka topic, through Dagster.
+    """Write the flights that left New York from a Kafka topic into three tables, and check the tables.
 
-    Starts local services, sends the changes, runs the pipeline in batches until it is caught up, and compares each
-    table, read by its own system, with a result that is computed from the CSV files independently. An interrupted
-    demo goes on where it was; a finished one starts again with an empty topic and empty tables. Exit code 1: a table
-    is wrong.
+    Starts the local services, sends the changes, runs the pipeline until it is caught up, and compares each table with
+    a result that a separate program computes from the CSV files. An interrupted demo continues; a finished one starts
+    again with an empty topic and empty tables. Exit code 1: a table is wrong.
     """
     began = time.monotonic()
     # The local services only, since the demo empties its topic and its tables.

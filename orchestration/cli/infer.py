@@ -28,8 +28,8 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
     """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
 
     Columns come from the registry (Avro, Protobuf and JSON Schema in Confluent's wire format), from the schema in the
-    records (Kafka Connect's JSON), or from the values (plain JSON). What is printed was tried on the records that were
-    read: its comments say how many of them fit, and what to check.
+    records (Kafka Connect's JSON), or from the values (plain JSON). The command tries its proposal on these records:
+    comments say how many records fit, and what you should check.
     """
     connections = load_connections()
     topics, registries = [pipeline_or_topic], [registry] if registry else []

@@ -23,8 +23,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]*")
 def init(folder: Path) -> None:
     """Make a project in FOLDER: pyproject.toml, workspace.yaml, the demo's pipeline files, and connections to fill in.
 
-    `dg check defs`, `dg dev`, and every command here work in it; so does `batchmerge demo`. In a Dagster project that
-    you have, `dg scaffold defs batchmerge.KafkaPipeline <name>` adds a pipeline instead.
+    `dg check defs`, `dg dev` and all batchmerge commands work in it, `batchmerge demo` too. To add a pipeline to a
+    Dagster project that you have, use `dg scaffold defs batchmerge.KafkaPipeline <name>` instead.
     """
     files = make_project(folder)
     for file in files:

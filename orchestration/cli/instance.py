@@ -57,7 +57,7 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
     except Exception as problem:
         if (why := _storage_error(problem)) is None:
             raise
-        remedy = "see that its database runs, and what its dagster.yaml says"
+        remedy = "check that Dagster's database runs, and the settings in its dagster.yaml"
         what = f"Dagster's storage does not answer ({_PASSWORD.sub('…@', str(why.orig).strip())})"
         raise Unavailable(what, where=str(home), remedy=remedy) from problem
 

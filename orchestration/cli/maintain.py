@@ -24,9 +24,9 @@ from orchestration.step_failures import failure_text, failures, is_transient
 @click.argument("pipeline")
 @click.option("--no-wait", is_flag=True, help="Exit 3 if another run holds a table when it begins.")
 def maintain(pipeline: str, no_wait: bool) -> None:
-    """Compact, expire and clean up the tables of PIPELINE, beside its runs, as `maintenance` in its file says.
+    """Compact, expire and clean up the tables of PIPELINE, as `maintenance` in its file says. Its runs go on.
 
-    Exit code 2: something needs a fix; 3: try again later. A task that fails does not stop the others.
+    Exit code 2: you must fix something; 3: try again later. A task that fails does not stop the others.
     """
     name, spec, topics = launched(pipeline)
     job = definitions_of(name, spec).resolve_job_def(maintenance_job(name))

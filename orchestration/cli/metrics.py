@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def metrics(host: str, port: int, fresh: float, once: bool) -> None:
     """Serve metrics of all pipelines as Prometheus text, until Ctrl-C.
 
-    Sends them by OTLP over HTTP too, if OTEL_EXPORTER_OTLP_ENDPOINT names a collector.
+    If OTEL_EXPORTER_OTLP_ENDPOINT names a collector, also sends them there (OTLP over HTTP).
     """
     from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 

@@ -34,9 +34,9 @@ Choice = Callable[[Pipeline, ResetState, CommittedState], tuple[Offsets, Collect
 @click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
 @click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
-    """Go on at these offsets, for example `orders-0=1500`; every other topic-partition stays where it is.
+    """Continue at these offsets, for example `orders-0=1500`. Every other topic-partition keeps its offset.
 
-    Records that are skipped are never read. Records that are read again are doubled in tables of mode append.
+    Skipped records are never read. Records that are read again are doubled in tables of mode append.
     """
     targets = dict(map(place, offsets))
     _reset(pipeline, lambda *_: (targets, ()), table, accept_changes, yes)
@@ -50,10 +50,10 @@ def set_offsets(pipeline: str, offsets: Sequence[str], table: str | None, accept
 @click.option("--accept-changes", is_flag=True, help="Accept a changed `changes` (key, op mapping, order).")
 @click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def reset(pipeline: str, to: str, topics: Sequence[str], table: str | None, accept_changes: bool, yes: bool) -> None:
-    """Go on at the earliest, latest or timed offsets of PIPELINE's topics, after one was recreated or lost records.
+    """Continue at other offsets of PIPELINE's topics, after a topic was recreated or has lost records.
 
-    Topics that are no longer in `source` are forgotten. `--to committed` keeps the offsets and only lets the tables go
-    on from them, after the intermediate table was rolled back or recreated, or with --accept-changes.
+    Forgets topics that are no longer in `source`. `--to committed` keeps the offsets: use it after the intermediate
+    table was rolled back or recreated, or with --accept-changes.
     """
     choice = _to(to, topics)
     _reset(pipeline, choice, table, accept_changes, yes)

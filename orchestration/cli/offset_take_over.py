@@ -22,8 +22,8 @@ from orchestration.files import open_members, open_pipeline, raise_most_terminal
 def take_over(pipeline: str, other: str, yes: bool) -> None:
     """Take over the tables of another pipeline, for example after a rename; rows and offsets stay.
 
-    First remove the other pipeline's file, or these tables from it: it cannot write them any more. With `for_each` the
-    tables of all topics are taken over, each from the same topic of the other pipeline.
+    First remove the other pipeline's file, or these tables from that file: the other pipeline cannot write them any
+    more. With `for_each` the tables of all topics are taken over, each from the same topic of the other pipeline.
     """
     members = open_members(pipeline, load_connections())
     if members is None or members.topics:

@@ -76,9 +76,9 @@ def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do it. Without --yes the command only shows what it would do.")
 def forget(pipeline: str, table: str, yes: bool) -> None:
-    """Forget what TABLE has committed, after it was dropped: the next run creates and fills it from landed batches.
+    """Forget what TABLE, which was dropped, has committed: the next run creates it and fills it from landed batches.
 
-    For tables whose committed state is kept outside of them. Refuses a table that has rows.
+    Only for tables whose committed state is stored outside of them. Refuses a table that has rows.
     """
     opened = open_pipeline(pipeline, load_connections())
     destination = opened.destination(table)

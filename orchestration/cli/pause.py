@@ -26,10 +26,10 @@ from resources.errors import ConfigurationError
 @click.argument("pipeline")
 @click.argument("table", required=False)
 def pause(pipeline: str, table: str | None) -> None:
-    """From now on nothing of PIPELINE starts: no schedule, no trigger, no maintenance, no run by hand.
+    """Pause PIPELINE: no schedule, no trigger, no maintenance and no run by hand starts until it is resumed.
 
-    With TABLE only that table is paused: landing and the other tables go on, and it catches up when it is resumed.
-    Runs under way end with their current batch. You can still start replays.
+    With TABLE only that table is paused: landing and the other tables go on, and the table catches up when it is
+    resumed. Runs in progress end after their current batch. You can still start replays.
     """
     spec, wanted = _named(pipeline, table)
     with dagster_instance() as instance:
@@ -62,10 +62,9 @@ def resume(pipeline: str, table: str | None) -> None:
 @click.argument("table", required=False)
 @click.option("--although-paused", is_flag=True, help="Run also if somebody has paused it.")
 def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
-    """End all runs of PIPELINE, also hanging ones, backfills and maintenance, free their pools, and run it in this
-    process.
+    """End all runs of PIPELINE (hanging ones, backfills and maintenance too), free their pools, and run it here.
 
-    With TABLE the new run merges that table only. Nothing is lost: it goes on from what is committed.
+    With TABLE the new run merges only that table. Nothing is lost: the run continues from the committed offsets.
     """
     spec, wanted = _named(pipeline, table)
     with engine_log(), dagster_instance() as instance:

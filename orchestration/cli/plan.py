@@ -19,8 +19,8 @@ from resources.errors import TransientError
 def plan(pipeline: str, sql: bool) -> None:
     """Show what the next run of PIPELINE would do, without doing it.
 
-    Offsets of the next batch, batches that wait for each table, tables that would be created, columns that would be
-    added, the SQL and the commit. Exit code 2: something in it would fail and needs a fix; 3: try again later.
+    Shows the offsets of the next batch, the batches that wait for each table, tables and columns that would be made,
+    the SQL, and the commit. Exit code 2: the run would fail until you fix something; 3: try again later.
     """
     connections = load_connections()
     members = open_members(pipeline, connections)

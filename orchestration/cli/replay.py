@@ -63,14 +63,14 @@ def replay(
     tables: Sequence[str],
     no_wait: bool,
 ) -> None:
-    """Merge records into the tables of PIPELINE again: landed ones (--from, --batches), or read from Kafka.
+    """Merge records into the tables of PIPELINE again: landed ones (--from, --batches), or from Kafka (--kafka-…).
 
-    A replay of landed records leaves every table as if it had never been replayed. Read from Kafka what is no longer
-    landed, what is older than the pipeline's start, or what a corrected pipeline file now reads differently. These
-    records land as a batch of their own, keep their places in the order of changes, and go into all tables: newer rows
-    stay, and a table of mode append gets the rows that it lacks. Committed offsets never move.
+    A replay of landed records changes nothing in a correct table. Read from Kafka records that are no longer landed,
+    that are older than the pipeline's start, or that a corrected pipeline file reads differently. These records land
+    as a new batch, keep their places in the order of changes, and go into all tables: newer rows stay, and a table of
+    mode append gets the rows that it lacks. Committed offsets never move.
 
-    --from does the same as a backfill in Dagster, as one run.
+    --from does the same as a backfill in Dagster.
     """
     given = [way for way, value in zip(_WAYS, (first, batches, kafka_from, kafka_offsets), strict=True) if value]
     if len(given) != 1:

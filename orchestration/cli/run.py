@@ -32,11 +32,11 @@ _PATIENCE = 15
 @click.option("--no-wait", is_flag=True, help="Do not wait for another run that holds a table: exit 3.")
 @click.option("--although-paused", is_flag=True, help="Run also if somebody has paused the pipeline, or a table of it.")
 def run(pipeline: str, until_caught_up: bool, max_batches: int | None, no_wait: bool, although_paused: bool) -> None:
-    """Advance PIPELINE: land what is new in Kafka, merge it into every table. PIPELINE/TOPIC (`for_each`) advances
-    that topic alone.
+    """Run PIPELINE: land new records of Kafka, and merge them into every table. PIPELINE/TOPIC (`for_each`) runs that
+    topic alone.
 
-    The run shows up in Dagster like any other (`batchmerge ui`). Exit code 2: something needs a fix; 3: try again
-    later. Tables that were merged stay merged.
+    Dagster shows the run like any other (`batchmerge ui`). Exit code 2: you must fix something; 3: try again later.
+    Tables that were merged before the error stay merged.
     """
     if until_caught_up and max_batches is not None:
         raise click.UsageError("give --until-caught-up or --max-batches, not both")

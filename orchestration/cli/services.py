@@ -20,7 +20,7 @@ from resources.local.service import Lake
 def up(only: str | None, lake: Lake | None) -> None:
     """Start the local services that are not running yet, and wait until they answer.
 
-    They listen on 127.0.0.1 only and run until `batchmerge down`. Ports are chosen at the first start and kept.
+    The services listen only on 127.0.0.1, and run until `batchmerge down`. Their ports are chosen at the first start.
     """
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else None
     site = stack.up(data_folder(), names, output.say, lake)

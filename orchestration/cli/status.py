@@ -40,14 +40,15 @@ stale keys: keys whose newest change is a dead letter or refused, so that the ta
     "--watch", is_flag=True, help="Look again every two seconds, until Ctrl-C; with --json each look is a line."
 )
 def status(pipelines: tuple[str, ...], watch: bool) -> None:
-    """Show each service (state, process id, address, log) and each pipeline: whether it starts by itself or who has
-    paused it, its last error, and per table the batch, how far it is behind, up to when it is complete, and its dead
-    letters.
+    """Show services and pipelines.
 
-    With PIPELINES only those, and no services. PIPELINE/TOPIC (`for_each`) is about that topic alone.
+    Of a service: state, process id, address and log. Of a pipeline: whether it starts by itself or who has paused it,
+    and its last error. Of a table: its batch, how far it is behind, up to when it is complete, and its dead letters.
 
-    Exit code 2 if a pipeline's file is wrong; 3 if a service that was started does not answer, or a pipeline, a table
-    or Dagster cannot be asked.
+    With PIPELINES shows only those, and no services. PIPELINE/TOPIC (`for_each`) shows that topic alone.
+
+    Exit code 2: a pipeline's file is wrong; 3: a service that was started, a pipeline, a table or Dagster does not
+    answer.
     """
     with DagsterChild() as dagster:
         while True:

@@ -23,10 +23,10 @@ from resources.project import project_folder
 @click.command()
 @click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="On 127.0.0.1.")
 def ui(port: int) -> None:
-    """Open Dagster on the pipelines: its web page, and the daemon that runs schedules, sensors and backfills.
+    """Run Dagster for the pipelines: its web page, and the daemon that starts schedules, sensors and backfills.
 
-    Runs until Ctrl-C or `batchmerge down`, once in a data folder. State is in <data folder>/dagster, or in DAGSTER_HOME
-    if that is set.
+    Runs until Ctrl-C or `batchmerge down`, once per data folder. Dagster's state is in <data folder>/dagster, or in
+    DAGSTER_HOME if that is set.
     """
     for other, page in uis(data_folder()).items():
         if processes.is_alive(page):

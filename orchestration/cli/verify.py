@@ -27,11 +27,11 @@ from orchestration.step_failures import failure_text, failures, is_transient
 )
 @click.option("--no-wait", is_flag=True, help="Exit 3 if another run holds a table when it begins.")
 def verify(pipeline: str, rows: int, no_wait: bool) -> None:
-    """Compare the tables of PIPELINE with what was landed, and with each other. Changes nothing.
+    """Compare the tables of PIPELINE with the landed changes, and with each other. Changes nothing.
 
-    The same as the Dagster job PIPELINE_verify; its results are on the tables' Checks pages too. Merges of a table wait
-    while it is compared. Exit code 1: a check failed. Where some tables could not be compared, 2: something needs a
-    fix; 3: try again later.
+    Does the same as the Dagster job PIPELINE_verify; the tables' Checks pages show the results too. Merges of a table
+    wait while it is compared. Exit code 1: a check failed. If a table could not be compared, 2: you must fix
+    something; 3: try again later.
     """
     name, spec, topics = launched(pipeline)
     job = definitions_of(name, spec).resolve_job_def(f"{name}_verify")

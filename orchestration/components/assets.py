@@ -32,7 +32,7 @@ from resources.errors import ConfigurationError
 # Longest statement, in characters, that an asset's page shows: thousands of columns would make it slow.
 _MOST_SQL = 10_000
 _RULES = {
-    "append": "Every landed record is a row; nothing is changed later.",
+    "append": "Every landed record is a row, which never changes.",
     "upsert": "One row per key, from its last change.",
     "upsert_delete": "One row per key, from its last change; a delete removes the row.",
     "delete": "Every landed record is a row; a delete removes all rows of its key.",
@@ -79,8 +79,8 @@ def landing_asset(launch: Launch, partitions: dg.PartitionsDefinition) -> dg.Ass
         tags={names.PIPELINE_TAG: launch.name},
         code_version=_code_version(spec, sql.SPARK),
         partitions_def=partitions,
-        description="Batches of changes as they were read from Kafka, one snapshot each, never changed after. Rows "
-        "with `error` set are the dead letters.",
+        description="The intermediate table: changes as they were read from Kafka, one snapshot per batch. "
+        "Its rows never change. Rows with `error` are dead letters.",
         metadata={
             "dagster/table_name": table,
             "dagster/column_schema": column_schema(columns),

@@ -35,11 +35,11 @@ _SAYS = {
     OFFSETS: "every batch starts at the offsets where the one before it ended",
     COUNTS: "records read = landed + quarantined + filtered + skipped, each counted on its own",
     NEXT: "every batch follows the one before it, by number and commit id",
-    FIELDS: "every field of the records has a column, or the pipeline file says what becomes of it",
-    KEYS: "no key that was touched has more than one row",
+    FIELDS: "every field of the records has a column, or the file sets `unknown_fields`",
+    KEYS: "no key of the batch has more than one row",
     SCHEMA: "the table has the columns that the pipeline file declares, and no others",
-    STALE: "no key's newest change is a dead letter, because of which the table has an older row",
-    CAUGHT_UP: "the table is not further behind in record time than `freshness` allows",
+    STALE: "of no key the table has an older row because the newest change is a dead letter",
+    CAUGHT_UP: "record time is not further behind than `freshness.warn_minutes`",
 }
 
 

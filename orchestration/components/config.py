@@ -22,8 +22,8 @@ class MergeConfig(TopicsConfig):
 
     mode: Mode = Field(
         default="auto",
-        description="auto: a plain run advances (merges what is landed and not yet in the table), a backfill replays "
-        "(merges again what was landed in its hours). Or one of `advance` and `replay`, whatever the launch is.",
+        description="auto: a plain run merges new batches, and a backfill merges the batches of its hours again. "
+        "advance or replay: one of the two, however the step is launched.",
     )
 
 

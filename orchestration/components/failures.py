@@ -67,6 +67,6 @@ def raise_for_checks(results: list[dg.AssetCheckResult], where: str) -> None:
             InvariantBroken(
                 f"checks failed: {'; '.join(f'{r.check_name} ({r.description})' for r in broken)}",
                 where=where,
-                remedy="look at the checks' metadata; nothing downstream runs until this holds again",
+                remedy="look at the checks' metadata; nothing downstream runs until the checks pass again",
             )
         )

@@ -42,8 +42,10 @@ def _plan(launch: Launch, run_id: str) -> tuple[str, list[BatchmergeError]]:
 class PauseConfig(dg.Config):
     """Options of the three jobs."""
 
-    table: str | None = Field(default=None, description="Only this table, as in the file. Left out: the pipeline.")
-    by: str | None = Field(default=None, description="Your name, for others to see.")
+    table: str | None = Field(
+        default=None, description="Only this table, named as in the file. Left out: the pipeline."
+    )
+    by: str | None = Field(default=None, description="Your name, which others see.")
 
 
 def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
@@ -63,7 +65,7 @@ def pause_jobs(launch: Launch) -> list[dg.JobDefinition]:
             )
         return stop_runs(instance, runs_to_end(instance, launch.name, launch.spec)) or ["nothing was under way"]
 
-    ends = f"Ends all runs of {launch.name}, also hanging ones, and frees their pools. The next tick starts a run."
+    ends = f"Ends all runs of {launch.name}, hanging ones too, and frees their pools. The next tick starts a run."
     whole = "or one of its tables" if len(launch.spec.tables) > 1 else "or its table"
     return [
         _switch_job(launch, "pause", f"Pauses {launch.name} {whole}: nothing of it starts until it is resumed.", pause),

@@ -86,7 +86,7 @@ class KafkaPipeline(dg.Component):
             raise ConfigurationError(
                 f"Dagster refuses the definitions: {problem}",
                 where=self.file or f"pipeline {self.name}",
-                remedy="change what Dagster names",
+                remedy="correct the part that Dagster names",
             ) from problem
 
     def _definitions(self) -> dg.Definitions:

@@ -37,8 +37,7 @@ class VerifyConfig(TopicsConfig):
     rows: int = Field(
         default=10_000,
         ge=0,
-        description="Rows to compare per table, picked at random; 0: all (they are held in memory). Rows are counted "
-        "in any case.",
+        description="Rows to compare per table, picked at random; 0: all. Rows are counted in any case.",
     )
 
 
@@ -87,11 +86,11 @@ def _specs(launch: Launch) -> list[dg.AssetCheckSpec]:
     found = []
     for table in launch.spec.tables:
         key = names.table_key(table)
-        description = "the table has the rows that the landed changes make, with these values"
+        description = "the rows of the table, and their values, are those that the landed changes make"
         found.append(dg.AssetCheckSpec(RECONCILED, asset=key, description=description))
         if _counts_keys(table):
             found.append(dg.AssetCheckSpec(checks.KEYS, asset=key, description="no key has more than one row"))
-    description = "tables that hold the same at the same batch have the same number of rows"
+    description = "tables of the same mode have the same number of rows at the same batch"
     return [*found, dg.AssetCheckSpec(AGREE, asset=names.landing_key(launch.name), description=description)]
 
 

@@ -74,7 +74,7 @@ class IcebergDestination(ReducedDestination):
             raise ConfigurationError(
                 "the table carries its committed state itself",
                 where=self.name,
-                remedy="drop the table, if it is to be filled again: its state goes with it",
+                remedy="drop the table to fill it again: its state is in the table",
             )
         return False
 
