@@ -161,9 +161,9 @@ WRONG_FILES = [
         "19:7: tables[0].mode: the key stands twice: in line 18 too. Fix: keep one of them",
     ]),
     (FILE.replace("mode: upsert", "conection: sea"), [
-        "16:7: tables[0].mode: it is missing. Fix: add it (append: one row per record, without deletes; upsert: one row "
-        "per key, deletes are ignored; upsert_delete: one row per key, a delete removes it; delete: one row per record, "
-        "a delete removes all rows of its key)",
+        "16:7: tables[0].mode: it is missing. Fix: add it (append: one row per record, without deletes; upsert: one "
+        "row per key, deletes are ignored; upsert_delete: one row per key, a delete removes it; delete: one row per "
+        "record, a delete removes all rows of its key)",
         "18:7: tables[0].conection: there is no such option here. Did you mean `connection`?",
     ]),
 ]  # fmt: skip
