@@ -187,7 +187,9 @@ class _Metadata:
         elif isinstance(known, dict):
             raise self._wrong(f"{name} there is an object", "name one of its fields, or declare a struct")
         elif known and not (known.type == wanted.type or is_wider(known.type, wanted.type)):
-            raise self._wrong(f"it is {field_text(known)} there, not {field_text(wanted)}", "declare both alike")
+            raise self._wrong(
+                f"it is {field_text(known)} there, not {field_text(wanted)}", "declare both with the same type"
+            )
 
     def _opened(self, known: Tree | pa.Field | None, name: str) -> Tree:
         if known is None or isinstance(known, dict):

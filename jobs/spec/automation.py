@@ -28,7 +28,7 @@ def cron_mistakes(text: str) -> Iterator[Mistake]:
             raise ValueError(why)
     except ValueError as problem:
         why = str(problem).removeprefix(f"[{text}] ")
-        yield Mistake((), f"{shown_value(text)} is no time for a schedule: {why}", _CRON)
+        yield Mistake((), f"{shown_value(text)} is not a valid schedule: {why}", _CRON)
 
 
 def _dagster_refuses(fields: Sequence[str], expanded: Sequence[Sequence[object]]) -> str | None:

@@ -61,7 +61,7 @@ class Encoding(Spec):
         if self.format not in known:
             yield Mistake(("format",), *choice(self.format, self.format, known))
         if self.options and self.format in _OWN:
-            yield Mistake(("options",), f"the format {self.format} has none", "leave it out")
+            yield Mistake(("options",), f"the format {self.format} has no options", "leave it out")
         for option, formats in (("registry", _REGISTERED), ("schema_file", _WITH_FILE)):
             if getattr(self, option) and self.format not in formats:
                 what = f"it goes with {one_of(formats, 'and')}, not with {self.format}"
@@ -103,7 +103,7 @@ def unit_mistakes(units: Unit | Mapping[str, Unit] | None, columns: Mapping[str,
     known = [field.name for field in parse_columns(columns) if _has_times(field.type)]
     for name in units:
         if name not in (*known, OTHERS):
-            yield Mistake((name,), f"{name} is no column of timestamps", did_you_mean(name, known), at_key=True)
+            yield Mistake((name,), f"{name} is not a timestamp column", did_you_mean(name, known), at_key=True)
 
 
 def _has_times(kind: pa.DataType) -> bool:

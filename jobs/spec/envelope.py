@@ -72,7 +72,7 @@ class Envelope(Spec):
         try:
             Placeholder(placeholder)
         except ValueError:
-            what = f"{placeholder!r} stands for nothing that could be found in a record"
+            what = f"{placeholder!r} cannot be found in a record"
             refuse([Mistake((), what, "write text, or bytes as `hex:` and hexadecimal digits")])
         return placeholder
 
@@ -83,7 +83,7 @@ class Envelope(Spec):
                 of_json and self.kind != "mongo"
             ):
                 what = "MongoDB's documents say it themselves" if of_json else "no record is in the format json"
-                yield Mistake((option,), f"{what}, so there is nothing that it concerns", "leave it out")
+                yield Mistake((option,), f"{what}, so it has no effect", "leave it out")
 
     @property
     def rules(self) -> EnvelopeRules:
@@ -140,7 +140,7 @@ class HasEnvelope(Spec):
         for name in self.envelope.metadata:
             if name not in self.columns:
                 path = ("envelope", "metadata", name)
-                yield Mistake(path, f"the type of {name} is not said", "declare it in `columns` too")
+                yield Mistake(path, f"the type of {name} is not declared", "declare it in `columns` too")
         row = set(self.columns).difference(self.envelope.metadata)
         if self.columns.keys() != {ID} and not row and not self.takes_new_columns:
-            yield Mistake(("columns",), "there is no column of the row", "declare those of the table")
+            yield Mistake(("columns",), "no column of the row is declared", "declare the columns of the table")

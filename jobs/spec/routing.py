@@ -99,7 +99,7 @@ def route_mistakes(spec: PipelineSpec, key: Sequence[pa.Field], value: Sequence[
         if table.route is None:
             continue
         if spec.route_by:
-            yield Mistake(path, "there is a `route_by` too, and only one of them can rule", "leave one of them out")
+            yield Mistake(path, "there is a `route_by` too", "leave one of them out")
         if table.route.field:
             yield from _field_mistakes((*path, "field"), table.route.field, key, value)
         for at, topic in enumerate(table.route.topics or []):

@@ -71,7 +71,7 @@ def _modes(spec: PipelineSpec, table: Table) -> Iterator[Mistake]:
         yield Mistake(("mode",), what, f"use {one_of(sorted(kind.capabilities.modes))}")
     if table.deletes_are_rows and table.mode not in ("append", "upsert"):
         remedy = "leave it out, or use the mode append (a log of changes) or upsert (deleted rows stay, with `_op`)"
-        yield Mistake(("deletes",), f"in the mode {table.mode} a delete is no row", remedy)
+        yield Mistake(("deletes",), f"in the mode {table.mode} a delete cannot be a row", remedy)
     if table.needs_key and spec.changes.key is None and not spec.source.key_is_open:
         what = f"{table.mode} needs to know which columns identify a row"
         yield Mistake(("mode",), what, "name them in `changes.key.columns`, or use the mode append")
@@ -152,7 +152,7 @@ def _interval(spec: PipelineSpec) -> Iterator[Mistake]:
         return
     for name in ("cron", "trigger"):
         if name in spec.model_fields_set:
-            what = "`interval` keeps a run that commits all the time, and nothing else starts one"
+            what = "`interval` keeps a continuous run, and nothing else starts runs"
             yield Mistake((name,), what, f"leave out `{name}`, or `interval`", at_key=True)
 
 

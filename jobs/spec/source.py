@@ -95,7 +95,7 @@ class Source(Spec):
             yield Mistake(("per_topic", topic), f"{topic} is not among the topics", remedy, at_key=True)
         if self.key and self.key.envelope and self.key.envelope.kind != "mongo":
             what = f"{self.key.envelope.kind} wraps values, not keys"
-            yield Mistake(("key", "envelope"), what, "leave it out; only mongo concerns keys")
+            yield Mistake(("key", "envelope"), what, "leave it out; only mongo applies to keys")
         of_json = any(encoding.format == "json" for _, encoding in self.encodings)
         for mistake in self.value.dialect_mistakes(of_json, self.key.columns if self.key else {}):
             yield mistake.below(("value",))

@@ -90,7 +90,7 @@ class Table(Spec):
     def _is_metadata(cls, written: list[str]) -> list[str]:
         remedy = f"name one of {', '.join(NAMES)}, or `header:` and a header's name"
         wrong = [n for n, one in enumerate(written) if not re.fullmatch(PATTERN, one)]
-        refuse(Mistake((n,), f"{written[n]} is no metadata that can be a column so", remedy) for n in wrong)
+        refuse(Mistake((n,), f"{written[n]} is not metadata of a record", remedy) for n in wrong)
         return written
 
     @property

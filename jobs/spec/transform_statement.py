@@ -45,7 +45,7 @@ _FORBIDDEN: list[tuple[type[exp.Expr], str]] = [
     (exp.Localtimestamp, "the time of the run"),
     (exp.CurrentUser, "the user of the run"),
 ]
-_ALWAYS = "each record is transformed on its own, at any time alike"
+_ALWAYS = "each record is transformed alone, always with the same result"
 _PARTS = {"expressions", "from_", "from", "where"}
 _UNSTABLE = {"now", "curdate", "current_timezone", "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle",
              "monotonically_increasing_id", "current_catalog", "current_database", "current_schema", "session_user",

@@ -46,7 +46,7 @@ def _obstacles(spec: PipelineSpec) -> Iterator[tuple[str, str]]:
     if spec.route_by or any(table.route for table in losing):
         yield "cannot tell which rows are of the table that was truncated, with routes", "leave the routes out"
     if spec.source.transform:
-        yield "cannot tell what a transform makes of a truncation (source.transform)", "leave the transform out"
+        yield "does not know what the transform makes of a truncation (source.transform)", "leave the transform out"
     for table in losing:
         if not kind_of(table).capabilities.truncates:
             what = f"cannot delete rows in {kind_of(table).title} ({table.table})"

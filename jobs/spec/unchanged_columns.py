@@ -119,4 +119,4 @@ def _obstacles(spec: PipelineSpec) -> Iterator[str]:
     if order and any(map(can_leave_unchanged, spec.tables)):
         yield f"goes by the order of arrival, and a change of an older {order} can arrive late (changes.order_by)"
     if spec.source.transform:
-        yield "cannot tell what a transform makes of a value that is not there (source.transform)"
+        yield "does not know what the transform makes of a left-out value (source.transform)"

@@ -92,9 +92,9 @@ class Value(Format):
             what = "times in an envelope have the unit that `envelope.timestamps` says"
             yield Mistake(("time_unit",), what, "write `timestamps` in `envelope`, and leave this out")
         elif self.time_unit and not of_json:
-            yield Mistake(("time_unit",), "no record is in the format json, so times say their unit", "leave it out")
+            yield Mistake(("time_unit",), "it applies only to the format json, which no record has", "leave it out")
         if self.convert == "best_fit" and self.envelope and self.envelope.kind == "mongo":
-            yield Mistake(("convert",), "MongoDB's documents say their types themselves", "leave it out")
+            yield Mistake(("convert",), "MongoDB's documents have their own types", "leave it out")
         if self.convert == "best_fit" and self.format in ONE_COLUMN:
             yield Mistake(("convert",), f"a record of the format {self.format} is one column as it is", "leave it out")
 

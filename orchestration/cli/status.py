@@ -27,11 +27,11 @@ _DAEMON = {
     False: "No Dagster daemon runs: nothing starts by itself. `batchmerge ui` starts one; `batchmerge run` needs none.",
 }
 _WORDS = """
-behind: records that Kafka has and the table has not, and how long ago it had everything (caught up through)
-complete through: every record up to this time is in the table, of every partition (VTTS, valid-through timestamp)
+behind: records in Kafka that the table does not have, and how long ago it had all of them (caught up through)
+complete through: the table has every record of every partition up to this time (VTTS, valid-through timestamp)
 dead letters: records that cannot be read: `batchmerge dead-letters list <pipeline>`
-rows refused: landed rows that the table cannot store; correct its options: `batchmerge dead-letters retry <pipeline>`
-stale keys: keys whose newest change is a dead letter or refused, so that the table has an older row of them"""
+rows refused: landed rows that the table cannot store. Correct its options: `batchmerge dead-letters retry <pipeline>`
+stale keys: keys whose newest change is a dead letter or a refused row, so the table has an older row"""
 
 
 @click.command()

@@ -58,7 +58,7 @@ def elsewhere(model: type[BaseModel], name: str, owner: Any, here: Path, beside:
     found = list(dict.fromkeys(".".join((*path, name)) for path in _paths(model, name)))
     if not found or len(found) > _MOST:
         return ""
-    return f"it is an option of another place: {one_of([f'`{path}`' for path in found])}"
+    return f"it belongs in another place: {one_of([f'`{path}`' for path in found])}"
 
 
 def _into(name: str, group: str, inner: type[BaseModel], here: Path, beside: Any) -> str:
@@ -67,8 +67,8 @@ def _into(name: str, group: str, inner: type[BaseModel], here: Path, beside: Any
     place = f"`{shown_path((*here, group))}`"
     first = next(iter(inner.model_fields))
     if isinstance(written, str):
-        return f"it belongs into {place}: write `{group}: {{{first}: {written}, {name}: …}}`"
-    return f"it belongs into {place}: write it there"
+        return f"it belongs in {place}: write `{group}: {{{first}: {written}, {name}: …}}`"
+    return f"it belongs in {place}: write it there"
 
 
 def _paths(model: type[BaseModel], name: str, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
