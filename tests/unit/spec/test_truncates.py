@@ -34,7 +34,7 @@ def test_an_order_out_of_the_envelope_is_enough() -> None:
         ({"order_by": "_at"}, "which has to be a whole number"),
         ({"topics": ["t", "u"]}, "with several topics"),
         ({"table": {**TABLE, "route": {"field": "n", "matches": "1"}}}, "with routes"),
-        ({"transform": "select * from records"}, "what a transform makes of a truncation"),
+        ({"transform": "select * from records"}, "what the transform makes of a truncation"),
     ],
 )
 def test_what_is_in_the_way_is_named(parts: dict[str, Any], message: str) -> None:
