@@ -41,7 +41,7 @@ def listed(flow: Flow) -> list[AclBinding]:
         "`source.topics`": flow.topic,
         "`control.topic`": flow.spec.control.topic,
         "`dead_letters.topic`": flow.spec.dead_letters.topic,
-        "those that begin with `control.group_prefix` and the pipeline's name": f"analytics.{flow.name}",
+        "names that begin with `control.group_prefix` and the pipeline's name": f"analytics.{flow.name}",
     }
     bindings = []
     for kind, names, operations in ROW.findall(SECURITY.read_text()):
