@@ -102,7 +102,7 @@ def test_a_day_of_a_pipeline(
     assert "No Dagster daemon runs: nothing starts by itself" in output
     assert f"pipeline {name}: its schedule (*/5 * * * *) starts runs" in output
     assert re.search(r"batch 1, 4 records(?: and \d+ \w+)? behind, complete through 20", output)
-    assert "complete through: every record up to this time is in the table" in output
+    assert "complete through: the table has every record of every partition up to this time" in output
     specs.write(tmp_path / "defs", "another", flow.spec_document)
     code, output, _ = call("status", name, "--json")
     assert (code, [one["name"] for one in json.loads(output)["pipelines"]]) == (0, [name])
