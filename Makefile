@@ -37,7 +37,7 @@ setup: .venv/installed ## Make .venv and install everything into it (once)
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Real flights from Kafka into three tables, and the proof (DEMO=month, or DEMO=year for a million events)
+demo: setup ## Write real flights into three tables, and check the tables (DEMO=month, or DEMO=year for a million events)
 	@$(BIN)/batchmerge demo
 
 .PHONY: up

@@ -148,5 +148,5 @@ def test_records_that_another_writer_has_written_are_not_read_again() -> None:
     check("append", {}, 3)
     check("upsert", {"start": start}, 3)
     for mode in ("append", "delete"):
-        with pytest.raises(ConfigurationError, match=rf"{P0}=10.* would come twice.* Fix: begin at `source.start`; or, if"):
+        with pytest.raises(ConfigurationError, match=rf"{P0}=10.* would come twice.* Fix: begin at `source.start`; or"):
             check(mode, {"start": start}, 9)
