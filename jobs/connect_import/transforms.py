@@ -92,8 +92,9 @@ def _note_deletes(found: Followed, transform: ConfiguredTransform, wrapped: bool
         found.drops_tombstones |= mode == "rewrite"
         found.deletes_todo += [] if mode else [f"{title}: {_OPEN}"]
     elif kind == "Filter" and not wrapped:  # in an envelope, deletes have a value
-        if predicate and predicate.kind == TOMBSTONE:
-            found.drops_tombstones |= not predicate.negated
+        of_tombstones = predicate if predicate and predicate.kind == TOMBSTONE else None
+        if of_tombstones and (of_tombstones.negated or not _own_condition(transform)):
+            found.drops_tombstones |= not of_tombstones.negated
         else:
             found.tombstones_todo.append(
                 f"{title}: left out the tombstones of such records, too; here they delete rows"
@@ -201,11 +202,16 @@ def _conditionally(chain: Chain, step: Translation, options: TransformOptions, w
     return done if step is route else DONE
 
 
+def _own_condition(transform: ConfiguredTransform) -> str | None:
+    """What the filters of Debezium and Confluent judge records by: a predicate only says which records they judge."""
+    return next((text for option, text in transform.options.items() if "condition" in option), None)
+
+
 def _filter(chain: Chain, transform: ConfiguredTransform) -> str:
-    predicate = transform.predicate
-    found = condition(chain, predicate) if predicate else None
+    predicate, own = transform.predicate, _own_condition(transform)
+    found = condition(chain, predicate) if predicate and own is None else None
     if found is None:
-        what = predicate or next((v for k, v in transform.options.items() if "condition" in k), "nothing")
+        what = predicate or "nothing" if own is None else f"{own}, where {predicate}" if predicate else own
         of_key = " of the record's key" if transform.of_key else ""
         return _left(chain, transform.kind, f"by {what}{of_key}: say it in SQL, `where` in source.transform")
     if found == NEVER:

@@ -50,7 +50,8 @@ def deletes_mode(options: TransformOptions) -> str:
     handling, tombstones = options.get("delete.handling.mode", ""), options.get("drop.tombstones", "")
     if (mode := options.get("delete.tombstone.handling.mode", "")) or not (handling or tombstones):
         return mode
-    rewrites, keeps = handling == "rewrite", tombstones == "false"
+    # none: a delete goes on without a value, whatever becomes of the tombstone after it.
+    rewrites, keeps = handling == "rewrite", tombstones == "false" or handling == "none"
     return {
         (True, True): "rewrite-with-tombstone",
         (True, False): "rewrite",

@@ -172,6 +172,8 @@ def test_deleted_rows_stay_in_bigquery_where_no_tombstone_removes_them(
         ({"drop.tombstones": "true"}, "upsert", False),
         ({"drop.tombstones": "false"}, "upsert_delete", False),
         ({"delete.handling.mode": "drop"}, "upsert", False),
+        ({"delete.handling.mode": "none"}, "upsert_delete", False),
+        ({"delete.handling.mode": "none", "drop.tombstones": "true"}, "upsert_delete", False),
         ({"delete.tombstone.handling.mode": "tombstone"}, "upsert_delete", False),
     ],
 )
@@ -466,6 +468,8 @@ OF_TOPIC = {"type": PREDICATES + "TopicNameMatches", "pattern": "new_.*"}
 OWN = {"type": "com.acme.IsInternal"}
 NEW_NAME = (KAFKA + "RegexRouter", {"regex": "(.*)", "replacement": "new_$1"})
 RENAMED = "case when _topic rlike '^(?:(.*))$' then regexp_replace(_topic, '^(?:(.*))', 'new_$1') else _topic end"
+DEBEZIUM_FILTER = ("io.debezium.transforms.Filter", {"language": "jsr223.groovy", "condition": "value.op == 'u'"})
+CONFLUENT_FILTER = ("io.confluent.connect.transforms.Filter$Value", {"filter.condition": "$[?(@.id > 5)]"})
 UNWRAP_ALONE = "io.debezium.transforms.ExtractNewRecordState"
 KEEPING = (UNWRAP_ALONE, {"delete.tombstone.handling.mode": "tombstone"})
 
@@ -483,6 +487,8 @@ def predicate(options: dict[str, str]) -> dict[str, str]:
     ("given", "steps", "sql", "todo"),
     [
         (OWN, [under(KAFKA + "Filter", {})], None, ["Filter"]),
+        (TOMBSTONES, [under(*DEBEZIUM_FILTER, "true")], None, ["Filter"]),
+        (OF_TOPIC, [under(*CONFLUENT_FILTER)], None, ["Filter"]),
         (OWN, [under(KAFKA + "MaskField$Value", {"fields": "name"})],
          "select * except (`name`), case when `name` is not null then '' end as `name` from records", ["s0"]),
         (TOMBSTONES, [under(KAFKA + "MaskField$Value", {"fields": "name"})], None, []),
@@ -516,6 +522,8 @@ def test_predicates_and_what_they_ask_after_other_transforms(
         ({"upsertEnabled": "false"}, TOMBSTONES, [under(KAFKA + "Filter", {})], "append", []),
         ({}, TOMBSTONES, [under(KAFKA + "Filter", {}), KEEPING], "upsert_delete", []),
         ({}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert_delete", ["s0"]),
+        ({}, TOMBSTONES, [under(*CONFLUENT_FILTER, "true")], "upsert_delete", ["Filter"]),
+        ({}, TOMBSTONES, [under(*CONFLUENT_FILTER)], "upsert_delete", ["Filter", "s0"]),
         ({"deleteEnabled": "false"}, OF_TOPIC, [under(KAFKA + "Filter", {})], "upsert", []),
     ],
 )
