@@ -13,6 +13,9 @@ from jobs.spec.tables import Table, tables_called
 
 # The most landed batches that are kept with `interval`: each commit reads all snapshots, which then takes under 0.1 s.
 _MOST_BATCHES = 2000
+# The most days and hours that anything is kept: a century. The calendar has no day that is some 2,026 years ago.
+_MOST_DAYS = 36_500
+_MOST_HOURS = 24 * _MOST_DAYS
 
 
 class UpkeepTask(Spec):
@@ -44,7 +47,9 @@ class Manifests(UpkeepTask):
 class Snapshots(UpkeepTask):
     """Old snapshots are expired, with the files that only they have (Iceberg). Committed offsets stay readable."""
 
-    keep_days: float = Field(5, gt=0, description="keep snapshots that are younger; with `interval`: 2,000 intervals")
+    keep_days: float = Field(
+        5, gt=0, le=_MOST_DAYS, description="keep snapshots that are younger; with `interval`: 2,000 intervals"
+    )
     keep_last: int = Field(10, ge=1, description="keep at least this many, however old they are")
 
 
@@ -54,6 +59,7 @@ class Orphans(UpkeepTask):
     older_than_hours: int = Field(
         72,
         ge=24,
+        le=_MOST_HOURS,
         description="younger files stay, because a run may still write them; must be longer than every time limit",
     )
 
@@ -64,12 +70,14 @@ class Landed(UpkeepTask):
     keep_days: float = Field(
         14,
         gt=0,
+        le=_MOST_DAYS,
         description="counted from landing; with `interval`: 2,000 intervals. Dead letters stay. The files are "
         "deleted when the last snapshot with them has expired: about twice this time after landing",
     )
     dead_letters_keep_days: float | None = Field(
         None,
         gt=0,
+        le=_MOST_DAYS,
         description="dead letters are deleted after this time; none: never. If the batch of a dead letter was "
         "deleted, `dead-letters retry` leaves the dead letter out: replay its offsets from Kafka",
     )
