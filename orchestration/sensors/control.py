@@ -11,6 +11,7 @@ from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.events.reading import read_events
 from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.known_tables import known_tables
 from orchestration.names import PIPELINE_TAG, table_key
 from orchestration.sensors.cursor import SensorCursor
 from resources.connections import KafkaConnection
@@ -49,7 +50,7 @@ def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
             return found
         events, cursor = found
         foreign = [event for event in events if context.instance.get_run_by_id(event.run_id) is None]
-        shown = list(_materializations(spec, foreign))
+        shown = list(_materializations(name, spec, foreign))
         reason = None if shown else f"{len(events)} new events, none from elsewhere"
         return dg.SensorResult(asset_events=shown, skip_reason=reason, cursor=cursor.model_dump_json())
 
@@ -116,8 +117,9 @@ def unseen(own: Sequence[Event], before: ControlCursor, position: str) -> tuple[
     return list(new.values()), ControlCursor(position=position, seen=(*before.seen, *new)[-_REMEMBERED:])
 
 
-def _materializations(spec: PipelineSpec, events: Sequence[Event]) -> Iterator[dg.AssetMaterialization]:
-    keys = {(table.connection, table.table): table_key(table) for table in spec.tables}
+def _materializations(name: str, spec: PipelineSpec, events: Sequence[Event]) -> Iterator[dg.AssetMaterialization]:
+    tables = [one.table for one in known_tables(name, spec)]
+    keys = {(table.connection, table.table): table_key(table) for table in tables}
     for event in events:
         payload = event.payload
         if not isinstance(payload, CommitTable) or (payload.connection, payload.table) not in keys:

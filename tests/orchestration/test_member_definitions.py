@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 import yaml
 
+from jobs.events.messages import CommitTable, make_event
 from jobs.members.known_topics import remember
+from jobs.spec.pipeline_file import read_pipeline_file
 from orchestration.definitions import with_shared
 from orchestration.loading import load_folder
+from orchestration.sensors.control import ControlCursor, control_sensor
+from tests.kit import specs
 from tests.kit.many_topics import MANY, topics, write_pipeline
+from tests.kit.many_topics import document as many_topics
 
 
 @pytest.fixture
@@ -93,3 +99,36 @@ def test_a_wrong_topic_keeps_no_other_from_being_loaded(folder: Path) -> None:
     assert "iceberg/many/c" in found
     assert "kafka/many.public.c" in found
     assert "kafka/many.public" not in found
+
+
+NAMED: dict[str, Any] = {
+    "source": {"topics": ["t"]},
+    "columns": {"id": "long", "kind": "string"},
+    "route_by": "kind",
+    "new_tables": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "seen", "group"),
+    [
+        (many_topics(), topics(MANY), "many__many.public.t7"),
+        (specs.document(specs.table(name="many.{route_by}"), **NAMED), ["t7", "t8"], "many"),
+    ],
+)
+def test_commits_elsewhere_are_shown_on_the_table_of_their_topic_or_name(
+    document: dict[str, object],
+    seen: list[str],
+    group: str,
+    folder: Path,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    specs.write(folder, "many", document)
+    remember("many", seen)
+    event = make_event(group, "a run elsewhere", CommitTable("c", 3, "lake", "many.t7"))
+    monkeypatch.setattr("orchestration.sensors.control._new_events", lambda *_: ([event], ControlCursor()))
+    sensor = control_sensor("many", read_pipeline_file(folder / "many" / "defs.yaml").spec)
+    found = sensor(dg.build_sensor_context(instance))
+    assert isinstance(found, dg.SensorResult)
+    assert [one.asset_key.path for one in found.asset_events] == [["iceberg", "many", "t7"]]
