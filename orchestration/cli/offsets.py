@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from jobs.connections_file import load_connections
 from jobs.lineage import next_batches
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
-from orchestration.cli import output
+from orchestration.cli import failure_code, output
 from orchestration.cli.offset_reset import require_idle, reset, set_offsets
 from orchestration.cli.offset_take_over import take_over
 from orchestration.files import each_pipeline, open_pipeline, pipeline_spec, raise_most_terminal
-from resources.errors import BatchmergeError
+from resources.errors import BatchmergeError, TransientError
 
 
 @click.group()
@@ -31,8 +33,11 @@ offsets.add_command(take_over)
 @offsets.command()
 @click.argument("pipeline")
 def show(pipeline: str) -> None:
-    """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE."""
-    columns: dict[str, Offsets] = {}
+    """Show next offsets per topic-partition: in Kafka, landed, and in every table of PIPELINE.
+
+    A table that cannot be asked has no column. Exit code 2: then something needs a fix; 3: try again later.
+    """
+    columns, silent = dict[str, Offsets](), list[BatchmergeError]()
     spec = pipeline_spec(pipeline)
 
     def work(one: Pipeline) -> dict[str, Offsets]:
@@ -40,7 +45,9 @@ def show(pipeline: str) -> None:
         named = dict(
             zip((d.name for d in one.destinations()), (f"{t.kind} {t.table}" for t in spec.tables), strict=False)
         )
-        return {(named.get(name, name) if one.part_of else name): found for name, found in _columns(one).items()}
+        return {
+            (named.get(name, name) if one.part_of else name): found for name, found in _columns(one, silent).items()
+        }
 
     found, failed = each_pipeline(pipeline, load_connections(), work)
     for one in found:
@@ -51,9 +58,12 @@ def show(pipeline: str) -> None:
     rows = [[tp, *(found.get(tp) for found in columns.values())] for tp in partitions]
     output.table(["topic-partition", *columns], rows)
     raise_most_terminal(failed)
+    if silent:
+        sys.exit(failure_code(isinstance(problem, TransientError) for problem in silent))
 
 
-def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
+def _columns(pipeline: Pipeline, silent: list[BatchmergeError]) -> dict[str, Offsets]:
+    """The columns; adds the errors of tables that cannot be asked to `silent`, and prints them."""
     topics = pipeline.topic_state()
     landed = pipeline.intermediate.committed()
     found: dict[str, Offsets] = {
@@ -66,6 +76,7 @@ def _columns(pipeline: Pipeline) -> dict[str, Offsets]:
             state = destination.committed()
         except BatchmergeError as problem:
             click.echo(f"{destination.name}: {problem}", err=True)
+            silent.append(problem)
             continue
         found[destination.name] = state.offsets if state else {}
     return found

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from orchestration import cli, compute_logs
-from resources.errors import ConfigurationError
+from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
 from tests.kit.empty_instance import make_empty_instance
@@ -196,3 +196,25 @@ def test_a_folder_that_cannot_be_made_is_a_mistake(text: str, call: Call, monkey
     code, output, _ = call(*text.split(), "--json")
     error = json.loads(output)["error"]
     assert (code, error["what"], error["where"].startswith("/dev/null/x")) == (2, "not a directory", True)
+
+
+@pytest.mark.parametrize(("problem", "code"), [(Unavailable("silent"), 3), (ConfigurationError("no such table"), 2)])
+def test_offsets_that_could_not_be_read_are_no_success(
+    problem: BatchmergeError, code: int, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def committed() -> None:
+        raise problem
+
+    state, landed = SimpleNamespace(first={}, stable={}), SimpleNamespace(offsets={})
+    tables = [SimpleNamespace(name="one", committed=lambda: landed), SimpleNamespace(name="two", committed=committed)]
+    opened = SimpleNamespace(
+        part_of=None,
+        topic_state=lambda: state,
+        intermediate=SimpleNamespace(committed=lambda: landed),
+        destinations=lambda: tables,
+    )
+    monkeypatch.setattr("orchestration.cli.offsets.load_connections", lambda: None)
+    monkeypatch.setattr("orchestration.cli.offsets.each_pipeline", lambda _, __, work: ([work(opened)], []))
+    found, output, error = call("offsets", "show", "p", "--json")
+    assert (found, f"two: {problem}" in error) == (code, True)
+    assert set(json.loads(output)) == {"first in Kafka", "end in Kafka", "landed", "one"}
