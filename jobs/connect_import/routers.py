@@ -8,7 +8,8 @@ from jobs.connect_import.configured import TOMBSTONE, ConfiguredTransform, Trans
 from jobs.connect_import.java_regex import matches, replaced
 from sql import literal
 
-ROUTERS = ("RegexRouter", "ByLogicalTableRouter", "TopicRegexRouter")
+_DEBEZIUM = "ByLogicalTableRouter"
+ROUTERS = ("RegexRouter", _DEBEZIUM, "TopicRegexRouter")
 # Those that name a topic by something else than its name, and what to do instead.
 BY_RECORD = {
     "TimestampRouter": "partition the table by time instead, or route_by a column of source.transform",
@@ -47,6 +48,13 @@ def route(chain: Chain, options: TransformOptions) -> str:
     first = f"regexp_replace({topic}, {literal(f'^(?:{pattern})')}, {literal(replacement)})"
     whole = literal(f"^(?:{pattern})$")
     chain.metadata_now["_topic"] = f"case when {topic} rlike {whole} then {first} else {topic} end"
+    if options.get("type", "").endswith(_DEBEZIUM) and options.get("key.enforce.uniqueness", "").lower() != "false":
+        field = options.get("key.field.name", "__dbz__physicalTableIdentifier")
+        chain.key_todo.append(
+            f"{_DEBEZIUM}: added {field}, which tells topics apart, to the record's key; here rows of several topics "
+            "with one key are one row: where topics share a table and keys, make that column in source.transform, of "
+            "_topic, and name it in changes.key, with source: value"
+        )
     return "tables[].table and route: worked out for each topic"
 
 

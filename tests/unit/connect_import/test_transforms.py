@@ -745,3 +745,24 @@ def test_times_are_read_in_the_unit_of_the_converter(
     assert spec.source.transform is not None
     assert spec.source.transform.sql == f"select * except (`at`), {expression} as `at` from records"
     assert spec.source.row["at"] == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "__dbz__physicalTableIdentifier"),
+        ({"key.field.name": "shard"}, "shard"),
+        ({"key.enforce.uniqueness": "false"}, ""),
+    ],
+)
+def test_the_field_that_debezium_adds_to_keys_of_shards_is_to_do(options: dict[str, str], field: str) -> None:
+    rule = {"topic.regex": r"s\d\.(.*)", "topic.replacement": "all.$1"}
+    router = ("io.debezium.transforms.ByLogicalTableRouter", {**rule, **options})
+    shards = {"topics": "s1.orders,s2.orders", **chain(router)}
+
+    def notes(sink: dict[str, str]) -> list[str]:
+        todo = made({**sink, **shards}, COLUMNS)[0].todo
+        return [line.split(",")[0] for line in todo if line.startswith("ByLogicalTableRouter: ")]
+
+    assert notes(BIGQUERY) == ([f"ByLogicalTableRouter: added {field}"] if field else [])
+    assert notes({**BIGQUERY, "upsertEnabled": "false", "deleteEnabled": "false", "kafkaKeyFieldName": ""}) == []
