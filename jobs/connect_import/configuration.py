@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def read_configuration(path: Path) -> Configuration:
         written = path.read_bytes()
     except OSError as problem:
         raise ConfigurationError(f"cannot be read: {problem.strerror}", where=where, remedy="check the path") from None
+    written = written.removeprefix(BOM_UTF8)
     is_json = written.lstrip().startswith(b"{")
     try:
         text = written.decode()
@@ -100,7 +102,7 @@ def _json(text: str, where: str) -> dict[str, str]:
     if not isinstance(inner, dict):
         raise ConfigurationError("`config` is no object", where=where, remedy="correct the file")
     named = {"name": document["name"]} if "config" in document and "name" in document else {}
-    return {**named, **{k: _text(v) for k, v in inner.items() if v is not None}}
+    return {k: _text(v) for k, v in {**named, **inner}.items() if v is not None}
 
 
 def _text(value: object) -> str:
@@ -109,13 +111,27 @@ def _text(value: object) -> str:
 
 def _properties(text: str) -> dict[str, str]:
     """Java properties: `key=value` or `key: value`, comments with # and !, lines continued with a backslash."""
-    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = {}
-    for line in re.split(r"\r\n?|\n", joined):  # `splitlines` would also split at other characters
-        match = re.fullmatch(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line.strip())
-        if match and line.strip()[0] not in "#!":
+    for line in _whole_lines(text):
+        if match := re.fullmatch(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)", line.strip()):
             found[_unescaped(match[1])] = _unescaped(match[2])
     return found
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """The lines without comments, each with those that continue it. No line continues a comment."""
+    begun = None
+    for line in re.split(r"\r\n?|\n", text):  # `splitlines` would also split at other characters
+        rest = line.lstrip(" \t\f")
+        if begun is None and rest[:1] in ("#", "!"):
+            continue
+        begun = (begun or "") + rest
+        if re.search(r"(?<!\\)(?:\\\\)*\\$", begun):
+            begun = begun[:-1]
+        else:
+            yield begun
+            begun = None
+    yield begun or ""
 
 
 def _unescaped(text: str) -> str:

@@ -579,6 +579,12 @@ def test_three_forms_of_a_file(tmp_path: Path) -> None:
     ] * 3
     properties.write_text("\n".join([*lines, "title=Caf\u00e9\u0085!"]), encoding="latin-1")
     assert read_configuration(properties).options == {**found[2].options, "title": "Caf\u00e9\u0085!"}
+    # A comment ends with its line, also with a backslash at its end, and begins no line that goes on.
+    properties.write_text("\n".join(["# C:\\kafka\\", *lines, "title=a\\", "#b", "  ! \\"]))
+    assert read_configuration(properties).options == {**found[2].options, "title": "a#b"}
+    for name, written in (("5", 5), ("a", None)):
+        flat.write_text(json.dumps({"name": written, "config": CLICKHOUSE}), encoding="utf-8-sig")
+        assert (read_configuration(flat).name, read_configuration(flat).text("topics")) == (name, "a,b,c")
     flat.write_text('{"name": "Caf\u00e9"}', encoding="latin-1")
     with pytest.raises(ConfigurationError, match=r"not UTF-8 at byte 13.*save it as UTF-8"):
         read_configuration(flat)
