@@ -94,8 +94,9 @@ def _by_content(records: Sequence[bytes]) -> Proposal:
     parsed = list(_parsed(records, numbers=False))
     if 2 * len(parsed) < len(records) or not any(isinstance(one, dict) for one in parsed):
         return _opaque(records)
-    if all(isinstance(one, dict) and one.keys() == {"schema", "payload"} for one in parsed):
-        return _connect(list(_parsed(records, numbers=True)))
+    are_connect = all(isinstance(one, dict) and one.keys() == {"schema", "payload"} for one in parsed)
+    if are_connect and (found := _connect(list(_parsed(records, numbers=True)))):
+        return found
     objects = [one for one in parsed if isinstance(one, dict)]
     fields, more = infer_json(objects)
     kind = _envelope(fields)
@@ -141,12 +142,17 @@ def _bytes(records: Sequence[bytes], why: str) -> Proposal:
     return Proposal({"format": "bytes", "columns": {"value": "binary"}}, remarks)
 
 
-def _connect(parsed: list[dict[str, Any]]) -> Proposal:
+def _connect(parsed: list[dict[str, Any]]) -> Proposal | None:
+    """None: the schema of the newest record is something else that they call so."""
     newest = next((one["schema"] for one in reversed(parsed) if one["schema"]), None)
     if newest is None:
         raise ConfigurationError("no record has a schema beside its payload", remedy="declare the columns by hand")
+    try:
+        wire = connect_wire(newest)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
     remarks = ["from the schema of the newest record"]
-    fields = described_fields(connect_wire(newest), remarks)
+    fields = described_fields(wire, remarks)
     kind = _envelope(fields)
     if kind == "mongo":
         fields, more = infer_json(_rows([one["payload"] for one in parsed if one["payload"]], kind))

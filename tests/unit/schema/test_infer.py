@@ -299,3 +299,11 @@ def test_json_schema() -> None:
     )
     with pytest.raises(ConfigurationError, match=r"x: any has no column type"):
         natural_type(json_schema_wire({"type": "object", "properties": {"x": {}}}), "")
+
+
+@pytest.mark.parametrize("schema", ["v1", {"name": "orders"}, [1], {"type": "struct"}, {"type": "other"}])
+def test_fields_called_schema_and_payload_need_not_be_those_of_connect(schema: object) -> None:
+    found = propose([json.dumps({"schema": schema, "payload": {"id": 7}}).encode()], None)
+    assert found
+    assert (found.document["format"], found.document["columns"]["payload"]) == ("json", "struct<id: long>")
+    assert found.trial.fitting == 1
