@@ -31,7 +31,7 @@ def pause(pipeline: str, table: str | None) -> None:
     With TABLE only that table is paused: landing and the other tables go on, and the table catches up when it is
     resumed. Runs in progress end after their current batch. You can still start replays.
     """
-    spec, wanted = _named(pipeline, table)
+    pipeline, spec, wanted = _named(pipeline, table)
     with dagster_instance() as instance:
         made = pauses.pause(instance, pipeline, spec, wanted, _who())
         runs = [run.run_id for run in runs_of(instance, pipeline, spec)]
@@ -47,7 +47,7 @@ def pause(pipeline: str, table: str | None) -> None:
 @click.argument("table", required=False)
 def resume(pipeline: str, table: str | None) -> None:
     """Resume PIPELINE with all its tables, or only TABLE, at the next tick of its schedule or sensor."""
-    spec, wanted = _named(pipeline, table)
+    pipeline, spec, wanted = _named(pipeline, table)
     with dagster_instance() as instance:
         ended = pauses.resume(instance, pipeline, spec, wanted, _who())
     for line in ended or [f"{table or pipeline} was not paused"]:
@@ -66,7 +66,7 @@ def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
 
     With TABLE the new run merges only that table. Nothing is lost: the run continues from the committed offsets.
     """
-    spec, wanted = _named(pipeline, table)
+    pipeline, spec, wanted = _named(pipeline, table)
     with engine_log(), dagster_instance() as instance:
         if not although_paused:
             pauses.require_not_paused(pauses.read_pauses(instance, pipeline, spec))
@@ -75,8 +75,8 @@ def restart(pipeline: str, table: str | None, although_paused: bool) -> None:
     advance(pipeline, spec, {}, only=wanted, although_paused=although_paused)
 
 
-def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None]:
-    """The pipeline's file, and the table.
+def _named(pipeline: str, table: str | None) -> tuple[str, PipelineSpec, Table | None]:
+    """The pipeline's name, without the `/` with which shells complete its folder; its file, and the table.
 
     Raises:
         ConfigurationError: there is no such pipeline or table, or one topic is named.
@@ -88,7 +88,8 @@ def _named(pipeline: str, table: str | None) -> tuple[PipelineSpec, Table | None
             where=f"pipeline {name}",
             remedy=f"name {name} alone, or with it one of {', '.join(repr(one.title) for one in spec.tables)}",
         )
-    return spec, table_named(pipeline, spec.tables, table) if table else None
+    # An empty name, as of a variable that is not set, is not all tables.
+    return name, spec, None if table is None else table_named(name, spec.tables, table)
 
 
 def _who() -> str:

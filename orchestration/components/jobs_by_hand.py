@@ -83,7 +83,8 @@ def _switch_job(
     @dg.op(name=f"{launch.name}__{verb}", out=dg.Out(dg.Nothing))
     def switch(context: dg.OpExecutionContext, config: PauseConfig) -> None:
         with as_failures():
-            table = table_named(launch.name, launch.spec.tables, config.table) if config.table else None
+            named = config.table
+            table = None if named is None else table_named(launch.name, launch.spec.tables, named)
             by = config.by or f"somebody in Dagster (run {context.run_id[:8]})"
             for line in work(context.instance, table, by) or ["nothing was paused"]:
                 context.log.info(line)

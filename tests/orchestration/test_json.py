@@ -17,6 +17,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from orchestration import cli, compute_logs
+from orchestration.files import pipeline_spec
+from orchestration.pauses import read_pauses
 from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
@@ -132,6 +134,24 @@ def test_a_cancelled_command_is_an_error(call: Call, monkeypatch: pytest.MonkeyP
 
 def test_what_is_not_paused_may_be_resumed(call: Call) -> None:
     assert call("resume", "p")[:2] == (0, "p was not paused\n")
+
+
+def test_a_pause_is_of_the_pipeline_also_as_shells_complete_its_folder(call: Call, tmp_path: Path) -> None:
+    def paused() -> bool:
+        with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
+            return read_pauses(instance, "p", pipeline_spec("p")).whole is not None
+
+    assert (json.loads(call("pause", "p/", "--json")[1])["pipeline"], paused()) == ("p", True)
+    assert "p is paused by" in call("restart", "p/")[2]
+    assert call("resume", "p/")[0] == 0
+    assert not paused()
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "restart"])
+def test_an_empty_name_is_no_table_and_not_all_of_them(command: str, call: Call) -> None:
+    """As of a variable that is not set."""
+    code, output, error = call(command, "p", "")
+    assert (code, output, "pipeline p has no table ''" in error) == (2, "", True)
 
 
 @pytest.mark.parametrize("as_json", [True, False])
