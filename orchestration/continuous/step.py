@@ -71,7 +71,7 @@ class ContinuousStep:
     key: dg.AssetKey
     pool: str
     table: Table | None = None
-    _checks: dict[str, tuple[object, float]] = field(default_factory=dict)
+    _checks: dict[dg.AssetCheckKey, tuple[object, float]] = field(default_factory=dict)
     _reported_at: float = field(default_factory=time.monotonic)
     _reports: int = 0
     _observed: Waiting | None = None
@@ -199,12 +199,14 @@ class ContinuousStep:
         """Reports checks whose result has changed, and stops the step where an invariant is broken."""
         for one in results:
             assert one.check_name
+            # A table's step checks what is landed too.
+            check = dg.AssetCheckKey(one.asset_key or self.key, one.check_name)
             said, now = (one.passed, one.description), time.monotonic()
-            before, at = self._checks.get(one.check_name, (None, 0.0))
+            before, at = self._checks.get(check, (None, 0.0))
             if said != before or now - at >= _CHECKS_EVERY:
-                self._checks[one.check_name] = (said, now)
+                self._checks[check] = (said, now)
                 evaluation = dg.AssetCheckEvaluation(
-                    asset_key=self.key,
+                    asset_key=check.asset_key,
                     check_name=one.check_name,
                     passed=one.passed,
                     metadata=one.metadata,

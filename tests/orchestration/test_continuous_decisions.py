@@ -266,3 +266,22 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
         [dg.AssetCheckKey(landing, "counts_add_up")]
     )
     assert len(checked) == 1
+
+
+def test_a_broken_batch_fails_the_check_of_the_landing_where_a_table_finds_it(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing, table = landing_key("p"), table_key(FLOW.spec.tables[0])
+
+    def work(step: ContinuousStep) -> None:
+        with step.at_work():
+            for key in (table, landing):
+                step.require([dg.AssetCheckResult(check_name="batch_is_next", asset_key=key, passed=key == table)])
+
+    monkeypatch.setattr(job, "land_continuously", lambda _step: None)
+    monkeypatch.setattr(job, "merge_continuously", work)
+    made = job.continuous_job(Launch("p", FLOW.spec)).execute_in_process(instance=instance, raise_on_error=False)
+    assert not made.success
+    checks = [dg.AssetCheckKey(key, "batch_is_next") for key in (landing, table)]
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(checks)
+    assert [one.status.value for one in map(found.__getitem__, checks)] == ["FAILED", "SUCCEEDED"]
