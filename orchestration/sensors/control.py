@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import dagster as dg
@@ -22,6 +23,10 @@ from resources.kafka import KafkaCluster
 _EVERY = 30
 # Ids of events that the cursor keeps.
 _REMEMBERED = 500
+# Seconds after which a tick reads no further page, of which each may take ten: Dagster's daemon ends it after a minute.
+_READING = 20.0
+# The pipeline's events after which it reads none, since each may become an event of Dagster's.
+_ENOUGH = 5000
 
 
 class ControlCursor(SensorCursor):
@@ -96,11 +101,21 @@ def _new_events(
     try:
         connection = load_connections().get(spec.source.connection, KafkaConnection)
         cluster = KafkaCluster(spec.source.connection, connection)
-        found, position = read_events(cluster, spec.control.topic, before.position)
+        own, position = _read(cluster, name, spec, before.position)
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
-    own = [event for event in found if is_of(event, name, spec)]
     return unseen(own, before, position)
+
+
+def _read(cluster: KafkaCluster, name: str, spec: PipelineSpec, position: str | None) -> tuple[list[Event], str]:
+    """The pipeline's events after this position, page by page: other pipelines may have published hundreds."""
+    own, until = list[Event](), time.monotonic() + _READING
+    while True:
+        found, reached = read_events(cluster, spec.control.topic, position)
+        own += [event for event in found if is_of(event, name, spec)]
+        if reached == position or len(own) >= _ENOUGH or time.monotonic() > until:
+            return own, reached
+        position = reached
 
 
 def is_of(event: Event, name: str, spec: PipelineSpec) -> bool:

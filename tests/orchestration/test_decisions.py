@@ -45,8 +45,9 @@ from orchestration.names import (
     op_name,
     table_key,
 )
+from orchestration.sensors import control
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
-from orchestration.sensors.control import is_of
+from orchestration.sensors.control import after_commit, is_of
 from orchestration.sensors.idle import settles
 from orchestration.sensors.lag import _age, topic_points
 from orchestration.sensors.waiting import (
@@ -626,3 +627,30 @@ _EACH = specs.document(
 
 def _complete(group: str) -> Event:
     return Event("1", NOON, group, "run", CommitComplete("c1", 1))
+
+
+def test_a_tick_reads_all_new_events_also_where_other_pipelines_have_hundreds(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One page in half a minute is less than a few pipelines with `interval` publish."""
+    pages = [["other"] * 500, ["other"] * 500, ["p"], []]
+
+    def page(_: object, __: object, cursor: str | None) -> tuple[list[Event], str]:
+        at = int(cursor or 0)
+        return [replace(_complete(group), id=f"{at}-{n}") for n, group in enumerate(pages[at])], str(min(at + 1, 3))
+
+    monkeypatch.setattr(control, "read_events", page)
+    monkeypatch.setattr(control, "KafkaCluster", lambda *_: None)
+    monkeypatch.setattr(control, "load_connections", lambda: SimpleNamespace(get=lambda *_: None))
+
+    @dg.job
+    def report() -> None:
+        return None
+
+    waits = after_commit("p", Flow("t", ["append"], name="p").spec, report)
+    ticked = waits(dg.build_sensor_context(instance))
+    assert isinstance(ticked, dg.SensorResult)
+    assert len(ticked.run_requests or []) == 1
+    again = waits(dg.build_sensor_context(instance, cursor=ticked.cursor))
+    assert isinstance(again, dg.SensorResult)
+    assert not again.run_requests
