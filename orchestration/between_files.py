@@ -10,6 +10,7 @@ from jobs.spec.pipeline_file import PipelineFile
 from jobs.spec.table_templates import each, is_alone
 from jobs.spec.tables import Table
 from orchestration.known_tables import known_tables
+from orchestration.names import further_jobs
 from resources.config_files.mistakes import Mistake
 from resources.errors import ConfigurationError
 
@@ -28,7 +29,7 @@ def conflicts(files: Sequence[PipelineFile], seen: bool = True) -> list[Conflict
         seen: also check the tables of topics and names that no file has, but runs have found. Without it a new topic
             stops no other pipeline: its own run refuses it (`jobs.only_writer`).
     """
-    return [*_names_of_members(files), *_tables_twice(files, seen)]
+    return [*_names_of_members(files), *_names_of_jobs(files), *_tables_twice(files, seen)]
 
 
 def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
@@ -43,6 +44,19 @@ def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
                     remedy=f"give it a folder whose name does not begin with {prefix}",
                 )
                 yield Conflict((other, file.name), problem)
+
+
+def _names_of_jobs(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
+    """Pipelines whose job would have the name of a job of another one: Dagster would load neither."""
+    names = {file.name for file in files}
+    for other in files:
+        for name in sorted(names.intersection(further_jobs(other.name, other.spec))):
+            problem = ConfigurationError(
+                f"pipeline {other.name} has a job of this name",
+                where=f"pipeline {name}",
+                remedy="give the folder another name",
+            )
+            yield Conflict((other.name, name), problem)
 
 
 @dataclass(frozen=True)

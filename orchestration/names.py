@@ -110,6 +110,12 @@ def continuous_job(pipeline: str) -> str:
     return f"{pipeline}_continuous"
 
 
+def further_jobs(pipeline: str, spec: PipelineSpec) -> list[str]:
+    """The names of the pipeline's jobs besides its own."""
+    by_hand = [f"{pipeline}_{verb}" for verb in ("plan", "verify", "pause", "resume", "restart")]
+    return [*by_hand, maintenance_job(pipeline), *([continuous_job(pipeline)] if spec.interval else [])]
+
+
 def continuous_tables(spec: PipelineSpec) -> list[Table]:
     """Tables with a step of their own in a continuous run: all, or the first one if tables commit together."""
     return spec.tables[:1] if spec.commit == "together" else list(spec.tables)

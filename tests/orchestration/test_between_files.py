@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from jobs.members.known_topics import remember
 from orchestration import cli, files
 from orchestration.definitions import with_shared
+from orchestration.files import pipeline_spec
 from orchestration.loading import WrongPipelineFiles, load_folder
+from orchestration.names import further_jobs
 from tests.kit import specs
 
 EACH = {"for_each": "topic"}
@@ -140,3 +142,21 @@ def test_name_like_a_members(folder: Path, write: Write) -> None:
     says = "pipeline many__public: its name begins with many__"
     assert says in refusal(folder)
     assert says in check()
+
+
+def test_name_like_a_job(folder: Path, write: Write) -> None:
+    """Dagster has one job of a name, and would load no pipeline at all."""
+    write("orders", "shop.orders", interval="5s")
+    found = with_shared(load_folder(folder)).get_repository_def()
+    jobs = {job.name for job in found.get_all_jobs()} - {"orders"}
+    assert jobs - {"__ASSET_JOB"} == set(further_jobs("orders", pipeline_spec("orders")))
+    write("orders_plan", "shop.plans")
+    says = "pipeline orders_plan: pipeline orders has a job of this name. Fix: give the folder another name"
+    assert refusal(folder) == says
+    assert f"WRONG pipeline orders_plan: {says}\n" in check()
+    assert says in check("orders")
+    write("orders_plan", "shop.plans")
+    (folder / "orders_plan").rename(folder / "orders_continuous")
+    assert refusal(folder) == says.replace("_plan", "_continuous")
+    write("orders", "shop.orders")
+    assert with_shared(load_folder(folder)).get_repository_def().has_job("orders_continuous")
