@@ -183,7 +183,7 @@ def merge_together(pipeline: Pipeline) -> list[MergedTable]:
 
 
 def pending(pipeline: Pipeline, destination: Destination) -> Pending:
-    """Decides what a table has to get; makes or adapts the table."""
+    """Decides what a table has to get; makes or adapts the table, and adapts the landed rows that it gets."""
     destination = pipeline.resolved(destination)
     if has_no_columns(pipeline):
         return Pending(destination, destination.committed(), [], pipeline.intermediate.landed().batches)
@@ -198,6 +198,9 @@ def pending(pipeline: Pipeline, destination: Destination) -> Pending:
     batches = waiting_batches(destination, committed, landed)
     stretch = next_stretch(batches)
     pipeline.check_meaning(committed, stretch)
+    if stretch:
+        # The file may have got columns since the last landing, and the table may be merged without one.
+        pipeline.intermediate.prepare()
     return Pending(destination, committed, stretch, landed.batches, len(stretch) < len(batches))
 
 

@@ -120,7 +120,7 @@ class IntermediateTable:
         self._set_properties(table)
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
-        self._stamp_schema(self.catalog.require(self.identifier))
+        self._stamp_schema(self.catalog.require(self.identifier) if changes else table)
         return [f"{self.identifier}: {change}" for change in changes]
 
     def _check_owner(self, table: Table) -> None:
