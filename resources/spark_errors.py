@@ -17,6 +17,7 @@ from resources.errors import (
     CommitFailed,
     ConfigurationError,
     Interrupted,
+    SchemaRefused,
     StorageError,
     TerminalError,
     TransientError,
@@ -68,6 +69,13 @@ _REFUSED: list[_Known] = [
 ]
 
 _KNOWN: list[_Known] = [
+    (
+        ("NOT_NULL_ASSERT_VIOLATION",),
+        SchemaRefused,
+        "a column of the table is `not null`, and a row that is landed has no value there",
+        "the row was landed when the file declared the column otherwise: declare it without `not null`, and the table "
+        "follows",
+    ),
     (
         ("OPERATION_CANCELED", "OPERATION_ABANDONED", "interrupted by", "SparkJobCancelled", "was cancelled"),
         Interrupted,

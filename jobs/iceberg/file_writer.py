@@ -14,6 +14,8 @@ from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
+from jobs.schema.types import type_name
+from resources.errors import SchemaRefused
 from resources.iceberg_errors import catalog_errors
 
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
@@ -61,8 +63,12 @@ class FileWriter:
         self.written: list[NewFile] = []
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
-        """Adds rows (`conformed`)."""
-        rows = conformed(columns, self._files.arrow_schema)
+        """Adds rows (`conformed`).
+
+        Raises:
+            SchemaRefused: a column cannot hold one of its values.
+        """
+        rows = conformed(columns, self._files.arrow_schema, self._files.where)
         if not len(rows):
             return
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
@@ -181,10 +187,13 @@ def _sorted(rows: pa.Table, sort: Sequence[tuple[str, str, str]]) -> pa.Table:
     return rows.take(pc.sort_indices(keys, sort_keys=order))
 
 
-def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
+def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema, where: str = "") -> pa.Table:
     """The columns in the types and order of the schema; columns that are not given are null.
 
     Names are compared without case, as Spark resolves them.
+
+    Raises:
+        SchemaRefused: a column cannot hold one of its values.
     """
     rows = len(next(iter(columns.values())))
     named = {name.lower(): array for name, array in columns.items()}
@@ -193,8 +202,27 @@ def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
         given = named.get(field.name.lower())
         if given is None:
             given = pa.nulls(rows, field.type)
-        arrays.append(given if given.type.equals(field.type) else _cast(given, field.type))
+        arrays.append(_fitting(given, field, where))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _fitting(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
+    """The values in the column's type. Rows that were landed while the file declared less of a column may not fit into
+    a table that was made since."""
+    try:
+        found = values if values.type.equals(field.type) else _cast(values, field.type)
+    except pa.ArrowInvalid:
+        what = f"column {field.name} is {type_name(field.type)}, which cannot hold a value that is landed"
+        raise _refusal(what, "with the type that it had then", where) from None  # Arrow's text has the value
+    if found.null_count and not field.nullable:
+        what = f"column {field.name} is `not null`, and a row that is landed has no value"
+        raise _refusal(what, "without `not null`", where)
+    return found
+
+
+def _refusal(what: str, how: str, where: str) -> SchemaRefused:
+    remedy = f"the row was landed when the file declared the column otherwise: declare it {how}, and the table follows"
+    return SchemaRefused(what, where=where, remedy=remedy)
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:

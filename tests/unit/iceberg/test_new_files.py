@@ -21,7 +21,7 @@ from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import conformed, writing
 from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 
 NAME = "n.t"
@@ -297,10 +297,25 @@ def test_property_that_is_no_number_is_named_before_a_task_reads_it(lake: Iceber
         NewFiles.of(table)
 
 
-def test_nulls_in_a_required_column_are_refused(lake: IcebergCatalog) -> None:
+@pytest.mark.parametrize(
+    ("column", "values", "why"),
+    [
+        ("id", pa.nulls(60, pa.int64()), "column id is `not null`, and a row that is landed has no value"),
+        (
+            "price",
+            pa.array([Decimal("98765432.10")] * 60),
+            r"column price is decimal\(9,2\), which cannot hold",
+        ),
+    ],
+)
+def test_rows_that_a_tighter_column_cannot_hold_are_named(
+    lake: IcebergCatalog, column: str, values: pa.Array, why: str
+) -> None:
+    """They were landed before the file declared the column so; the table was made since."""
     table = create(lake)
-    with pytest.raises(pa.ArrowInvalid, match="null"):
-        write(table, ROWS.set_column(0, "id", pa.nulls(60, pa.int64())))
+    with pytest.raises(SchemaRefused, match=f"^n.t: {why}.*declare it with") as refused:
+        write(table, ROWS.set_column(SCHEMA.get_field_index(column), column, values))
+    assert "98765432" not in str(refused.value)
 
 
 def test_secrets_of_the_storage_are_in_no_text(lake: IcebergCatalog) -> None:
