@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
-from jobs.iceberg.partitioning import Values, at, by_partition
+from jobs.iceberg.partitioning import Values, at, by_partition, stored
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 from jobs.schema.types import type_name
 from resources.errors import SchemaRefused
@@ -174,9 +174,7 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
 
 def _repeats(rows: pa.Table, parts: Sequence[str]) -> bool:
     first, inner = rows.slice(0, _LOOKED_AT)[parts[0]], list(parts[1:])
-    values = pc.struct_field(first, inner) if inner else first
-    if isinstance(values.type, pa.BaseExtensionType):  # such as a UUID, of tables that others made
-        values = values.cast(values.type.storage_type)
+    values = stored(pc.struct_field(first, inner) if inner else first)
     distinct: int = pc.count_distinct(values, mode="all").as_py()
     return distinct * 2 <= len(values)
 

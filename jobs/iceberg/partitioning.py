@@ -76,8 +76,11 @@ def _transformed(field: PartitionField, kind: PrimitiveType, values: pa.Array) -
 
 
 def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """The column, or the field of a struct, at this dotted path."""
-    if name in rows.column_names:
-        return rows[name]
-    head, *parts = name.split(".")
-    return pc.struct_field(rows[head], parts)
+    """The column, or the field of a struct, at this dotted path, as it is stored."""
+    head, *parts = [name] if name in rows.column_names else name.split(".")
+    return stored(pc.struct_field(rows[head], parts) if parts else rows[head])
+
+
+def stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values without an extension type, such as a UUID of tables that others made: Arrow computes with few."""
+    return values.cast(values.type.storage_type) if isinstance(values.type, pa.BaseExtensionType) else values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.types import LongType, NestedField, UUIDType
 from pyspark import cloudpickle
 
 from jobs.iceberg.append import Append
@@ -219,6 +225,18 @@ def test_sorted_tables_have_sorted_files(lake: IcebergCatalog) -> None:
     (file,) = publish(lake, ROWS.take(pa.array(range(59, -1, -1))))
     names = pq.read_table(file.file_path.removeprefix("file://"))["name"].to_pylist()
     assert names == sorted(names, key=lambda name: (name is not None, name or ""))
+
+
+@pytest.mark.parametrize("transform", ["identity", "bucket[4]"])
+def test_tables_of_others_may_be_laid_out_by_uuids(lake: IcebergCatalog, transform: str) -> None:
+    columns = Schema(NestedField(1, "n", LongType()), NestedField(2, "u", UUIDType()))
+    by = PartitionSpec(PartitionField(2, 1000, parse_transform(transform), "u" if transform == "identity" else "u_b"))
+    sort = SortOrder(SortField(2, transform=IdentityTransform()))
+    lake.create(NAME, columns, by, {"format-version": "2"}, sort)
+    ids = pa.array([None, uuid.UUID(int=7).bytes, uuid.UUID(int=2**127).bytes], pa.binary(16))
+    files = publish(lake, pa.table({"n": [1, 2, 3], "u": pa.ExtensionArray.from_storage(pa.uuid(), ids)}))
+    assert len(files) == 3
+    assert [task.file.record_count for task in lake.require(NAME).scan("u is null").plan_files()] == [1]
 
 
 def test_files_are_rolled_by_size_where_the_table_says(lake: IcebergCatalog) -> None:
