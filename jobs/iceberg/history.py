@@ -92,11 +92,12 @@ class PipelineBranch:
         return f"batchmerge_{self.pipeline}" + ("" if self.branch == "main" else f"--{self.branch}")
 
     def history(self, table: Table) -> History:
-        """The committed state."""
+        """The committed state. A branch that does not exist yet begins with main's rows, so it has main's state."""
         tagged = self._tagged(table)
         published = self._state(table, tagged) if tagged else self._last_mirrored(table)
         last: Snapshot | None = None
-        for snapshot in ancestors(table.metadata, self.branch):
+        begun = self.branch if self.branch in table.metadata.refs else "main"
+        for snapshot in ancestors(table.metadata, begun):
             last = snapshot
             if summary_of(snapshot).get(_GIVEN_BY) == self.pipeline:
                 return History(None, None)

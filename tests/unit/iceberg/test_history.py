@@ -163,6 +163,22 @@ def test_other_pipelines_and_branches_have_states_of_their_own() -> None:
     assert PipelineBranch("p", "audit").history(table).committed == committed(5)
 
 
+@pytest.mark.parametrize(
+    ("more", "undone"),
+    [
+        pytest.param({}, None, id="the file names another branch than before"),
+        pytest.param({PipelineBranch("p", "audit").tag: 3}, None, id="main was moved to the branch, which is gone"),
+        pytest.param({PipelineBranch("p", "audit").tag: 4}, 4, id="with batches that main has not"),
+    ],
+)
+def test_a_branch_that_does_not_exist_yet_begins_with_the_state_of_main(
+    more: dict[str, int], undone: int | None
+) -> None:
+    found = PipelineBranch("p", "audit").history(history.table([*LINE, (4, 3, state(4))], {"main": 3, **more}, {}))
+    assert found.committed == committed(3)
+    assert found.undone == (committed(undone) if undone else None)
+
+
 def test_names_of_pipelines_and_branches_never_meet() -> None:
     assert PipelineBranch("a_b").tag != PipelineBranch("a", "b").tag
     mirrored = {
