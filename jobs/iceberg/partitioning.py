@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -24,9 +25,13 @@ Values = tuple[Any, ...]
 _CALENDAR: dict[type, str] = {YearTransform: "Y", MonthTransform: "M"}
 
 
+# Characters of a folder's name. File systems allow 255, and object stores 1,024 for a whole path.
+_LONGEST = 200
+
+
 class Partitioning(PartitionSpec):
-    """A partition spec that also makes paths for times that Python cannot represent. Any path does: readers take the
-    partition from metadata."""
+    """A partition spec that also makes paths for times that Python cannot represent, and for long values. Any path
+    does: readers take the partition from metadata."""
 
     @classmethod
     def of(cls, spec: PartitionSpec) -> Partitioning:
@@ -34,9 +39,15 @@ class Partitioning(PartitionSpec):
 
     def partition_to_path(self, data: Record, schema: Schema) -> str:
         try:
-            return super().partition_to_path(data, schema)
+            path = super().partition_to_path(data, schema)
         except OverflowError:
-            return "/".join(urlencode({field.name: data[n]}) for n, field in enumerate(self.fields))
+            path = "/".join(urlencode({field.name: data[n]}) for n, field in enumerate(self.fields))
+        return "/".join(map(_cut, path.split("/")))
+
+
+def _cut(folder: str) -> str:
+    """A folder's name, which is encoded as in an address, without half of an encoded character."""
+    return folder if len(folder) <= _LONGEST else re.sub("%.?$", "", folder[:_LONGEST])
 
 
 def by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Values, pa.Table]]:

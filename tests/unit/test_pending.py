@@ -33,6 +33,6 @@ def test_landed_rows_get_the_columns_that_the_file_has_got_since(lake: IcebergCa
 
     table = lake.require(after.intermediate.identifier)
     head = table.current_snapshot()
-    assert table.schema().find_field("value.name")
+    assert table.schema().find_column_name(table.schema().find_field("value.name").field_id) == "value.name"
     assert head
     assert head.schema_id == table.metadata.current_schema_id, "Spark reads a snapshot by its own schema"

@@ -220,6 +220,17 @@ def test_partitions_are_icebergs_own(lake: IcebergCatalog, by: tuple[str, ...]) 
     assert sum(file.record_count for file in files) == 60
 
 
+def test_long_values_make_no_folder_that_no_store_can_have(lake: IcebergCatalog) -> None:
+    create(lake, ("name", "bucket(4, id)"))
+    names = ["ü" * 1000, "ü" * 1001, "short"]
+    rows = ROWS.slice(0, 3).set_column(1, "name", pa.array(names))
+    files = publish(lake, rows)
+    assert [file.partition[0] for file in sorted(files, key=lambda file: str(file.partition[0]))] == sorted(names)
+    assert all(len(folder) <= 255 for file in files for folder in file.file_path.split("/"))
+    assert sorted(lake.require(NAME).scan().to_arrow()["name"].to_pylist()) == sorted(names)
+    assert len(lake.require(NAME).scan(f"name = '{names[0]}'").to_arrow()) == 1
+
+
 def test_sorted_tables_have_sorted_files(lake: IcebergCatalog) -> None:
     create(lake, sort=("name", "id"))
     (file,) = publish(lake, ROWS.take(pa.array(range(59, -1, -1))))
