@@ -98,7 +98,8 @@ _KNOWN: list[_Known] = [
         ("Permission denied", "Read-only file system", "Mkdirs failed", "[Nn]ot a directory", r"errors\.StorageError"),
         StorageError,
         "the warehouse cannot be written",
-        "give the user of Spark's workers write permission on the warehouse",
+        "give the user of Spark's workers write permission on the warehouse; if they have it, a partition's value is "
+        "too long for the name of a folder: partition a new table by truncate(20, column)",
     ),
     (
         ("SQLITE_BUSY", "database is locked", "Failed to connect to", "UncheckedSQLException", "Connection refused"),
