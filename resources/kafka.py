@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, TopicMissing, Unavailable
 from resources.kafka_errors import kafka_errors, says_why
-from resources.kafka_offsets import EARLIEST, LATEST, UNGROUPED, Found, list_offsets
+from resources.kafka_offsets import ASKING, EARLIEST, LATEST, UNGROUPED, Found, list_offsets
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
 from resources.topic_partition import TopicPartition
@@ -83,7 +83,7 @@ class KafkaCluster:
     @cached_property
     def _consumer(self) -> Consumer:
         """Asks for offsets; assigned to nothing."""
-        return self._client(Consumer, UNGROUPED)
+        return self._client(Consumer, ASKING)
 
     def _client(self, kind: Callable[..., C], settings: Mapping[str, Any] = MappingProxyType({})) -> C:
         with self._errors("cluster"):

@@ -31,7 +31,7 @@ _UNSETTLED = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 # The user lacks a right. Like a wrong password, no retry helps until a person changes something.
 _NOT_PERMITTED = frozenset(
     {
@@ -127,7 +127,7 @@ def _classified(error: KafkaError, where: str) -> BatchmergeError:
         return Interrupted("fenced: a newer run has taken over this transactional id", where=where)
     if says_why(error):
         return _no_access(error, where)
-    if code in _UNKNOWN:
+    if code in UNKNOWN:
         return TopicMissing(
             "Kafka no longer knows a topic of this request, or a partition of it",
             where=where,

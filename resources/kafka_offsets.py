@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
 from confluent_kafka import TopicPartition as _TopicPartition
 
-from resources.kafka_errors import settled
+from resources.kafka_errors import UNKNOWN, settled
 from resources.topic_partition import TopicPartition
 
 # In the place of a time, as Kafka's request ListOffsets has them.
@@ -27,6 +27,12 @@ UNGROUPED: dict[str, Any] = {
     "enable.auto.commit": False,
     # With it, `LATEST` is the last stable offset.
     "isolation.level": "read_committed",
+}
+# Those of the consumer that `list_offsets` takes.
+ASKING: dict[str, Any] = {
+    **UNGROUPED,
+    # Milliseconds for which it believes what it knows of leaders, as it stays open; librdkafka's default is 15 minutes.
+    "metadata.max.age.ms": 5000,
 }
 
 
@@ -49,7 +55,7 @@ def list_offsets(
     """The first offset at or after that time (`LATEST` and `EARLIEST` are such times too), per partition.
 
     Args:
-        consumer: with the settings `UNGROUPED`, assigned to nothing.
+        consumer: with the settings `ASKING`, assigned to nothing.
         seconds: to wait for all answers.
 
     Raises:
@@ -60,15 +66,32 @@ def list_offsets(
     found: dict[TopicPartition, Found] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         some = wanted[start : start + _AT_ONCE]
-        found |= settled(lambda some=some: _ask(consumer, some, milliseconds, until), seconds)  # type: ignore[misc]
+        found |= settled(lambda some=some: _asked(consumer, some, milliseconds, until), seconds)  # type: ignore[misc]
     return found
+
+
+def _asked(
+    consumer: Consumer, partitions: list[TopicPartition], milliseconds: int, until: float
+) -> dict[TopicPartition, Found]:
+    try:
+        return _ask(consumer, partitions, milliseconds, until)
+    except KafkaException as problem:
+        if problem.args[0].code() not in UNKNOWN:
+            raise
+    # The consumer remembers a topic's partitions, and the topic may have got more, or have been made, since.
+    consumer.list_topics(timeout=_left(until))
+    return _ask(consumer, partitions, milliseconds, until)
 
 
 def _ask(
     consumer: Consumer, partitions: list[TopicPartition], milliseconds: int, until: float
 ) -> dict[TopicPartition, Found]:
     asked = [_TopicPartition(*tp, milliseconds) for tp in partitions]
-    answered = consumer.offsets_for_times(asked, timeout=max(0.1, until - time.monotonic()))
+    answered = consumer.offsets_for_times(asked, timeout=_left(until))
     if failed := [one.error for one in answered if one.error]:
         raise KafkaException(failed[0])
     return {TopicPartition(one.topic, one.partition): Found(one.offset, one.leader_epoch) for one in answered}
+
+
+def _left(until: float) -> float:
+    return max(0.1, until - time.monotonic())

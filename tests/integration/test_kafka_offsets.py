@@ -8,12 +8,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
 from jobs.offsets import TopicPartition
 from resources.connections import Connections, KafkaConnection
 from resources.errors import TopicMissing
 from resources.kafka import KafkaCluster
 from tests.kit.records import bootstrap, produce, put
+from tests.kit.waiting import until
 
 MakeTopic = Callable[..., str]
 
@@ -60,3 +62,15 @@ def test_partitions_that_are_not_there(kafka: KafkaCluster, topic: MakeTopic, ot
     for gone in (TopicPartition("nobody-made-it", 0), TopicPartition(name, 77)):
         with pytest.raises(TopicMissing, match="no longer knows a topic"):
             kafka.stable_ends([gone, TopicPartition(name, 0)][: 1 + others])
+
+
+def test_partitions_that_a_topic_has_got_since(kafka: KafkaCluster, connections: Connections, topic: MakeTopic) -> None:
+    """The same client asks on, as in a continuous run."""
+    name = topic(partitions=1)
+    assert kafka.stable_offsets(kafka.describe([name])[1]) == {(name, 0): 0}
+    admin = AdminClient({"bootstrap.servers": bootstrap(connections)})
+    for done in admin.create_partitions([NewPartitions(name, 3)]).values():
+        done.result(timeout=30)
+    until(lambda: len(kafka.partitions([name])) == 3, what="the new partitions")
+    wanted = kafka.partitions([name])
+    assert kafka.stable_offsets(wanted) == kafka.first_offsets(wanted) == {(name, n): 0 for n in range(3)}
