@@ -92,12 +92,13 @@ class PipelineBranch:
         return f"batchmerge_{self.pipeline}" + ("" if self.branch == "main" else f"--{self.branch}")
 
     def history(self, table: Table) -> History:
-        """The committed state. A branch that does not exist yet begins with main's rows, so it has main's state."""
+        """The committed state."""
         tagged = self._tagged(table)
         published = self._state(table, tagged) if tagged else self._last_mirrored(table)
+        if self.branch != "main" and self.branch not in table.metadata.refs:
+            return self._of_main(table, published)
         last: Snapshot | None = None
-        begun = self.branch if self.branch in table.metadata.refs else "main"
-        for snapshot in ancestors(table.metadata, begun):
+        for snapshot in ancestors(table.metadata, self.branch):
             last = snapshot
             if summary_of(snapshot).get(_GIVEN_BY) == self.pipeline:
                 return History(None, None)
@@ -108,6 +109,16 @@ class PipelineBranch:
         if _is_cut(last, tagged):
             return History(published, None)
         return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
+
+    def _of_main(self, table: Table, published: CommittedState | None) -> History:
+        """That of a branch that does not exist: it begins with main's rows, so it has main's state.
+
+        Args:
+            published: the newest state that the branch had, if it existed before.
+        """
+        main = PipelineBranch(self.pipeline).history(table)
+        has_it = main.committed and published and published.batch_number <= main.committed.batch_number
+        return History(main.committed, None if has_it else published) if main.is_known else main
 
     def snapshot_before(self, table: Table, batch: int) -> tuple[Snapshot, int] | None:
         """The newest snapshot of the branch that lacks this batch, and the newest batch that it has; None if there is

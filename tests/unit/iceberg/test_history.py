@@ -179,6 +179,25 @@ def test_a_branch_that_does_not_exist_yet_begins_with_the_state_of_main(
     assert found.undone == (committed(undone) if undone else None)
 
 
+def test_a_new_branch_begins_with_mains_state_also_where_the_snapshots_of_it_have_expired() -> None:
+    table = history.table([(2, 1, state(2)), *CUT], {"main": 9, TAG: 2}, {})
+    assert PipelineBranch("p", "audit").history(table) == PipelineBranch("p").history(table)
+    assert PipelineBranch("p", "audit").history(table).committed == committed(2)
+
+
+def test_a_branch_that_was_dropped_is_undone_whatever_has_expired_on_main() -> None:
+    """Main has its own snapshots, of which none has this branch's batch."""
+    table = history.table([(2, 1, state(2)), *CUT], {"main": 9, PipelineBranch("p", "audit").tag: 2}, {})
+    found = PipelineBranch("p", "audit").history(table)
+    assert (found.committed, found.undone, found.is_known) == (None, committed(2), True)
+
+
+def test_a_new_branch_does_not_begin_with_rows_of_unknown_batches() -> None:
+    table = history.table([(3, 2, OTHERS), (4, 3, state(4))], {"main": 3, TAG: 4}, {})
+    found = PipelineBranch("p", "audit").history(table)
+    assert (found.committed, found.undone, found.is_known) == (None, committed(4), False)
+
+
 def test_names_of_pipelines_and_branches_never_meet() -> None:
     assert PipelineBranch("a_b").tag != PipelineBranch("a", "b").tag
     mirrored = {
