@@ -54,8 +54,7 @@ def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
         if isinstance(found, dg.SensorResult):
             return found
         events, cursor = found
-        foreign = [event for event in events if context.instance.get_run_by_id(event.run_id) is None]
-        shown = list(_materializations(name, spec, foreign))
+        shown = list(_materializations(name, spec, _from_elsewhere(context.instance, events)))
         reason = None if shown else f"{len(events)} new events, none from elsewhere"
         return dg.SensorResult(asset_events=shown, skip_reason=reason, cursor=cursor.model_dump_json())
 
@@ -105,6 +104,14 @@ def _new_events(
     except BatchmergeError as problem:
         return dg.SensorResult(skip_reason=str(problem), cursor=context.cursor)
     return unseen(own, before, position)
+
+
+def _from_elsewhere(instance: dg.DagsterInstance, events: Sequence[Event]) -> list[Event]:
+    """The events of runs that this instance does not know. A continuous run publishes thousands, so each run is looked
+    up once."""
+    runs = {event.run_id for event in events}
+    elsewhere = {run for run in runs if instance.get_run_by_id(run) is None}
+    return [event for event in events if event.run_id in elsewhere]
 
 
 def _read(cluster: KafkaCluster, name: str, spec: PipelineSpec, position: str | None) -> tuple[list[Event], str]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from jobs.batch import CommittedState, Counts, LandedBatch, LandedBatches
 from jobs.behind import caught_up_through, lag_behind
-from jobs.events.messages import CommitComplete, Event
+from jobs.events.messages import CommitComplete, CommitTable, Event
 from jobs.offsets import OffsetRange, TopicPartition
 from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
@@ -654,3 +654,26 @@ def test_a_tick_reads_all_new_events_also_where_other_pipelines_have_hundreds(
     again = waits(dg.build_sensor_context(instance, cursor=ticked.cursor))
     assert isinstance(again, dg.SensorResult)
     assert not again.run_requests
+
+
+def test_a_run_of_thousands_of_events_is_looked_up_once(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tick has a minute, of which reading may take half."""
+    spec = Flow("t", ["append"], name="p").spec
+    (table,) = spec.tables
+    made = [
+        replace(_complete("p"), id=str(n), run_id=run, payload=CommitTable("c", n, table.connection, table.table))
+        for n, run in enumerate(["elsewhere", "ours"] * 500)
+    ]
+    asked: list[str] = []
+
+    def look_up(run: str) -> object:
+        asked.append(run)
+        return run if run == "ours" else None
+
+    monkeypatch.setattr(instance, "get_run_by_id", look_up)
+    monkeypatch.setattr(control, "_new_events", lambda *_: (made, control.ControlCursor()))
+    found = control.control_sensor("p", spec)(dg.build_sensor_context(instance))
+    assert isinstance(found, dg.SensorResult)
+    assert (len(found.asset_events), sorted(asked)) == (500, ["elsewhere", "ours"])
