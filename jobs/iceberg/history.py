@@ -96,7 +96,7 @@ class PipelineBranch:
         tagged = self._tagged(table)
         published = self._state(table, tagged) if tagged else self._last_mirrored(table)
         if self.branch != "main" and self.branch not in table.metadata.refs:
-            return self._of_main(table, published)
+            return self._before_branching(table, published)
         last: Snapshot | None = None
         for snapshot in ancestors(table.metadata, self.branch):
             last = snapshot
@@ -107,10 +107,10 @@ class PipelineBranch:
                 undone = published if published and published.batch_number > found.batch_number else None
                 return History(found, undone)
         if _is_cut(last, tagged):
-            return History(published, None)
+            return History(published or self._branched_off(table), None)
         return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
 
-    def _of_main(self, table: Table, published: CommittedState | None) -> History:
+    def _before_branching(self, table: Table, published: CommittedState | None) -> History:
         """That of a branch that does not exist: it begins with main's rows, so it has main's state.
 
         Args:
@@ -119,6 +119,15 @@ class PipelineBranch:
         main = PipelineBranch(self.pipeline).history(table)
         has_it = main.committed and published and published.batch_number <= main.committed.batch_number
         return History(main.committed, None if has_it else published) if main.is_known else main
+
+    def _branched_off(self, table: Table) -> CommittedState | None:
+        """The state that main had where this branch was made from it; None if anything was written to it since."""
+        main, head = PipelineBranch(self.pipeline), table.snapshot_by_name(self.branch)
+        tagged = main._tagged(table)
+        if self.branch == "main" or head is None or head not in ancestors(table.metadata, "main"):
+            return None
+        # A batch that main has got since is not in the branch.
+        return main.history(table).committed if tagged and _place(tagged) <= _place(head) else None
 
     def snapshot_before(self, table: Table, batch: int) -> tuple[Snapshot, int] | None:
         """The newest snapshot of the branch that lacks this batch, and the newest batch that it has; None if there is

@@ -185,6 +185,24 @@ def test_a_new_branch_begins_with_mains_state_also_where_the_snapshots_of_it_hav
     assert PipelineBranch("p", "audit").history(table).committed == committed(2)
 
 
+@pytest.mark.parametrize(
+    ("head", "refs", "known"),
+    [
+        pytest.param(8, {}, 2, id="made by us a moment ago; others have written to main since"),
+        pytest.param(10, {}, None, id="others have written to it: nobody knows what it had"),
+        pytest.param(8, {TAG: 9}, None, id="made before main had the batch"),
+    ],
+)
+def test_a_branch_that_nobody_has_written_to_has_mains_state(
+    head: int, refs: dict[str, int], known: int | None
+) -> None:
+    newest = state(9) if refs else OTHERS
+    snapshots = [(2, 1, state(2)), (8, 7, OTHERS), (9, 8, newest), (10, 8, OTHERS)]
+    table = history.table(snapshots, {"main": 9, TAG: 2, "audit": head, **refs}, {})
+    found = PipelineBranch("p", "audit").history(table)
+    assert (found.committed, found.undone) == (committed(known) if known else None, None)
+
+
 def test_a_branch_that_was_dropped_is_undone_whatever_has_expired_on_main() -> None:
     """Main has its own snapshots, of which none has this branch's batch."""
     table = history.table([(2, 1, state(2)), *CUT], {"main": 9, PipelineBranch("p", "audit").tag: 2}, {})
