@@ -9,8 +9,9 @@ record is one or more whole objects, and by the count exactly one. Records that 
 differently than `json_strict`, go to `json_strict`, with as few others as the reader's message allows.
 
 Arrow is more lenient than `json_strict` about these, found by reading its code and by the differential test: `NaN` and
-`Infinity` in undeclared fields, bytes that are not UTF-8, any depth, a NUL byte at the end. This module checks for
-them; for cases that depend on the column's type see `json_wire`.
+`Infinity` in undeclared fields, bytes that are not UTF-8, any depth, a NUL byte at the end. And it crashes at a decimal
+with very many digits after the point, such as `1e-99999999`. This module checks for them; for cases that depend on the
+column's type see `json_wire`.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from jobs.decode.parts import SMALL as _SMALL
 from jobs.decode.parts import Part, joined, judged, pieces
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
-from jobs.schema.types import has_map
+from jobs.schema.types import has_map, holds
 from jobs.schema.with_fields import with_fields
 
 _CHUNK = 512  # records of one call if the message does not tell which are bad
 _SAMPLES = 8
 _LENIENT = "NaN|Inf|\x00"
+# Arrow reads up to 38 digits after zeros, so a decimal of a text without these, escaped or not, has at most 76 digits.
+_MANY_DIGITS = r"[eE]-(\d{3}|[2-9]\d)|\.0{20}|\\u00(2[dDeE]|3\d|[46]5)"
 _BAD_ROW = re.compile(r" in row (\d+)$")
 _OTHER_TYPE = re.compile(r"^JSON parse error: Column\(/(?:.*/)?([^/]*)\) changed from \w+ to (\w+) in row \d+$")
 _BEGINS = {"string": '"', "number": "[-0-9]", "boolean": "[tf]", "array": r"\[", "object": r"\{"}
@@ -55,10 +58,11 @@ class ArrowJson:
         """
         self.type, self._watch = kind, watch
         self._read_type = watch.without_column(kind) if watch else kind
+        self._has_decimal = holds(self._read_type, pa.types.is_decimal)
 
     def parts(self, raw: pa.Array) -> list[Part]:
         """Those of these records (binary) that Arrow can read, with their fields that have no column."""
-        text, objects = _candidates(raw)
+        text, objects = _candidates(raw, self._has_decimal)
         rows = arrow(np.arange(len(raw))).filter(objects)
         if not len(rows):
             return []
@@ -137,31 +141,38 @@ class Json:
         return joined(judged(piece, fast.parts(piece), self._strict.decode) for piece in pieces(raw))
 
 
-def _candidates(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _candidates(raw: pa.Array, has_decimal: bool) -> tuple[pa.Array, pa.Array]:
     """The records as text, and which of them Arrow may read."""
     text = texts(raw)  # Arrow's JSON reader also reads what is not UTF-8
-    objects = _objects(text)
+    objects = _objects(text, has_decimal)
     if not pc.all(objects).as_py():
         text = pc.ascii_trim(text, " \t\r\n")
-        objects = _objects(text)
+        objects = _objects(text, has_decimal)
     return text, objects
 
 
-def _objects(text: pa.Array) -> pa.Array:
+def _objects(text: pa.Array, has_decimal: bool) -> pa.Array:
     """True if Arrow may read the record: `{…}`, not deeply nested, without anything about which Arrow is lenient."""
     good = pc.and_(pc.starts_with(text, "{"), pc.ends_with(text, "}"))
     if (pc.max(pc.binary_length(text)).as_py() or 0) > 2 * MAX_DEPTH:
         brackets = pc.add(pc.count_substring(text, "["), pc.count_substring(text, "{"))
         good = pc.and_(good, pc.less_equal(brackets, MAX_DEPTH))
     bounds, data = value_bounds(text)
-    if data is not None and _may_be_lenient(data.slice(int(bounds[0]), int(bounds[-1] - bounds[0])).to_pybytes()):
+    given = b"" if data is None else data.slice(int(bounds[0]), int(bounds[-1] - bounds[0])).to_pybytes()
+    if _may_be_lenient(given):
         good = pc.and_(good, pc.invert(pc.match_substring_regex(text, _LENIENT)))
+    if has_decimal and _may_have_many_digits(given):
+        good = pc.and_(good, pc.invert(pc.match_substring_regex(text, _MANY_DIGITS)))
     return pc.fill_null(good, False)
 
 
 def _may_be_lenient(data: bytes) -> bool:
     # Search for one byte first, which is much faster than searching for three.
     return (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data) or b"\x00" in data
+
+
+def _may_have_many_digits(data: bytes) -> bool:
+    return any(part in data for part in (b"e-", b"E-", b"." + b"0" * 20, b"\\u00"))
 
 
 def _text_of(name: str) -> str:

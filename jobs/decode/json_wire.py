@@ -73,8 +73,16 @@ def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
         return pa.string()
     if is_text(field) and has(bool):
         return pa.bool_()
+    if pa.types.is_decimal(kind):
+        return _wide_decimal(kind)
     # Read as double and rounded to float, like the strict decoder; parsing the text as float may differ.
     return pa.float64() if pa.types.is_float32(kind) else kind
+
+
+def _wide_decimal(kind: pa.Decimal128Type) -> pa.DataType:
+    """The type to read decimals: of 256 bits where 128 may wrap around (`columns.decimals`)."""
+    may_wrap = kind.precision + kind.scale > MOST_SCALE
+    return pa.decimal256(kind.precision, kind.scale) if may_wrap else kind
 
 
 def _may_be_in_text(kind: pa.DataType) -> bool:
@@ -165,6 +173,8 @@ def _declared_decimal(values: pa.Array, field: pa.Field) -> pa.Array:
         if not 0 <= scale <= MOST_SCALE:
             raise pa.ArrowInvalid("a scale that no decimal type has")
         return fitting(unscaled(declared_binary(values), scale), field.type)
+    if values.type != field.type:
+        return fitting(values, field.type)
     values.validate(full=True)  # Arrow checks the precision before it rescales, not after
     return values
 

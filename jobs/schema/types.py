@@ -95,7 +95,12 @@ def with_inside(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
 
 def has_map(kind: pa.DataType) -> bool:
     """Whether the type contains a map."""
-    return pa.types.is_map(kind) or any(has_map(kind.field(i).type) for i in range(kind.num_fields))
+    return holds(kind, pa.types.is_map)
+
+
+def holds(kind: pa.DataType, fits: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type is, or contains, one that fits."""
+    return fits(kind) or any(holds(kind.field(i).type, fits) for i in range(kind.num_fields))
 
 
 def is_text(field: pa.Field) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
+from jobs.decode.columns.decimals import MOST_SCALE, fitting, of_texts, unscaled
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds, within
 from jobs.decode.scalars import as_it_is
 from jobs.decode.times import LONGEST_TIME
@@ -72,9 +72,9 @@ def _decimal(wire: Wire, kind: pa.Decimal128Type) -> Cast | None:
         number = _unscaled(wire)
         return None if number is None else lambda values: fitting(number(values), kind)
     if wire.kind in _WHOLE and not wire.logical:
-        return lambda values: fitting(values.cast(pa.decimal128(38, 0)), kind)
-    if wire.kind == "string" and wire.logical in ("", "number"):
         return lambda values: fitting(values, kind)
+    if wire.kind == "string" and wire.logical in ("", "number"):
+        return lambda values: of_texts(values, kind)
     return None
 
 

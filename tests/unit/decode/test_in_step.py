@@ -223,6 +223,27 @@ def test_times_with_digits_after_microseconds_are_read_in_step() -> None:
     assert found == ["2020-02-29 11:00:00.123456Z", "2020-02-29 12:00:00.123456Z", "2020-02-29 12:00:00.500000Z"]
 
 
+@pytest.mark.parametrize(
+    "column", ["decimal(5,2)", "decimal(38,0)", "decimal(38,18)", "decimal(38,20)", "decimal(38,38)"]
+)
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ("string", ["120", "1100000000000000000000", "9999999699" + "9" * 29, "0.7" + "0" * 37 + "1", "1.500", "5."]),
+        ("string", ["1e-77", "1e-4009", "1e-99999999", "1e2"]),
+        ("long", [120, 3_500_000_000_000_000_000, -(2**63)]),
+        (logical("bytes", "decimal")[0] | {"precision": 38, "scale": 0}, [(11 * 10**20).to_bytes(9, "big"), b"\x78"]),
+    ],
+)  # fmt: skip
+def test_decimals_that_wrap_around_in_arrow(schema: Any, values: list[Any], column: str) -> None:
+    """Where Arrow multiplies to the scale of a column; at a large exponent it ends the process."""
+    of_one = record(("c", schema))
+    parsed = fastavro.parse_schema(plain(of_one, defaults=False))
+    decoder = Avro(pa.struct([pa.field("c", parse_type(column)[0])]), text(of_one))
+    for value in values:
+        assert_same(decoder, [written(parsed, {"c": value})])
+
+
 PROTO3 = """syntax = "proto3";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";

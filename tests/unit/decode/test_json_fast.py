@@ -32,6 +32,15 @@ FITTED = JsonDialect("s", best_fit=True).of_row(row_type({**FLAT, **TIMES, "a": 
 SCHEMAS = [*(row_type(columns) for columns in (FLAT, TIMES, NESTED)), FITTED]
 
 
+# Multiplied by a power of ten to the scale of a column, some wrap around to a number of up to 38 digits.
+DECIMALS = [
+    "120", "-42929165865", "1100000000000000000000", "1.1e21", "8710e+17", "9" * 38, "9999999699" + "9" * 29, "1e38",
+    "0." + "0" * 18, "0." + "0" * 37 + "1", "0." + "0" * 40 + "1", "0." + "0" * 500 + "1",
+    "0." + "0" * 19 + "1234567890" * 3 + "e-19", "1e-18", "1e-38", "1e-40", "1e-77", "1e-4009", "1E-99999999",
+    "0e-99999999", "1e-2147483647", "1e99999999", "1e-0002",
+]  # fmt: skip
+
+
 NAMES_OF_SCHEMAS = ["flat", "times", "nested", "fitted"]
 
 
@@ -208,6 +217,18 @@ class TestSameAsStrict:
         for value in [*NASTY, *SPACED]:
             for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
                 assert_same(kind, [record.encode()])
+
+    @pytest.mark.parametrize("column", ["decimal(5,2)", "decimal(38,0)", "decimal(38,18)", "decimal(38,38)"])
+    def test_decimals_that_arrow_reads_as_other_numbers_or_not_at_all(self, column: str) -> None:
+        """Some of them end the process in Arrow's reader."""
+        for value in DECIMALS:
+            assert_same(row_type({"m": column}), [f'{{"m":{value}}}'.encode(), f'{{"m":"{value}"}}'.encode()])
+            assert_same(row_type({"m": column}), [f'{{"m":{value}}}'.encode()])
+        escaped = [
+            f'{{"m":"{text}"}}'.encode() for text in ("1\\u0065-99999999", "1e\\u002D99999999", "1e-9\\u00399999")
+        ]
+        for record in escaped:
+            assert_same(row_type({"m": column}), [record])
 
     @pytest.mark.parametrize("broken", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
     def test_broken_utf8(self, broken: bytes) -> None:
