@@ -23,6 +23,7 @@ declared              accepted
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -143,7 +144,9 @@ _PYTHON = {
     "array": list,
     "map": dict,
     "record": dict,
+    "recursive record": dict,
 }
+_WIDER = {"int": "long", "float": "double"}
 
 
 # Branches without a name; values of unions with several named types come with the type's name.
@@ -158,10 +161,14 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     branches = dict(wire.fields)
     apart = pa.types.is_struct(kind) and branches.keys() >= {f.name for f in kind}
     converts: dict[object, Convert] = {}
-    for (name, branch), sign in zip(wire.fields, branch_signs(wire), strict=True):
-        if apart and sign in converts:
+    meant: dict[object, Wire] = {}
+    signs = branch_signs(wire)
+    for (name, written), sign in zip(wire.fields, signs, strict=True):
+        branch = _widened(written) if not apart and signs.count(sign) > 1 else written
+        found = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
+        if sign in converts and (apart or not (branch == meant[sign] or found is converts[sign] is as_it_is)):
             raise Unrepresentable(f"column {path}: the branches of a {wire} cannot be distinguished by their values")
-        converts[sign] = _into(name, branch, kind, path) if apart else converter(branch, kind, path) or as_it_is
+        converts[sign], meant[sign] = found, branch
 
     def convert(value: Any) -> Any:
         if type(value) is tuple:
@@ -172,9 +179,14 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
     return convert
 
 
+def _widened(branch: Wire) -> Wire:
+    """Numbers of both sizes have one type in Python, and the conversion of the larger ones is right for all."""
+    return replace(branch, kind=_WIDER.get(branch.kind, branch.kind))
+
+
 def branch_signs(wire: Wire) -> list[object]:
     """How a value of each branch of a union is recognized: by its name, or by its Python type."""
-    named = [name for name in dict(wire.fields) if name not in _UNNAMED]
+    named = [name for name, _ in wire.fields if name not in _UNNAMED]
     return [
         name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object) for name, branch in wire.fields
     ]

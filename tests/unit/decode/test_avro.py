@@ -221,6 +221,51 @@ def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
         one([*kind, "boolean"], column, b"")
 
 
+def decimal_of(scale: int, **kind: Any) -> Any:
+    return {**kind, "logicalType": "decimal", "precision": 4, "scale": scale}
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ([decimal_of(2, type="fixed", name="D", size=2), decimal_of(3, type="bytes")], "decimal(10,4)"),
+        (
+            [decimal_of(2, type="fixed", name="a.D", size=2), decimal_of(3, type="fixed", name="b.D", size=2)],
+            "decimal(10,4)",
+        ),
+        (["int", logical("long", "timestamp-micros")], "timestamp"),
+        ([logical("int", "time-millis"), logical("long", "time-micros")], "string"),
+    ],
+)
+def test_branches_that_look_alike_and_mean_something_else_are_refused(kind: Any, column: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be distinguished"):
+        one(kind, column, b"")
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "wanted"),
+    [
+        (["double", "float"], "float", 1e300, "range"),
+        (["long", "int"], "int", 2**31, "range"),
+        (["long", "int"], "int", 5, 5),
+        (["null", {**ENUM, "name": "a.E"}, {**ENUM, "name": "b.E"}], "string", ("a.E", "B"), "B"),
+        (["string", ENUM], "string", "B", "B"),
+    ],
+)
+def test_branches_that_look_alike_and_mean_the_same(kind: Any, column: str, value: Any, wanted: Any) -> None:
+    decoded = one(kind, column, encoded(record(("c", kind)), {"c": value}))
+    found = decoded.errors[0].kind if decoded.errors else decoded.values[0].as_py()["c"]
+    assert found == wanted
+
+
+def test_a_branch_that_contains_its_own_record_can_be_left_out() -> None:
+    node = record(("c", ["null", "int", "R"]))
+    decoder = Avro(pa.struct(list(parse_columns({"c": "struct<int: int>"}))), text(node))
+    raws = [encoded(node, {"c": {"c": 5}}), encoded(node, {"c": 7})]
+    decoded = decoder.decode(raw_values(*raws))
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{"c": {"int": None}}, {"c": {"int": 7}}])
+
+
 # writer's type, declared type, value, what comes out or the kind of error
 CONVERSIONS: list[tuple[Any, str, Any, Any]] = [
     ("int", "long", 1, 1),
