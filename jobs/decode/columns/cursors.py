@@ -191,7 +191,8 @@ def _between(data: pa.Buffer | None, start: Ints, end: Ints) -> pa.Array:
     offsets = np.empty(2 * len(start) + 1, np.int32)
     offsets[0:-1:2], offsets[1::2] = start, end
     offsets[-1] = end[-1] if len(end) else 0
-    both = pa.Array.from_buffers(pa.binary(), 2 * len(start), [None, pa.py_buffer(offsets), data])
+    held = pa.py_buffer(b"") if data is None else data
+    both = pa.Array.from_buffers(pa.binary(), 2 * len(start), [None, pa.py_buffer(offsets), held])
     return both.take(arrow(np.arange(0, 2 * len(start), 2)))
 
 

@@ -48,6 +48,14 @@ def test_nothing_and_tombstones_only(format: str, raw: pa.Array) -> None:
     assert decoded.errors == {}
 
 
+@pytest.mark.parametrize("format", ["avro", "json", "protobuf"])
+@pytest.mark.parametrize("raw", [raw_values(), raw_values(None, None)])
+def test_nothing_and_tombstones_only_beside_a_registry(format: str, raw: pa.Array) -> None:
+    kind = pa.struct([("a", pa.int32())])
+    decoded = decoder_for(format, kind, registered={}).decode(raw)
+    assert (decoded.values.to_pylist(), decoded.values.type, decoded.errors) == (raw.to_pylist(), kind, {})
+
+
 @pytest.mark.parametrize(
     ("format", "kind", "what"),
     [
