@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.decode.base import Refused
-from jobs.decode.convert import Unrepresentable, branch_signs
+from jobs.decode.branches import branch_signs
+from jobs.decode.convert import Unrepresentable
 from jobs.decode.scalars import as_it_is
 from jobs.schema.wire import Wire
 

@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from jobs.decode import best_fit
 from jobs.decode.base import Refused
+from jobs.decode.branches import branch_signs
 from jobs.decode.meant import text_converter
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
 from jobs.schema.types import is_text, type_name
@@ -132,25 +133,7 @@ def _map(wire: Wire, kind: pa.MapType, path: str) -> Convert:
     return convert
 
 
-_PYTHON = {
-    "boolean": bool,
-    "int": int,
-    "long": int,
-    "ulong": int,
-    "float": float,
-    "double": float,
-    "string": str,
-    "bytes": bytes,
-    "array": list,
-    "map": dict,
-    "record": dict,
-    "recursive record": dict,
-}
 _WIDER = {"int": "long", "float": "double"}
-
-
-# Branches without a name; values of unions with several named types come with the type's name.
-_UNNAMED = {"boolean", "int", "long", "float", "double", "string", "bytes", "array", "map"}
 
 
 def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
@@ -182,14 +165,6 @@ def _union(wire: Wire, kind: pa.DataType, path: str) -> Convert:
 def _widened(branch: Wire) -> Wire:
     """Numbers of both sizes have one type in Python, and the conversion of the larger ones is right for all."""
     return replace(branch, kind=_WIDER.get(branch.kind, branch.kind))
-
-
-def branch_signs(wire: Wire) -> list[object]:
-    """How a value of each branch of a union is recognized: by its name, or by its Python type."""
-    named = [name for name, _ in wire.fields if name not in _UNNAMED]
-    return [
-        name if name in named and len(named) > 1 else _PYTHON.get(branch.kind, object) for name, branch in wire.fields
-    ]
 
 
 def _into(name: str, branch: Wire, kind: pa.StructType, path: str) -> Convert:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.decode.branches import branch_signs
 from jobs.decode.json_values import Real
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
 from jobs.decode.unknown import text_of
@@ -46,6 +47,8 @@ def _meaning(wire: Wire, above: Mapping[str, list[Meaning]]) -> Meaning | None:
         meaning = _record({name: _meaning(inner, {**above, wire.name: own}) for name, inner in wire.fields})
         own += [meaning] if meaning else []
         return meaning
+    if wire.kind == "union":
+        return _union(wire, above)
     if wire.kind in ("array", "map"):
         return {"array": _array, "map": _map}[wire.kind](_meaning(wire.items[-1], above))
     return _scalar_meaning(wire)
@@ -77,6 +80,24 @@ def _record(fields: dict[str, Meaning | None]) -> Meaning | None:
     def meaning(value: Any) -> Any:
         changed = {name: one(value[name]) for name, one in work.items() if value.get(name) is not None}
         return {**value, **changed}
+
+    return meaning
+
+
+def _union(wire: Wire, above: Mapping[str, list[Meaning]]) -> Meaning | None:
+    """The branch's meaning; none where several look alike in values."""
+    signs, found = branch_signs(wire), dict[object, Meaning]()
+    for (_, branch), sign in zip(wire.fields, signs, strict=True):
+        if signs.count(sign) == 1 and (one := _meaning(branch, above)):
+            found[sign] = one
+    if not found:
+        return None
+
+    def meaning(value: Any) -> Any:
+        if type(value) is not tuple:
+            return found.get(type(value), as_it_is)(value)
+        name, inner = value
+        return name, found.get(name.rpartition(".")[2], as_it_is)(inner)
 
     return meaning
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.decode.branches import branch_signs
 from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import structs
 from jobs.decode.columns.cursors import Ints
 from jobs.decode.columns.scalars import Cast, scalar_cast
-from jobs.decode.convert import branch_signs
 from jobs.schema.wire import Wire
 
 Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]

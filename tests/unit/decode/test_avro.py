@@ -15,11 +15,12 @@ from jobs.decode.base import DecodeError
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
 from jobs.decode.registered import RegisteredSchema
+from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
 from resources.errors import ConfigurationError
-from tests.kit.arrow import copied, raw_values
+from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.avro import encoded, record, text
 from tests.kit.in_step import assert_same
 
@@ -193,6 +194,28 @@ def test_a_branch_in_a_column_of_text_takes_any_value() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "wanted"),
+    [
+        (["string", logical("long", "timestamp-millis")], 1000, "1970-01-01T00:00:01Z"),
+        (["string", logical("long", "timestamp-millis")], "a", "a"),
+        ({"type": "array", "items": ["null", "string", logical("long", "timestamp-millis")]}, [None, 1000],
+         '[null,"1970-01-01T00:00:01Z"]'),
+        (["null", "boolean", decimal(4, 2)], b"\x01\x00", "2.56"),
+        (["string", record(("t", logical("int", "date")), name="D"), POINT], ("D", {"t": 1}),
+         '["D",{"t":"1970-01-02"}]'),
+        # Nobody knows which of them a number is.
+        (["boolean", logical("int", "date"), logical("long", "timestamp-millis")], 1, "1"),
+    ],
+)  # fmt: skip
+def test_branches_in_a_column_of_text_show_what_they_mean(kind: Any, value: Any, wanted: str) -> None:
+    schema, raws = text(record(("c", kind))), raw_values(encoded(record(("c", kind)), {"c": value}))
+    assert Avro(row_type({"c": "text"}), schema).decode(raws).values.to_pylist() == [{"c": wanted}]
+    rescuing = Avro(row_type({"d": "int", "rest": "string"}), schema, Watch("rescue", "rest"))
+    rescued = rescuing.decode(raws).values[0].as_py()["rest"]
+    assert rescued in (f'{{"c":{wanted}}}', f'{{"c":"{wanted}"}}')
+
+
 def test_parts_of_a_union() -> None:
     kind = ["string", POINT, ERROR]
     raw = encoded(record(("c", kind)), {"c": ("n.s.Point", {"x": 2})})
@@ -221,16 +244,16 @@ def test_unions_whose_branches_look_alike_are_refused(kind: Any) -> None:
         one([*kind, "boolean"], column, b"")
 
 
-def decimal_of(scale: int, **kind: Any) -> Any:
-    return {**kind, "logicalType": "decimal", "precision": 4, "scale": scale}
+def fixed(name: str) -> dict[str, Any]:
+    return logical("fixed", "decimal", name=name, size=2, precision=4, scale=2)
 
 
 @pytest.mark.parametrize(
     ("kind", "column"),
     [
-        ([decimal_of(2, type="fixed", name="D", size=2), decimal_of(3, type="bytes")], "decimal(10,4)"),
+        ([fixed("D"), decimal(4, 3)], "decimal(10,4)"),
         (
-            [decimal_of(2, type="fixed", name="a.D", size=2), decimal_of(3, type="fixed", name="b.D", size=2)],
+            [fixed("a.D"), {**fixed("b.D"), "scale": 3}],
             "decimal(10,4)",
         ),
         (["int", logical("long", "timestamp-micros")], "timestamp"),
