@@ -179,8 +179,9 @@ class CommittedState:
         leader_epochs: of the newest batch (`Batch`); empty if they are not known.
         order: hash of the key and the `order_by` with which deletes are kept (`PipelineSpec.order_hash`); empty if none
             are kept. Not part of the position, so comparisons ignore it.
-        untraced_to: the last batch whose rows do not show which records they are from (`Table.has_coordinates`); 0:
-            none. Comparisons ignore it too.
+        untraced_to: the last batch whose rows do not show which records the table has got: they have no coordinates,
+            or a row per key; 0: none. A table with a unique key needs no such rows (`untraced`). Comparisons ignore
+            it too.
     """
 
     pipeline: str
@@ -214,12 +215,17 @@ class CommittedState:
     @staticmethod
     def untraced_after(before: CommittedState | None, batches: Sequence[LandedBatch], table: Table) -> int:
         """`untraced_to` of a table at this state, or without one, after a merge of these batches."""
-        if not table.has_coordinates:
+        # With a unique key too: the file may later give the table another mode, and rows by key are few of its records.
+        if table.has_unique_key or not table.has_coordinates:
             return batches[-1].number
         if before:
             return before.untraced_to
         first = batches[0].batch
         return first.number if table.title in first.untraced else 0
+
+    def untraced(self, table: Table) -> int:
+        """The last batch that this table, as its file now says, cannot take a second time; 0: none."""
+        return 0 if table.has_unique_key else self.untraced_to
 
     def orders_otherwise(self, meaning_hash: str, order: str) -> bool:
         """Whether the kept deletes are void, because key or `order_by` changed since they were written. If the state

@@ -82,7 +82,7 @@ def _first_replayable(pipeline: Pipeline, destination: Destination) -> int:
     if committed is None:
         return 0
     landed = [b for b in pipeline.intermediate.landed().batches if b.number <= committed.batch_number]
-    return max(of_one_meaning(landed)[0].number if landed else 0, committed.untraced_to + 1)
+    return max(of_one_meaning(landed)[0].number if landed else 0, committed.untraced(destination.table) + 1)
 
 
 def ranges(batches: Iterable[int], split_at: int = 0) -> list[tuple[int, int]]:

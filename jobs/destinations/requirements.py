@@ -45,12 +45,13 @@ def require_same_table(
         return
     has_rows = present is not None and rows() > 0
     if has_rows and (table.has_coordinates or on_replaced == "keep"):
-        lasting = f" (rows of batches up to {committed.untraced_to} cannot be replayed: they have no coordinates)"
+        untraced_to = committed.untraced(table)
+        lasting = f" (batches up to {untraced_to} cannot be replayed: the table cannot tell which of their rows it has)"
         _LOG.warning(
             "%s: this is another table than the one with batch %d, but it has rows: it counts as restored. What was "
             "merged since its backup is missing until `batchmerge replay %s --batches A-%d --table '%s'` brings it%s",
             where, committed.batch_number, committed.pipeline, committed.batch_number, where,
-            lasting if committed.untraced_to else "",
+            lasting if untraced_to else "",
         )  # fmt: skip
         return
     happened = "was dropped" if present is None else "was dropped and created again, or restored,"

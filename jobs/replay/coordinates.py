@@ -1,12 +1,14 @@
 """Which rows of tables without a unique key a replay can recognize: by the coordinates of their records.
 
 Without `metadata_columns: [topic, partition, offset]` nothing shows which records a row is from. Where the option was
-added later, the rows of before have none: a replay of their batches would write them a second time. So the committed
-state says up to which batch rows are without them (`CommittedState.untraced_to`).
+added later, the rows of before have none: a replay of their batches would write them a second time. Where the table was
+merged by key before, its row of a key has the coordinates of one record of many. So the committed state says up to
+which batch this is so (`CommittedState.untraced`).
 """
 
 from __future__ import annotations
 
+from jobs.batch import CommittedState
 from jobs.destinations.base import Destination
 from jobs.destinations.registry import kind_of
 from jobs.pipeline import Pipeline
@@ -40,9 +42,9 @@ def check_coordinates(pipeline: Pipeline, destination: Destination) -> None:
     destination.check_replay()
 
 
-def check_batches(destination: Destination, untraced_to: int, first: int) -> None:
-    """Requires that batches from `first` on were merged with coordinates; raises ConfigurationError."""
-    if first <= untraced_to:
+def check_batches(destination: Destination, committed: CommittedState, first: int) -> None:
+    """Requires that the table can take batches from `first` on a second time; raises ConfigurationError."""
+    if first <= (untraced_to := committed.untraced(destination.table)):
         raise _untraced(destination, untraced_to, f"begin at batch {untraced_to + 1}")
 
 
@@ -60,15 +62,16 @@ def check_rereading(pipeline: Pipeline, destination: Destination, from_kafka: bo
     """
     check_coordinates(pipeline, destination)
     committed = destination.committed()
-    if committed and committed.untraced_to and (from_kafka or destination.table.mode == "delete"):
-        raise _untraced(destination, committed.untraced_to)
+    untraced_to = committed.untraced(destination.table) if committed else 0
+    if untraced_to and (from_kafka or destination.table.mode == "delete"):
+        raise _untraced(destination, untraced_to)
 
 
 def _untraced(destination: Destination, untraced_to: int, way: str = "") -> ConfigurationError:
     new = f"fill a new table with {_OPTION} (another name in `tables`)"
     return ConfigurationError(
-        f"rows of batches up to {untraced_to} were written without coordinates: nothing shows which of their records "
-        "the table has",
+        f"rows of batches up to {untraced_to} were written without coordinates, or one for each key (mode upsert or "
+        "upsert_delete): nothing shows which of their records the table has",
         where=destination.name,
         remedy=f"{way}; or {new}" if way else new,
         untraced_to=untraced_to,

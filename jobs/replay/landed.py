@@ -65,7 +65,7 @@ def _replay(
         meant = of_one_meaning(merged_batches)
         if batches[0].number < meant[0].number:
             raise _too_early(destination, meant[0], "were landed with another `changes` (key, op mapping or order)")
-        check_batches(destination, committed.untraced_to, batches[0].number)
+        check_batches(destination, committed, batches[0].number)
         # Columns may have been added to the file since the last run.
         pipeline.intermediate.prepare()
         destination.prepare()

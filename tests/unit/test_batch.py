@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.batch import PREFIX, Batch, CommittedState, Counts, LandedBatch, MergeCounts, new_commit_id
+from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.offsets import OffsetRange, TopicPartition
+from jobs.replay.coordinates import check_batches
 from jobs.watermark import Watermark
+from resources.errors import ConfigurationError
+from tests.kit import specs
 from tests.kit.batches import landed
+from tests.kit.story import COORDINATES
 
 SIZES = st.tuples(st.integers(0, 2**40), st.integers(0, 2**20))
 RANGES = st.dictionaries(
@@ -20,6 +28,10 @@ RANGES = st.dictionaries(
     SIZES.map(lambda size: OffsetRange(size[0], size[0] + size[1])),
     max_size=8,
 )
+
+
+def destination(table: IcebergTable) -> Any:
+    return SimpleNamespace(table=table, name=table.title)
 
 
 @given(RANGES, st.one_of(st.none(), st.uuids().map(str)), st.one_of(st.none(), st.integers(0, 2**50)))
@@ -59,6 +71,23 @@ def test_state_after_a_batch_stands_at_its_ends() -> None:
 )
 def test_deletes_that_are_kept_go_by_key_and_order_alone(known: str, meaning: str, order: str, otherwise: bool) -> None:
     assert CommittedState.after(landed(1), known).orders_otherwise(meaning, order) is otherwise
+
+
+@pytest.mark.parametrize("metadata", [[], COORDINATES])
+@pytest.mark.parametrize("mode", ["upsert", "upsert_delete"])
+def test_batches_that_were_merged_by_key_cannot_be_replayed_in_another_mode(mode: str, metadata: Sequence[str]) -> None:
+    """A key's row has the coordinates of one of its records: a replay would add rows of the others beside it."""
+    keyed = IcebergTable.model_validate(specs.table(mode=mode, metadata_columns=list(metadata)))
+    appended = keyed.model_copy(update={"mode": "append", "metadata_columns": list(COORDINATES)})
+    state = CommittedState.after(landed(2), "", CommittedState.untraced_after(None, [landed(1), landed(2)], keyed))
+    assert (state.untraced(keyed), state.untraced(appended)) == (0, 2)
+    later = CommittedState.after(landed(3), "", CommittedState.untraced_after(state, [landed(3)], appended))
+    assert (later.untraced(keyed), later.untraced(appended)) == (0, 2)
+    check_batches(destination(keyed), later, 1)
+    check_batches(destination(appended), later, 3)
+    with pytest.raises(ConfigurationError, match=r"batches up to 2 were written .* or one for each key") as refused:
+        check_batches(destination(appended), later, 2)
+    assert "begin at batch 3" in (refused.value.remedy or "")
 
 
 def test_counts_add_up_field_by_field() -> None:

@@ -24,7 +24,7 @@ def test_a_table_with_coordinates_counts_as_restored(
     state = replace(committed(5), untraced_to=untraced_to)
     require_same_table(state, "old", "new", table(*COORDINATES), "a.b", lambda: 3)
     assert "batchmerge replay p --batches A-5 --table 'a.b'" in caplog.text
-    assert ("rows of batches up to 2 cannot be replayed" in caplog.text) is lasting
+    assert ("batches up to 2 cannot be replayed" in caplog.text) is lasting
 
 
 def test_a_table_without_coordinates_is_kept_where_its_entry_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,7 +32,7 @@ def test_a_table_without_coordinates_is_kept_where_its_entry_says_so(caplog: pyt
     with pytest.raises(TableReplaced, match="`on_replaced: keep`"):
         require_same_table(state, "old", "new", table(), "a.b", lambda: 3, "hold")
     require_same_table(state, "old", "new", table(), "a.b", lambda: 3, "keep")
-    assert "rows of batches up to 5 cannot be replayed" in caplog.text
+    assert "batches up to 5 cannot be replayed" in caplog.text
 
 
 @pytest.mark.parametrize(
