@@ -51,13 +51,13 @@ SchemaChange = AddColumn | WidenType | RelaxRequired
 
 
 def plan_evolution(
-    table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution, ignore_case: bool = False
+    table: str, present: pa.Schema, wanted: pa.Schema, rules: Evolution, ignore_case: bool | None = None
 ) -> list[SchemaChange]:
     """The changes after which `wanted` rows fit into a table with the `present` schema; empty if they fit already.
 
     Args:
         ignore_case: names that differ only in case mean the same column; otherwise they are refused, since no engine
-            can have both in one table.
+            can have both in one table. None: refused whatever the pipeline's option of this name says.
 
     Raises:
         SchemaRefused: names all changes that no rule allows; before anything is written.
@@ -90,7 +90,7 @@ def _is_allowed(change: SchemaChange, rules: Evolution) -> bool:
 
 
 def _fields(
-    path: Path, present: list[pa.Field], wanted: list[pa.Field], ignore_case: bool
+    path: Path, present: list[pa.Field], wanted: list[pa.Field], ignore_case: bool | None
 ) -> Iterator[SchemaChange | str]:
     declared = {f.name for f in wanted}
     for field in wanted:
@@ -102,7 +102,7 @@ def _fields(
         if len(alike) > 1 or not (same or ignore_case):
             yield (
                 f"column {'.'.join((*path, field.name))} differs from {' and '.join(f.name for f in alike)} in the "
-                "table by upper and lower case only (`ignore_case` makes one column of two spellings)"
+                f"table by upper and lower case only{_spelling_advice(alike, ignore_case)}"
             )
             continue
         old = alike[0]
@@ -116,7 +116,15 @@ def _fields(
             yield RelaxRequired((*path, field.name))
 
 
-def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool) -> Iterator[SchemaChange | str]:
+def _spelling_advice(alike: list[pa.Field], ignore_case: bool | None) -> str:
+    if len(alike) > 1:
+        return ""
+    if ignore_case is None:
+        return f" (declare it as {alike[0].name})"
+    return " (`ignore_case` makes one column of two spellings)"
+
+
+def _types(path: Path, old: pa.DataType, new: pa.DataType, ignore_case: bool | None) -> Iterator[SchemaChange | str]:
     old, new = plain(old), plain(new)
     if old == new:
         return

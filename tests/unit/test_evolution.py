@@ -184,6 +184,16 @@ def test_columns_that_differ_by_case_only_are_refused(present: dict[str, str], w
         changes(present, wanted)
 
 
+@pytest.mark.parametrize(
+    ("ignore_case", "advice"),
+    [(None, " (declare it as id)"), (False, " (`ignore_case` makes one column of two spellings)")],
+)
+def test_option_is_advised_where_it_helps(ignore_case: bool | None, advice: str) -> None:
+    with pytest.raises(SchemaRefused) as refused:
+        plan_evolution("t", parse_columns({"id": "int"}), parse_columns({"Id": "int"}), Evolution(), ignore_case)
+    assert f"by upper and lower case only{advice}" in str(refused.value)
+
+
 def test_ignored_case_takes_the_spelling_of_the_table() -> None:
     assert with_case({"id": "int not null", "A": "struct<X: int>"}, {"ID": "long", "a": "struct<x: int, y: int>"}) == [
         RelaxRequired(("id",)),

@@ -1,11 +1,11 @@
-"""Whose an intermediate table is."""
+"""Whose an intermediate table is, and how it follows the file."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.landing.intermediate import IntermediateTable
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
 
@@ -36,3 +36,15 @@ def test_an_existing_table_gets_the_properties_that_it_lacks(lake: IcebergCatalo
     assert found.properties["write.parquet.compression-codec"] == "snappy", "as somebody has set it"
     table.prepare()
     assert lake.require(table.identifier).metadata_location == found.metadata_location
+
+
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_landed_column_in_another_spelling_is_refused_with_what_helps(lake: IcebergCatalog, ignore_case: bool) -> None:
+    """Landed rows keep the names that they have: `ignore_case` is about records and destination tables."""
+    IntermediateTable("p", specs.spec(columns={"id": "long"}), lake).prepare()
+    respelled = IntermediateTable("p", specs.spec(columns={"Id": "long"}, ignore_case=ignore_case), lake)
+    with pytest.raises(
+        SchemaRefused, match=r"value\.Id differs from id in the table .* \(declare it as id\)"
+    ) as refused:
+        respelled.prepare()
+    assert "ignore_case" not in str(refused.value)
