@@ -103,6 +103,8 @@ class IcebergDestination(ReducedDestination):
         if step.before and step.means_other:
             preparation.renew_kept_deletes(step.before, partial(self._commit, Append, step.before))
         kept_deletes = preparation.note_kept_deletes(step.before)
+        if kept_deletes:
+            kept_deletes.begin_with_those_of_main(step.context)
         changes, mirrored = self._changes(step, kept_deletes), state_properties(step.after, self.table.branch)
         if not step.again:
             mirrored |= self._recreated_by(step)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from jobs.batch import PREFIX
+from jobs.destinations.merge_context import MergeContext
 from jobs.iceberg.attempt import Attempt
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
+from sql import quote
 
 # A property: for which key and order, and after which commit, the table was last emptied.
 RENEWED = PREFIX + "renewed"
+# A property of those of another branch than main: the table of main's, which they begin with. Empty: they have them.
+BEGINS_WITH = PREFIX + "begins-with"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,25 @@ class KeptDeletes:
             CommitFailed: another run has renewed the kept deletes meanwhile.
         """
         return _Attempt(self)
+
+    def begin_with_those_of_main(self, context: MergeContext) -> None:
+        """Adds the deletes that were kept when the branch began with main's rows; once only.
+
+        Raises:
+            CommitFailed: another run has kept deletes meanwhile.
+        """
+        of_main = self.noted.properties.get(BEGINS_WITH)
+        if not of_main:
+            return
+        from jobs.iceberg import spark_writes
+
+        attempt = self.begin()
+        if self.catalog.load(of_main) is not None:
+            columns = [quote("spark", name) for name in attempt.schema.names]
+            context.one_task.is_not_enough()
+            rows = context.spark.table(quote("spark", self.catalog.spark_path(of_main))).select(*columns)
+            spark_writes.append(rows, attempt.path, attempt.summary)
+        attempt.publish_head({}, {BEGINS_WITH: ""})
 
 
 class _Attempt(Attempt):

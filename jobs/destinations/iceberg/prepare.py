@@ -9,11 +9,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, CommittedState
-from jobs.destinations.iceberg.kept_deletes import RENEWED, KeptDeletes
+from jobs.destinations.iceberg.kept_deletes import BEGINS_WITH, RENEWED, KeptDeletes
 from jobs.destinations.iceberg.layout_differences import WRITE_MODES
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
+from jobs.destinations.registry import kind_of
 from jobs.evolution import plan_evolution
 from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.row_delta import knows_files
@@ -130,7 +131,7 @@ class Preparation:
                 apply_changes(found, changes)
             return [f"{name}: {change}" for change in changes]
         if not dry_run:
-            self._create_kept_deletes(name, uuid)
+            self._create_kept_deletes(name, {_OF_TABLE: uuid, **self._begins_with(table)})
         return [f"create {name} for the order of deletes"]
 
     def renew_kept_deletes(self, before: CommittedState, check_lineage: Callable[[], object]) -> None:
@@ -152,7 +153,8 @@ class Preparation:
         check_lineage()
         if found.properties.get(RENEWED) != renewal:
             requirements, updates = emptied(found, self.destination.kept_deletes_schema)
-            self.catalog.commit(found, requirements, [*updates, SetPropertiesUpdate(updates={RENEWED: renewal})])
+            renewed = SetPropertiesUpdate(updates={RENEWED: renewal, BEGINS_WITH: ""})
+            self.catalog.commit(found, requirements, [*updates, renewed])
 
     def note_kept_deletes(self, before: CommittedState | None) -> KeptDeletes | None:
         """The kept deletes as they are; None without `order_by`.
@@ -173,6 +175,19 @@ class Preparation:
         order = self.destination.spec.order_hash if order is None else order
         return f"{order} after {before.commit_id}"
 
-    def _create_kept_deletes(self, name: str, uuid: str) -> None:
+    def _begins_with(self, table: Table | None) -> dict[str, str]:
+        """The property that names main's kept deletes, for those of a branch that begins with main's rows and state."""
+        branch, spec = PipelineBranch(self.destination.pipeline, self.table.branch), self.destination.spec
+        if table is None or self.table.branch == "main" or branch.own_properties(table):
+            return {}
+        committed = committed_state(table, self.destination.pipeline, self.table)
+        if committed is None or committed.orders_otherwise(spec.meaning_hash, spec.order_hash):
+            return {}
+        name = kind_of(self.table).kept_deletes(spec, self.table.model_copy(update={"branch": "main"}))
+        found = self.catalog.load(name) if name else None
+        of_table = found and found.properties.get(_OF_TABLE) == str(table.metadata.table_uuid)
+        return {BEGINS_WITH: name} if name and of_table else {}
+
+    def _create_kept_deletes(self, name: str, properties: dict[str, str]) -> None:
         schema = iceberg_schema(self.destination.kept_deletes_schema)
-        self.catalog.create(name, schema, properties={**_PROPERTIES, _OF_TABLE: uuid})
+        self.catalog.create(name, schema, properties={**_PROPERTIES, **properties})

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NoReturn
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pytest
 
 from jobs.batch import CommittedState
 from jobs.destinations.iceberg.destination import IcebergDestination
+from jobs.destinations.iceberg.kept_deletes import BEGINS_WITH
 from jobs.destinations.iceberg.prepare import Preparation
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.iceberg.append import Append
@@ -181,6 +184,7 @@ def test_deletes_are_forgotten_once_with_another_order(lake: IcebergCatalog) -> 
         Preparation(lake, here.table, here).renew_kept_deletes(one, another_run)
     assert arrow_schema(lake.require(other.kept_deletes)) == here.kept_deletes_schema
     assert kept(lake) == [2]
+    assert not lake.require("n.t__tombstones").properties[BEGINS_WITH], "nor those of main in the earlier order"
     forget()
     assert kept(lake) == [2], "both continue the state of before"
     move(lake, one, two)
@@ -238,6 +242,52 @@ def test_each_branch_has_an_order_of_deletes_of_its_own(lake: IcebergCatalog) ->
     """Deletes on one of them hide no rows on the other."""
     names = [destination(lake, order_by="version", branch=b).kept_deletes for b in ("main", "staging", "a/b", "a.b")]
     assert names == ["n.t__tombstones", *(f"n.t__tombstones__{b}" for b in ("staging", "a_2fb", "a_2eb"))]
+
+
+def test_a_branch_that_begins_with_the_rows_of_main_begins_with_its_order_of_deletes(lake: IcebergCatalog) -> None:
+    """Else a late change that is older than a delete on main brings the row back on the branch."""
+    main, audit = (destination(lake, order_by="version", branch=branch) for branch in ("main", "audit"))
+    main.prepare()
+    move(lake, None, state := committed(1, meaning_hash=main.spec.meaning_hash))
+    assert audit.committed() == state
+    audit.prepare()
+    found = Preparation(lake, audit.table, audit).note_kept_deletes(state)
+    assert found
+    assert found.noted.properties[BEGINS_WITH] == main.kept_deletes
+    schema, read = arrow_schema(found.noted), list[str]()
+    keep(lake, schema, 1)
+
+    def copies(rows: Mock, path: tuple[str, ...], _summary: object) -> None:
+        read.append(str(rows))
+        assert path[-1].startswith("branch_")
+
+    context = Mock()
+    context.spark.table = lambda name: SimpleNamespace(select=lambda *columns: (name, columns))
+    with patch("jobs.iceberg.spark_writes.append", copies):
+        found.begin_with_those_of_main(context)
+        again = Preparation(lake, audit.table, audit).note_kept_deletes(state)
+        assert again
+        again.begin_with_those_of_main(context)
+    assert read == [str(("`lake`.`n`.`t__tombstones`", ("`id`", "`__order`")))], "once"
+
+
+@pytest.mark.parametrize("why", ["no state", "another table", "the branch has a state", "another order"])
+def test_a_branch_that_does_not_begin_with_main_begins_without_deletes(lake: IcebergCatalog, why: str) -> None:
+    main, audit = (destination(lake, order_by="version", branch=branch) for branch in ("main", "audit"))
+    main.prepare()
+    if why == "another table":
+        lake.drop("n.t")
+        destination(lake).prepare()
+    if why != "no state":
+        meaning, order = ("before", "other") if why == "another order" else (main.spec.meaning_hash, "")
+        move(lake, None, replace(committed(1, meaning_hash=meaning), order=order))
+    if why == "the branch has a state":
+        two = committed(2, meaning_hash=main.spec.meaning_hash)
+        known = committed(1)
+        Append(lake, "n.t", "p", known, "audit").publish_append(two.to_properties(), state_properties(two, "audit"))
+    audit.prepare()
+    assert audit.kept_deletes
+    assert BEGINS_WITH not in lake.require(audit.kept_deletes).properties
 
 
 def test_tables_of_one_name_on_two_connections_have_names_of_their_own(lake: IcebergCatalog) -> None:
