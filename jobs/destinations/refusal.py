@@ -30,7 +30,8 @@ from jobs.destinations.limits import (
     out_of_range,
     refuses_nulls,
 )
-from jobs.schema.types import inside, type_name, with_inside
+from jobs.schema.python_values import python_values
+from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import OutOfRange
 from resources.errors import BadRecords
@@ -197,7 +198,7 @@ class Refusal:
 
     def _dead_letters(self, rows: pa.Table, column: LimitedColumn, reason: str) -> pa.Table:
         own = [c for c in self.columns if c.name in rows.column_names]
-        values = {c.label: _plain(rows[c.name]) for c in own}
+        values = {c.label: python_values(rows[c.name]) for c in own}
         keys = [c.label for c in own if c.is_key]
         places = rows.select(list(_PLACE.values())).to_pylist()
         deleted = rows[SENT_DELETED].to_pylist() if SENT_DELETED in rows.column_names else [0] * rows.num_rows
@@ -263,24 +264,6 @@ def _has_limits(kind: pa.DataType, limits: Limits, of_nulls: bool) -> bool:
     if of_nulls and (not limits.collections or (not limits.elements and pa.types.is_list(kind))):
         return True
     return any(_has_limits(field.type, limits, of_nulls) for field in inner_fields(kind))
-
-
-def _plain(column: pa.ChunkedArray) -> list[object]:
-    try:
-        return list(column.to_pylist())
-    except (OverflowError, ValueError):
-        # Python cannot represent this date or time, and Arrow writes another one.
-        return list(column.cast(_of_numbers(column.type)).to_pylist())
-
-
-def _of_numbers(kind: pa.DataType) -> pa.DataType:
-    """The type with dates in days and times in microseconds, also inside it."""
-    if pa.types.is_date(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    found = with_inside(kind, [field.with_type(_of_numbers(field.type)) for field in inside(kind)])
-    return pa.map_(_of_numbers(kind.key_type), found.item_field) if pa.types.is_map(kind) else found
 
 
 def _text(value: object) -> str:

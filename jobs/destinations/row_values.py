@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from jobs.destinations.limits import Mask, brought_in_range
 from jobs.destinations.refusal import LimitedColumn
+from jobs.schema.python_values import python_values
 from jobs.spec.columns import RowColumn
 from jobs.spec.tables import OutOfRange
 
@@ -57,7 +58,7 @@ class RowValues:
         """Rows as the system returns them, converted to `schema`."""
         compared_in_python = {c.name for c in self.compared_in_python}
         made = [
-            self._texts(c, rows[c.name].to_pylist()) if c.name in compared_in_python else rows[c.name].cast(c.type)
+            self._texts(c, python_values(rows[c.name])) if c.name in compared_in_python else rows[c.name].cast(c.type)
             for c in self.columns
         ]
         return pa.table(made, schema=self.schema)
@@ -77,7 +78,7 @@ class RowValues:
     def stored(self, column: RowColumn, values: pa.Array) -> Sequence[object]:
         """These values of a column that is `compared_in_python`, as the system returns them from a table."""
         del column
-        return list(values.to_pylist())
+        return python_values(values)
 
     def compared_type(self, column: RowColumn) -> pa.DataType:
         """The declared type with the system's names. Like columns, nested fields that it lacks are not compared."""

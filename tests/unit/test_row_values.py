@@ -53,3 +53,30 @@ def test_a_field_that_nothing_was_landed_of_yet_is_null() -> None:
     found = values.as_read(pa.table({"c": pa.array([{"city": "a", "Geo": None}], CITY)}))["c"].combine_chunks()
     landed = pa.array([{"city": "a"}], pa.struct([("city", TEXT)]))
     assert values.differ(column, landed, found).tolist() == [False]
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")], ids=str)
+@pytest.mark.parametrize(
+    ("nested", "of"),
+    [
+        (lambda kind: pa.struct([("at", kind)]), lambda value: {"at": value}),
+        (lists, lambda value: [value]),
+        (maps, lambda value: [("k", value)]),
+    ],
+    ids=["struct", "list", "map"],
+)
+def test_nested_dates_beyond_those_of_python_are_compared(kind: pa.DataType, nested: Any, of: Any) -> None:
+    """A transform can make them. A row beside them is compared as before, whatever the other side of it has."""
+    day = 1 if kind == pa.date32() else 86_400_000_000
+    beyond, plain = 3_000_000 * day, 20_000 * day
+
+    def rows(*numbers: int) -> pa.Array:
+        numbered = pa.int32() if kind == pa.date32() else pa.int64()
+        return pa.array([of(number) for number in numbers], nested(numbered)).cast(nested(kind))
+
+    column = RowColumn("c", nested(kind), True, ("value", "c"))
+    values = RowValues([column])
+    found = values.as_read(pa.table({"c": rows(beyond, beyond + day, plain, plain, beyond)}))["c"].combine_chunks()
+    landed = rows(beyond, beyond, plain, plain + day, plain)
+    assert values.differ(column, landed, found).tolist() == [False, True, False, True, True]
+    assert values.differ(column, landed.slice(2, 2), found.slice(2, 2)).tolist() == [False, True]

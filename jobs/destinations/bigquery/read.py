@@ -30,6 +30,7 @@ from jobs.destinations.limits import out_of_range
 from jobs.destinations.reading import EXPIRY, TableReader
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.shares import ReadShare, rows_of, share_count
+from jobs.schema.python_values import python_values
 from jobs.spec.columns import RowColumn
 from resources.bigquery import BigQuery
 from sql import BIGQUERY, render
@@ -65,7 +66,7 @@ class BigQueryValues(RowValues):
         own = next(c for c in self.own if c.name == column.name)
         if own.conversion:
             return self._converted(own, values)
-        return list(Stager([own], [], self.table.sanitize_names).shaped(values, own.staged).to_pylist())
+        return python_values(Stager([own], [], self.table.sanitize_names).shaped(values, own.staged))
 
     def _converted(self, column: Column, values: pa.Array) -> list[str | None]:
         """Values as BigQuery converts and shows them, null for those that it refuses; each different value is sent
