@@ -51,7 +51,7 @@ def pipeline_schedule(
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         current_run.end_unwanted(context.instance, launch.name, launch.spec)
         free = free_to_advance(context.instance, launch.name, launch.spec)
-        if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec):
+        if reason := free.hold or idle_reason(context.instance, launch.name, launch.spec, free):
             return dg.SkipReason(reason)
         # Dagster allows a tick only partitions up to its scheduled time: a late tick runs for the hour of that time.
         return free.request(*hour_of(hours, context.scheduled_execution_time))

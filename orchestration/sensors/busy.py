@@ -47,10 +47,19 @@ class Free:
     left_out: Mapping[dg.AssetKey, str] | None = None
     assets: list[dg.AssetKey] | None = None
 
+    @property
+    def reasons(self) -> str:
+        """Why assets are left out; empty: none are."""
+        return "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
+
+    def is_what_was_free(self, run: dg.DagsterRun) -> bool:
+        """Whether the run has left out the same assets, for the same reasons."""
+        same = {*(run.asset_selection or ())} == {*(self.assets or ())}
+        return same and run.tags.get(LEFT_OUT_TAG, "") == self.reasons
+
     def request(self, hour: str | None, tags: Mapping[str, str]) -> dg.RunRequest:
         """The request of a run of the free assets, for this hour."""
-        reasons = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
-        more = {LEFT_OUT_TAG: reasons} if reasons else {}
+        more = {LEFT_OUT_TAG: self.reasons} if self.left_out else {}
         # No run key: the key of a failed run would never be launched again.
         return dg.RunRequest(partition_key=hour, tags={**tags, **more}, asset_selection=self.assets)
 

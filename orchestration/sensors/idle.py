@@ -7,8 +7,9 @@ import time
 import dagster as dg
 
 from jobs.spec.pipeline import Freshness, PipelineSpec
-from orchestration.names import FILE_TAG, LANDED_TAG, LEFT_OUT_TAG, PIPELINE_TAG, file_hash
+from orchestration.names import FILE_TAG, LANDED_TAG, PIPELINE_TAG, file_hash
 from orchestration.runs.dead_runs import name_of
+from orchestration.sensors.busy import Free
 from orchestration.sensors.lag import look_at
 from resources.errors import BatchmergeError
 
@@ -17,10 +18,10 @@ _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 _LONGEST = 3600.0
 
 
-def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
-    """Why a run would find nothing to do; None: it may find something, or this is unknown."""
+def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, free: Free) -> str | None:
+    """Why a run of what is free would find nothing to do; None: it may find something, or this is unknown."""
     runs = instance.get_run_records(dg.RunsFilter(statuses=_FINISHED, tags={PIPELINE_TAG: name}), limit=1)
-    if not runs or not settles(runs[0], spec, time.time()):
+    if not runs or not settles(runs[0], spec, free, time.time()):
         return None
     try:
         seen = look_at(name, spec)
@@ -28,18 +29,19 @@ def idle_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> 
         return None  # the run reports it
     # A reset, or a replay from Kafka, lands a batch without new offsets: compare batch numbers too.
     as_left = runs[0].dagster_run.tags.get(LANDED_TAG) == str(seen.batches)
-    if seen.landing or seen.tables or not as_left:
+    # A table that is left out stays behind, and no run would change that. The others had all at the end of that run.
+    if seen.landing or (seen.tables and not free.left_out) or not as_left:
         return None
     return f"nothing new since {name_of(runs[0].dagster_run)}"
 
 
-def settles(record: dg.RunRecord, spec: PipelineSpec, now: float) -> bool:
-    """Whether only new records are left to do after this run: it has run the whole pipeline, by its current file, with
-    success, and not long ago."""
+def settles(record: dg.RunRecord, spec: PipelineSpec, free: Free, now: float) -> bool:
+    """Whether only new records are left to do after this run: it has run all that is free now (a table may be paused),
+    by the pipeline's current file, with success, and not long ago."""
     run = record.dagster_run
-    whole = not run.asset_selection and LEFT_OUT_TAG not in run.tags
     as_now = run.status == dg.DagsterRunStatus.SUCCESS and run.tags.get(FILE_TAG) == file_hash(spec)
-    return whole and as_now and now - (record.end_time or 0.0) < again_after(spec.freshness)
+    whole = as_now and free.is_what_was_free(run)
+    return whole and now - (record.end_time or 0.0) < again_after(spec.freshness)
 
 
 def again_after(freshness: Freshness | None) -> float:

@@ -24,6 +24,7 @@ from jobs.spec.automation import Retry, Trigger
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.verify import invariants
 from jobs.watermark import Watermark
+from orchestration import pauses
 from orchestration.cli.job_runs import plain
 from orchestration.components import KafkaPipeline, checks, merging, metadata
 from orchestration.components.config import LandConfig, Mode
@@ -37,6 +38,7 @@ from orchestration.names import (
     COMMAND_WORKS,
     CONTINUOUS_TAG,
     FILE_TAG,
+    LANDED_TAG,
     LEFT_OUT_TAG,
     PIPELINE_TAG,
     continuous_op,
@@ -45,7 +47,7 @@ from orchestration.names import (
     op_name,
     table_key,
 )
-from orchestration.sensors import control
+from orchestration.sensors import control, idle
 from orchestration.sensors.busy import Free, busy_reason, free_to_advance, still_to_do
 from orchestration.sensors.control import after_commit, is_of
 from orchestration.sensors.idle import settles
@@ -593,7 +595,35 @@ def test_what_a_run_has_settled(
     record = instance.get_run_record_by_id(run.run_id)
     assert record
     assert record.end_time
-    assert settles(record, spec, record.end_time + age) == answer
+    assert settles(record, spec, Free(), record.end_time + age) == answer
+
+
+def test_a_run_without_a_paused_table_settles_as_long_as_it_is_paused(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the schedule starts a run at each tick, although nothing is new."""
+    flow = Flow("t", ["append", "upsert"], name="p")
+    paused, busy = (table_key(table) for table in flow.spec.tables)
+    pauses.pause(instance, "p", flow.spec, flow.spec.tables[0], "anna")
+    free = free_to_advance(instance, "p", flow.spec)
+    asked = free.request(None, {PIPELINE_TAG: "p", FILE_TAG: file_hash(flow.spec), LANDED_TAG: "3"})
+    run = create_run_for_test(
+        instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags=asked.tags,
+        asset_selection=frozenset(asked.asset_selection or ()),
+    )  # fmt: skip
+    instance.handle_run_event(run.run_id, dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, "p"))
+    record = instance.get_run_record_by_id(run.run_id)
+    assert record
+    assert record.end_time
+    now = record.end_time + 60
+    assert settles(record, flow.spec, free, now)
+    assert not settles(record, flow.spec, Free(), now), "the table was resumed"
+    hangs = Free(left_out={busy: "run 1 of p is started"}, assets=[landing_key("p"), paused])
+    assert not settles(record, flow.spec, hangs, now), "another table is left out"
+
+    monkeypatch.setattr(idle, "look_at", lambda *_: Waiting({}, landing=0, tables=10, batches=3))
+    assert "nothing new since" in str(idle.idle_reason(instance, "p", flow.spec, free)), "only the paused one is behind"
+    assert idle.idle_reason(instance, "p", flow.spec, Free()) is None
 
 
 def test_a_failed_run_settles_nothing(instance: dg.DagsterInstance) -> None:
@@ -601,7 +631,7 @@ def test_a_failed_run_settles_nothing(instance: dg.DagsterInstance) -> None:
     run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags=tags)
     record = instance.get_run_record_by_id(run.run_id)
     assert record
-    assert not settles(record, _FLOW.spec, time.time())
+    assert not settles(record, _FLOW.spec, Free(), time.time())
 
 
 def test_a_table_in_a_runs_metadata_is_rows_of_plain_values() -> None:
