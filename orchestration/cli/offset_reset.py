@@ -19,7 +19,7 @@ from jobs.spec.source import FromTimestamp, Start
 from orchestration.cli import output
 from orchestration.cli.instance import dagster_instance
 from orchestration.cli.job_runs import end_dead
-from orchestration.files import open_pipeline, pipeline_spec, split_name
+from orchestration.files import open_pipeline, pipeline_names, pipeline_spec, split_name
 from orchestration.sensors.busy import busy_reason
 from resources.errors import Unavailable
 
@@ -130,7 +130,7 @@ def require_idle(name: str, file_of: str | None = None) -> None:
     spec = pipeline_spec(split_name(file_of)[0] if file_of else pipeline)
     with dagster_instance() as instance:
         end_dead(instance)
-        busy = busy_reason(instance, pipeline, spec)
+        busy = busy_reason(instance, pipeline, spec, has_file=file_of is None or pipeline in pipeline_names())
     if busy:
         raise Unavailable(
             busy, where=f"pipeline {pipeline}", remedy="wait until it has ended, or cancel it, then try again"

@@ -90,13 +90,16 @@ def free_to_advance(instance: dg.DagsterInstance, name: str, spec: PipelineSpec)
     return Free(left_out=left_out, assets=[landing, *(key for key in tables if key not in left_out)])
 
 
-def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> str | None:
+def busy_reason(instance: dg.DagsterInstance, name: str, spec: PipelineSpec, *, has_file: bool = True) -> str | None:
     """Which run or backfill works on the pipeline's tables; None: there is none.
 
     A queued one goes on from what it finds when it starts, and where no daemon runs it never does.
+
+    Args:
+        has_file: False: nothing starts, ends or pauses the pipeline any more.
     """
     begun = (run for run in runs_of(instance, name, spec) if run.status != dg.DagsterRunStatus.QUEUED)
-    return next((_named(run, name) for run in begun), None)
+    return next((_named(run, name, has_file) for run in begun), None)
 
 
 def maintenance_reason(instance: dg.DagsterInstance, name: str) -> str | None:
@@ -145,7 +148,9 @@ def runs_of(instance: dg.DagsterInstance, name: str, spec: PipelineSpec) -> list
     return [run for run in under_way(instance) if to_process(run, name, keys)]
 
 
-def _named(run: dg.DagsterRun, name: str) -> str:
+def _named(run: dg.DagsterRun, name: str, has_file: bool = True) -> str:
+    if CONTINUOUS_TAG in run.tags and not has_file:
+        return f"run {run.run_id} goes on until it is cancelled in Dagster: {name} has no file that could end it"
     if CONTINUOUS_TAG in run.tags:
         return f"run {run.run_id[:8]} of {name} runs until it is paused (`batchmerge pause {name}`)"
     return f"run {run.run_id[:8]} of {name} is {run.status.value.lower()}"

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from orchestration.cli.offset_reset import require_idle
-from orchestration.names import PIPELINE_TAG
+from orchestration.names import CONTINUOUS_TAG, PIPELINE_TAG
 from resources.errors import Unavailable
 from tests.kit import specs
 
@@ -41,3 +41,23 @@ def test_a_run_of_a_pipeline_without_a_file_is_found_by_the_tables_of_the_one_th
     require_idle("new")
     with pytest.raises(Unavailable, match=r"pipeline old: run .* of old is not_started"):
         require_idle("old", file_of="new")
+
+
+def test_a_continuous_run_of_a_pipeline_without_a_file_is_ended_by_its_id(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No sensor of the old name is left to end it, and no file that `batchmerge pause` could read."""
+    for name in ("new", "other"):
+        specs.write(tmp_path / "defs", name, specs.document(specs.table(name="n.orders")))
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "instance"))
+    ids = {}
+    for name in ("old", "other"):
+        tags = {PIPELINE_TAG: name, CONTINUOUS_TAG: name}
+        run = dg.DagsterRun(f"{name}_continuous", tags=tags, status=dg.DagsterRunStatus.NOT_STARTED)
+        ids[name] = instance.add_run(run).run_id
+    with pytest.raises(Unavailable, match=rf"run {ids['old']} goes on until it is cancelled in Dagster") as refused:
+        require_idle("old", file_of="new")
+    assert "batchmerge pause" not in str(refused.value)
+    with pytest.raises(Unavailable, match="`batchmerge pause other`"):
+        require_idle("other", file_of="new")
