@@ -187,10 +187,13 @@ class PipelineSpec(Spec):
     @classmethod
     def _is_in_the_calendar(cls, since: str) -> str:
         try:
-            datetime.strptime(since, _SINCE)
+            year = datetime.strptime(since, _SINCE).year
         except ValueError:
             what = f"{shown_value(since)} is no hour of the calendar"
             raise Mistakes([Mistake((), what, "write it like `2026-01-31-00:00`")]) from None
+        if not 1000 <= year < 9999:
+            what = f"Dagster cannot show the hours since {shown_value(since)}"
+            raise Mistakes([Mistake((), what, "write an hour of the years 1000 to 9998")])
         return since
 
     @property
