@@ -72,11 +72,16 @@ class Stager:
     def _repeated(self, array: pa.Array, field: AnyField) -> pa.Array:
         if pa.types.is_map(array.type):
             pairs = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
-            array = pa.ListArray.from_arrays(array.offsets, pairs, mask=array.is_null())
+            array = pa.ListArray.from_arrays(_offsets(array), pairs, mask=array.is_null())
         elif array.flatten().null_count:
             array = _without_nulls(array)
         values = self.shaped(array.values, Field(field.name, field.field_type, fields=tuple(field.fields)))
-        return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
+        return pa.ListArray.from_arrays(_offsets(array), values, mask=array.is_null())
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """The offsets of lists; of a part of an array too, whose own ones cannot be used together with a mask."""
+    return pa.array(array.offsets.to_numpy())
 
 
 def _loaded(fields: Sequence[AnyField]) -> list[AnyField]:

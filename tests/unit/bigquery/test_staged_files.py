@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyiceberg.io import load_file_io
 
 from jobs.destinations.bigquery.columns import destination_columns, staging_fields
@@ -18,6 +20,7 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.refusal import Refusal
+from jobs.schema.types import parse_type
 from jobs.spark.spark_tasks import Batches, reports_in
 from tests.kit import specs
 from tests.kit.arrow import copied
@@ -73,3 +76,23 @@ def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
     some = Staged.sum_of([*nothing, *reports(tmp_path, rows(0, 2))])
     assert (some.rows, len(some.files)) == (2, 1)
     assert some.files != (path,)
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("array<long>", [[1], [2, 3], None, [4]]),
+        ("array<long>", [[1], [2, None], [3], [4]]),
+        ("map<string,long>", [[("a", 1)], [], [("b", 2)], None]),
+        ("struct<a: array<long>>", [{"a": [1]}, {"a": [2]}, None, {"a": []}]),
+    ],
+)
+def test_part_of_an_array_is_staged_like_the_whole(kind: str, values: list[Any], first: int) -> None:
+    """Arrow makes no lists of a mask and offsets that are part of others."""
+    spec = specs.spec(specs.table("bigquery", "upsert"), columns={"id": "long", "c": kind}, key=specs.ID)
+    (column,) = [c for c in destination_columns(spec, TABLE) if c.name == "c"]
+    stager, array = Stager([column], [], sanitize=False), pa.array(values, parse_type(kind)[0])
+    whole, part = (stager.shaped(one, column.staged) for one in (array, array.slice(first)))
+    part.validate(full=True)
+    assert part.to_pylist() == whole.to_pylist()[first:]
