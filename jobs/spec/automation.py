@@ -74,4 +74,6 @@ class Retry(Spec):
     """How a step is retried after a transient failure. Terminal failures are never retried."""
 
     max_retries: int = Field(3, ge=0, description="how many more tries a step has after the first one")
-    delay_seconds: float = Field(10, gt=0, description="before the first retry; doubles each time, with random jitter")
+    delay_seconds: float = Field(
+        10, gt=0, description="before the first retry; doubles each time, up to 10 minutes, with random jitter"
+    )

@@ -10,6 +10,12 @@ import dagster as dg
 from jobs.spec.automation import Retry
 from resources.errors import BatchmergeError, InvariantBroken, TimeLimitReached, TransientError
 
+# Longest pause in seconds before another try, unless the file wants longer ones from the start: so a system that was
+# away for hours is found soon after its return.
+_LONGEST_PAUSE = 600.0
+# Tries after which any pause is longer than that.
+_ENOUGH = 30
+
 
 @contextmanager
 def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
@@ -27,15 +33,18 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
         failed = failure(problem)
         if retry is None or not failed.allow_retries:
             raise failed from None
-        again = dg.RetryPolicy(
-            delay=retry.delay_seconds, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
-        ).calculate_delay(tries + 1)
-        raise dg.RetryRequested(retry.max_retries, again) from failed
+        raise dg.RetryRequested(retry.max_retries, _pause(retry, tries)) from failed
     except dg.Failure:
         raise
     except Exception as bug:
         # Without its text, which alerts would repeat, and which may hold anything; the traceback has it.
         raise dg.Failure(f"unexpected {type(bug).__name__}", allow_retries=False) from bug
+
+
+def _pause(retry: Retry, tries: int) -> float:
+    """Seconds until the next try."""
+    policy = dg.RetryPolicy(delay=retry.delay_seconds, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+    return min(policy.calculate_delay(min(tries, _ENOUGH) + 1), max(_LONGEST_PAUSE, retry.delay_seconds))
 
 
 def failure(problem: BatchmergeError) -> dg.Failure:

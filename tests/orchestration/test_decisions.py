@@ -413,6 +413,17 @@ def test_only_what_may_pass_is_tried_again() -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize(
+    ("delay", "tries", "least", "most"),
+    [(10, 0, 0, 20), (10, 5, 600, 600), (10, 10**4, 600, 600), (3600, 0, 0, 3600), (3600, 1, 3600, 3600)],
+)
+def test_pauses_between_tries_grow_to_ten_minutes(delay: float, tries: int, least: float, most: float) -> None:
+    """Unless the file wants longer ones."""
+    with pytest.raises(dg.RetryRequested) as again, as_failures(Retry(max_retries=10**5, delay_seconds=delay), tries):
+        raise Unavailable("Kafka is away")
+    assert least <= float(again.value.seconds_to_wait or 0) <= most
+
+
 @pytest.mark.parametrize(("policy", "passed"), [(None, False), ("ignore", True)])
 def test_fields_that_were_left_out_warn_until_the_file_says_something(policy: str | None, passed: bool) -> None:
     document = Flow("t", ["upsert"]).spec_document
