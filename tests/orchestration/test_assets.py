@@ -171,7 +171,7 @@ def test_folder_without_pipelines_is_refused(tmp_path: Path) -> None:
 
 def test_values_at_the_edge_of_what_a_file_may_say_are_definitions() -> None:
     """So Dagster takes whatever `batchmerge check` takes."""
-    edges = {"owners": ["a.b@c.de", "team:x"], "since": "0001-01-01-00:00", "cron": "0 0 29 feb *"}
+    edges = {"owners": ["a.b@c.de", "team:x"], "since": "1000-01-01-00:00", "cron": "0 0 29 feb *"}
     freshness = {"warn_minutes": 5_256_000, "fail_minutes": 5_256_000}
     spec = _flow(freshness=freshness, maintenance={"cron": "0 0 * * l5"}, **edges).spec
     definitions = with_shared(KafkaPipeline("a" * 63, spec).definitions())
