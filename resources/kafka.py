@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
@@ -78,14 +77,14 @@ class KafkaCluster:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return self._client(AdminClient)
+        return self._client(AdminClient, {})
 
     @cached_property
     def _consumer(self) -> Consumer:
         """Asks for offsets; assigned to nothing."""
         return self._client(Consumer, ASKING)
 
-    def _client(self, kind: Callable[..., C], settings: Mapping[str, Any] = MappingProxyType({})) -> C:
+    def _client(self, kind: Callable[..., C], settings: Mapping[str, Any]) -> C:
         with self._errors("cluster"):
             client = kind({**self.client_settings(), **settings, "error_cb": self._notice}, logger=_LOG)
         self._clients.append(client)

@@ -56,18 +56,20 @@ def list_offsets(
 
     Args:
         consumer: with the settings `ASKING`, assigned to nothing.
-        seconds: to wait for all answers.
+        seconds: to wait for all answers; and, while the cluster is still choosing leaders, until it has.
 
     Raises:
         KafkaException: a partition's error, or no answer.
     """
     wanted = list(partitions)
-    until = time.monotonic() + seconds
-    found: dict[TopicPartition, Found] = {}
-    for start in range(0, len(wanted), _AT_ONCE):
-        some = wanted[start : start + _AT_ONCE]
-        found |= settled(lambda some=some: _asked(consumer, some, milliseconds, until), seconds)  # type: ignore[misc]
-    return found
+
+    def ask() -> dict[TopicPartition, Found]:
+        found, until = dict[TopicPartition, Found](), time.monotonic() + seconds
+        for start in range(0, len(wanted), _AT_ONCE):
+            found |= _asked(consumer, wanted[start : start + _AT_ONCE], milliseconds, until)
+        return found
+
+    return settled(ask, seconds)
 
 
 def _asked(
