@@ -21,7 +21,7 @@ from jobs.destinations.base import Destination
 from jobs.events.messages import Payload
 from jobs.events.pending import Due
 from jobs.events.quietly import quietly
-from jobs.events.role import Role
+from jobs.events.role import PipelineRole, Role
 from jobs.events.roles import (
     LANDING,
     commit_complete,
@@ -29,14 +29,14 @@ from jobs.events.roles import (
     commit_request,
     commit_response,
     commit_table,
+    own_role,
     role_of,
     table_role,
 )
-from jobs.events.shared_events import SharedRole
 from jobs.failpoints import GROUP, failpoint
 from jobs.pipeline import Pipeline
 from jobs.time_limit import with_timeout
-from resources.errors import BatchmergeError, Interrupted, Unavailable
+from resources.errors import BatchmergeError, Unavailable
 from resources.kafka_groups import commit_group
 
 _LOG = logging.getLogger("batchmerge")
@@ -51,13 +51,13 @@ class LandingEvents:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._role: Role | SharedRole | None = None
+        self._role: PipelineRole | None = None
         self._requested, self._landed = set[str](), list[LandedBatch]()
 
     def catch_up(self) -> None:
         """Publishes the events of batches that a dead run has landed."""
         if self._pipeline.spec.control.enabled:
-            self._publish(lambda: _taken_over(self._pipeline, LANDING, self._catch_up))
+            self._publish(self._catch_up)
 
     def _catch_up(self) -> None:
         self._role = role_of(self._pipeline, LANDING)
@@ -76,7 +76,7 @@ class LandingEvents:
             self._landed.append(batch)
             self._publish(lambda: self._publish_landed(role))
 
-    def _publish_landed(self, role: Role | SharedRole) -> None:
+    def _publish_landed(self, role: PipelineRole) -> None:
         known = {b.batch.commit_id: b for b in self._landed}
         if not known:
             return
@@ -132,14 +132,13 @@ def publish_table_events(
         role.publish_due(due(role.group))
 
     enabled = pipeline.spec.control.enabled
-    work = (lambda: _taken_over(pipeline, name, publish)) if enabled else (lambda: _move_group(pipeline))
-    _quietly(pipeline, name, destination.name, work)
+    _quietly(pipeline, name, destination.name, publish if enabled else lambda: _move_group(pipeline))
 
 
 def open_in_background(pipeline: Pipeline, destination: Destination) -> None:
     """Opens the table's event publisher in a thread, while the table is merged."""
     if pipeline.spec.control.enabled and not pipeline.events:
-        role = role_of(pipeline, table_role(pipeline, destination.table))
+        role = own_role(pipeline, table_role(pipeline, destination.table))
         args = (_opened, role)
         threading.Thread(target=copy_context().run, args=args, daemon=True, name="batchmerge-events").start()
 
@@ -148,19 +147,6 @@ def _opened(role: Role) -> None:
     # A problem is reported when there are events to publish.
     with suppress(BatchmergeError):
         role.open()
-
-
-def _taken_over(pipeline: Pipeline, role: str, work: Callable[[], None]) -> None:
-    """Does the work, and retries it once if another run has taken over a role that this run opened for earlier work. If
-    the role was opened for this work, the other run is newer and keeps it."""
-    is_used = role in pipeline.roles and pipeline.roles[role].is_used
-    try:
-        work()
-    except Interrupted:
-        if not is_used:
-            raise
-        pipeline.roles.pop(role, None)
-        work()
 
 
 def _move_group(pipeline: Pipeline) -> None:

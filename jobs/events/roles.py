@@ -32,8 +32,7 @@ from jobs.events.messages import (
     CommitTable,
     DataFile,
 )
-from jobs.events.role import Role
-from jobs.events.shared_events import SharedRole
+from jobs.events.role import PipelineRole, Role
 from jobs.iceberg.attempt import added_files
 from jobs.landing.intermediate import IntermediateTable
 from jobs.pipeline import Pipeline
@@ -45,14 +44,20 @@ LANDING = "landing"
 _MOST_FILES = 10_000
 
 
-def role_of(pipeline: Pipeline, name: str) -> Role | SharedRole:
-    """The role, which may be open from the previous batch. Members of a pipeline that work side by side share one."""
-    if pipeline.events:
-        return SharedRole(pipeline.events, pipeline.name)
+def role_of(pipeline: Pipeline, name: str) -> PipelineRole:
+    """The role, for a piece of work. Members of a pipeline that work side by side share one."""
+    if shared := pipeline.events:
+        return PipelineRole(pipeline.name, shared.group, shared.add)
+    role = own_role(pipeline, name)
+    role.begin()
+    return PipelineRole(pipeline.name, role.group, role.send)
+
+
+def own_role(pipeline: Pipeline, name: str) -> Role:
+    """The role, which may be open from the previous batch."""
     control = pipeline.spec.control
     group = control.group(pipeline.part_of or pipeline.name, name)
-    role = Role(pipeline.name, control, pipeline.kafka, pipeline.run_id, group)
-    return pipeline.roles.setdefault(name, role)
+    return pipeline.roles.setdefault(name, Role(control, pipeline.kafka, pipeline.run_id, group))
 
 
 def table_role(pipeline: Pipeline, table: Table) -> str:

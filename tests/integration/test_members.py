@@ -231,7 +231,7 @@ def test_what_was_not_published_is_published_with_the_next_batch(
 ) -> None:
     shop.make("a", "b")
     with monkeypatch.context() as broken:
-        broken.setattr("jobs.events.shared_events.encode", lambda event: event.missing)
+        broken.setattr("jobs.events.role.encode", lambda event: event.missing)
         shop.write([1], "first")
         assert shop.advance() == {"a": 1, "b": 1}, "events stop no data"
     assert len([line for line in caplog.messages if "commit events could not be published" in line]) == 2
@@ -247,7 +247,7 @@ def test_what_a_dead_run_has_not_published_is_published_without_a_batch(
     shop.write([1], "first")
     shop.advance()
     with monkeypatch.context() as broken:
-        broken.setattr("jobs.events.shared_events.encode", lambda event: event.missing)
+        broken.setattr("jobs.events.role.encode", lambda event: event.missing)
         shop.write([1], "second", "b")
         shop.advance()
     shop.transactions.clear()
