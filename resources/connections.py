@@ -17,6 +17,7 @@ from pydantic import Field, SecretStr
 from resources.config_files.mistakes import Mistake
 from resources.config_files.models import Options
 from resources.errors import ConfigurationError
+from resources.kafka_settings import IDENTITY, is_free, why_not_free
 from resources.spark_address import SparkAddress
 
 
@@ -85,7 +86,7 @@ class KafkaConnection(Connection):
     def _sasl_mistakes(self) -> Iterator[Mistake]:
         sasl, oauth = self.security_protocol.startswith("SASL"), self.sasl_mechanism == "OAUTHBEARER"
         # The machine's own identity stands in for a user; librdkafka itself has a way to it for Azure alone.
-        identity = self.settings.get(_IDENTITY, SecretStr("none")).get_secret_value()
+        identity = self.settings.get(IDENTITY, SecretStr("none")).get_secret_value()
         by_machine = self.sasl_mechanism == "AWS_MSK_IAM" or (oauth and identity != "none")
         if sasl and not self.sasl_mechanism:
             yield Mistake(("sasl_mechanism",), f"{self.security_protocol} needs it", "name one", at_key=True)
@@ -100,7 +101,7 @@ class KafkaConnection(Connection):
             yield Mistake(("token_url",), "it goes with OAUTHBEARER only", "leave it out, or change `sasl_mechanism`")
         if identity not in ("none", "azure_imds"):
             remedy = "write azure_imds, or leave it out; Amazon MSK has `sasl_mechanism: AWS_MSK_IAM`"
-            yield Mistake(("settings", _IDENTITY), "Batchmerge knows the identity of Azure's machines only", remedy)
+            yield Mistake(("settings", IDENTITY), "Batchmerge knows the identity of Azure's machines only", remedy)
 
     def _certificate_mistakes(self) -> Iterator[Mistake]:
         yield from _pair_mistakes(self.certificate_file, self.key_file)
@@ -111,8 +112,8 @@ class KafkaConnection(Connection):
 
     def _setting_mistakes(self) -> Iterator[Mistake]:
         for name in self.settings:
-            if not _is_free(name):
-                yield Mistake(("settings", name), *_why_not(name))
+            if not is_free(name):
+                yield Mistake(("settings", name), *why_not_free(name))
 
     def _msk_mistakes(self) -> Iterator[Mistake]:
         msk = self.sasl_mechanism == "AWS_MSK_IAM"
@@ -124,47 +125,13 @@ class KafkaConnection(Connection):
         if self.aws_role_arn and self.aws_profile:
             yield Mistake(("aws_profile",), "there is `aws_role_arn` too", "give one of them")
         if msk:
-            tokens = [name for name in self.settings if name.startswith("sasl.oauthbearer.") and _is_free(name)]
+            tokens = [name for name in self.settings if name.startswith("sasl.oauthbearer.") and is_free(name)]
             unused = [(name,) for name in sorted(given & {"username", "password"})]
             for path in [*unused, *(("settings", name) for name in tokens)]:
                 yield Mistake(path, "AWS_MSK_IAM does not use it", "leave it out")
         else:
             for name in sorted(given & {"aws_region", "aws_role_arn", "aws_profile"}):
                 yield Mistake((name,), "it goes with AWS_MSK_IAM only", "leave it out, or change `sasl_mechanism`")
-
-
-# Groups of librdkafka's settings that `settings` may name, and those of them for which there are options.
-_FREE = ("client.", "socket.", "broker.", "ssl.", "sasl.oauthbearer.")
-_OPTIONS = {
-    "socket.timeout.ms": "timeout_seconds",
-    "ssl.ca.location": "ca_file",
-    "ssl.certificate.location": "certificate_file",
-    "ssl.key.location": "key_file",
-    "ssl.key.password": "key_password",
-    "sasl.oauthbearer.client.id": "username",
-    "sasl.oauthbearer.client.secret": "password",
-    "sasl.oauthbearer.token.endpoint.url": "token_url",
-    "sasl.oauthbearer.scope": "token_scope",
-}
-
-
-_IDENTITY = "sasl.oauthbearer.metadata.authentication.type"
-
-
-def option_of(name: str) -> str:
-    """The option that stands for one of librdkafka's settings, else the setting itself."""
-    return _OPTIONS.get(name, name)
-
-
-def _is_free(name: str) -> bool:
-    return name.startswith(_FREE) and name not in _OPTIONS
-
-
-def _why_not(name: str) -> tuple[str, str]:
-    """What is wrong with a name in `settings`, and the remedy."""
-    if option := _OPTIONS.get(name):
-        return f"there is the option `{option}` for it", f"use `{option}`"
-    return "Batchmerge sets it, or does not know what it does", f"leave it out; free are {', '.join(_FREE)}…"
 
 
 class SparkConnection(Connection):

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from resources.connections import option_of
 from resources.errors import BatchmergeError, ConfigurationError, Interrupted, TopicMissing, Unavailable
+from resources.kafka_settings import option_of
 
 T = TypeVar("T")
 
