@@ -85,31 +85,16 @@ def additions(
         taking: what existing tables accept: columns that they have get their type, and are required if theirs are.
         landed: the intermediate table's columns, also those that are no longer filled; None if they are not known.
     """
-    nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
     tables = taking({path[0] for path in found.by_path}) if found else {}
-    todo: list[list[NewColumn]] = [[]]
+    wanted, refused = _wanted(spec, found, tables)
     reasons: dict[Path, str] = {}
-    refused: dict[str, str] = {}
     known, brought = set(mistakes(spec)), spec.source.value.brought
-    lost, shared = left_out(spec, found).by_path, _shared_names(spec, landed)
-    for path, one in sorted(found.by_path.items()):
-        if path in lost:
-            continue
-        if len(todo[0]) == MOST_ADDED:
-            refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
-            continue
-        wild = one.type is None or (pa.types.is_nested(one.type) and not (nested or _is_nested_in(tables, path)))
-        kind = pa.string() if wild else one.type
-        try:
-            kind = kind if path in brought else fitted(kind, path, tables)
-        except ConfigurationError as problem:
-            refused[shown(path)] = problem.what
-            continue
-        todo[0].append(_column(path, kind, is_required(path, tables)))
+    shared = _shared_names(spec, landed)
     fields = list(parse_columns(spec.source.value.columns))
-    present = [there.with_name(shown(path)) for path, _ in todo[0] if (there := _at(fields, path))]
+    present = [there.with_name(shown(path)) for path, _ in wanted if (there := _at(fields, path))]
     added: dict[str, str] = {}
     # Checking is costly and nearly always succeeds: check all columns at once, and bisect if a rule is broken.
+    todo = [wanted]
     while todo:
         part = todo.pop()
         more, problems = _tried(spec, part, known)
@@ -131,6 +116,34 @@ def additions(
             else:
                 todo.append([_column(path, pa.string(), is_required(path, tables))])
     return Additions(spec, added, refused, columns_text(present))
+
+
+def _wanted(
+    spec: PipelineSpec, found: FoundFields, tables: Mapping[str, Mapping[str, Takes]]
+) -> tuple[list[NewColumn], dict[str, str]]:
+    """The columns that the fields are to become, and the fields that cannot become columns, with the reason.
+
+    Args:
+        tables: what the existing tables accept.
+    """
+    nested = all(kind_of(table).capabilities.nullable_nested for table in spec.tables)
+    columns, refused = list[NewColumn](), dict[str, str]()
+    lost, brought = left_out(spec, found).by_path, spec.source.value.brought
+    for path, one in sorted(found.by_path.items()):
+        if path in lost:
+            continue
+        if len(columns) == MOST_ADDED:
+            refused[shown(path)] = f"more than {MOST_ADDED} new fields in one batch"
+            continue
+        wild = one.type is None or (pa.types.is_nested(one.type) and not (nested or _is_nested_in(tables, path)))
+        kind = pa.string() if wild else one.type
+        try:
+            kind = kind if path in brought else fitted(kind, path, tables)
+        except ConfigurationError as problem:
+            refused[shown(path)] = problem.what
+            continue
+        columns.append(_column(path, kind, is_required(path, tables)))
+    return columns, refused
 
 
 def _tried(
