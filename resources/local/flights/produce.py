@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from resources.errors import Unavailable
-from resources.local.flights.changes import FlightChanges
+from resources.local.flights.changes import FlightChanges, Record
 
 _LOG = logging.getLogger("batchmerge.kafka")
 _TIMEOUT = 30  # seconds
@@ -71,19 +71,7 @@ def produce_flights(
     total = len(changes)  # reads the files, which is no part of the rate
     begin = reported = time.monotonic()
     for sent, record in enumerate(changes):
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    partition=crc32(record.route) % count,
-                    timestamp=record.timestamp,
-                    on_delivery=delivered,
-                )
-                break
-            except BufferError:  # the queue is full: wait for the broker
-                producer.poll(0.1)
+        _hand_over(producer, topic, record, crc32(record.route) % count, delivered)
         if sent % 1000 == 0:
             producer.poll(0)
             _check(bootstrap, refused)
@@ -96,6 +84,23 @@ def produce_flights(
     seconds = time.monotonic() - begin
     progress(total)
     return Produced(count, total, seconds)
+
+
+def _hand_over(
+    producer: Producer,
+    topic: str,
+    record: Record,
+    partition: int,
+    delivered: Callable[[KafkaError | None, Message], None],
+) -> None:
+    """Gives a record to the producer; waits for the broker while the producer's queue is full."""
+    while True:
+        try:
+            return producer.produce(
+                topic, record.value, record.key, partition, timestamp=record.timestamp, on_delivery=delivered
+            )
+        except BufferError:
+            producer.poll(0.1)
 
 
 def _check(bootstrap: str, refused: list[KafkaError], left: int = 0) -> None:
