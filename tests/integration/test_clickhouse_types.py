@@ -61,6 +61,7 @@ ROUND_TRIPS = [
     ("string", "Enum8('a' = -128, 'b' = 127)", "b", "b"),
     ("string", "Enum16('x' = 1, 'y' = 32767)", "y", "y"),
     ("long", "Nullable(UInt8)", None, None),
+    ("long", "SimpleAggregateFunction(max, UInt8)", 200, "200"),
     ("long", None, None, None),
     ("array<long>", None, [1, -(2**63), 2**63 - 1], f"[1,{-(2**63)},{2**63 - 1}]"),
     ("array<string>", None, [], "[]"),
@@ -327,3 +328,33 @@ def test_open_columns_follow_nested_ones_that_are_there(connections: Connections
         (0, "(1,'',NULL)", [1, 2]),
         (1, "(2,'','new')", []),
     ]
+
+
+def test_columns_take_what_their_types_hold(connections: Connections, topic: Callable[..., str]) -> None:
+    """LowCardinality and SimpleAggregateFunction, in a table that somebody else has made, without `column_types`."""
+    flow = _flow(topic(), {"name": "string", "high": "long", "tags": "array<string not null>"}, {})
+    (server,) = servers(connections)
+    table = flow.table("append")
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {table.split('.')[0]}")
+    server.execute(
+        f"CREATE TABLE {table} (id Int64, name LowCardinality(String), high SimpleAggregateFunction(max, Int64), "
+        "tags Array(LowCardinality(String))) ENGINE = MergeTree ORDER BY id "
+        "SETTINGS non_replicated_deduplication_window = 1000"
+    )
+    changes = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
+    assert [one.rpartition(": ")[2] for one in changes if "hidden" not in one and "add" not in one] == [
+        "make name optional",
+        "make high optional",
+    ]
+    _produce(connections, flow.topic, [{"name": "a", "high": 7, "tags": ["x", "x"]}, {"tags": []}])
+    _advance(connections, flow)
+    found = server.rows(f"SELECT id, name, high, tags FROM {table} ORDER BY id")
+    assert [tuple(row.values()) for row in found] == [(0, "a", 7, ["x", "x"]), (1, None, None, [])]
+    kinds = server.rows(f"SELECT toTypeName(name) AS a, toTypeName(high) AS b, toTypeName(tags) AS c FROM {table}")[0]
+    assert list(kinds.values()) == [
+        "LowCardinality(Nullable(String))",
+        "SimpleAggregateFunction(max, Nullable(Int64))",
+        "Array(LowCardinality(String))",
+    ]
+    pipeline = flow.pipeline(connections)
+    assert reconcile(pipeline, pipeline.destinations()[0], 0).wrong == []

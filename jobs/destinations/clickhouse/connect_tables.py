@@ -84,11 +84,9 @@ def declared_type(text: str) -> str | None:
 def _scalar(text: str) -> pa.Field | None:
     """The declared type whose values a column of this type takes, also if ours would have another."""
     name, arguments = parts(text)
-    if name == "SimpleAggregateFunction":
-        return declared_field(arguments[1], _scalar)
-    if name in ("Nullable", "LowCardinality"):
+    if name == "Nullable":
         inner = declared_field(arguments[0], _scalar)
-        return inner.with_nullable(True) if inner is not None and name == "Nullable" else inner
+        return None if inner is None else inner.with_nullable(True)
     kind = _SCALARS.get(name)
     if name == "Decimal":
         kind = f"decimal({arguments[0]},{arguments[1]})" if int(arguments[0]) <= _MOST_DIGITS else "text"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
-from jobs.destinations.clickhouse.present_types import declared_field, without_own_fields
+from jobs.destinations.clickhouse.present_types import declared_field, stored_type, without_own_fields
 from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
 from resources.errors import SchemaRefused
@@ -149,6 +149,9 @@ def _is_new(change: SchemaChange) -> bool:
 
 def _changed(column: Column, found: str) -> str:
     """The type that holds the column's values and the existing ones; struct fields that the file lacks are kept."""
+    before, stored = stored_type(found)
+    if before:
+        return f"{before}{_changed(column, stored)})"
     there = declared_field(found)
     if there is None or not pa.types.is_nested(there.type):
         return column.type

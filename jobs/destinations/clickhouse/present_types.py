@@ -22,6 +22,9 @@ def declared_field(name: str, scalar: Callable[[str], pa.Field | None] | None = 
     Args:
         scalar: the same for types that are none of these. None: the declared type that becomes this one.
     """
+    before, stored = stored_type(name)
+    if before:
+        return declared_field(stored, scalar)
     outer, arguments = parts(name)
     if outer not in ("Array", "Map", "Tuple"):
         return (scalar or _scalar)(name)
@@ -36,6 +39,15 @@ def declared_field(name: str, scalar: Callable[[str], pa.Field | None] | None = 
     if outer == "Tuple":
         return pa.field("", pa.struct(inner))
     return pa.field("", pa.list_(inner[0]) if outer == "Array" else pa.map_(inner[0].type, inner[1]))
+
+
+def stored_type(name: str) -> tuple[str, str]:
+    """The type whose values the column takes and returns, and what is before it: `LowCardinality(`,
+    `SimpleAggregateFunction(sum, `, or nothing."""
+    outer, arguments = parts(name)
+    if outer == "LowCardinality":
+        return "LowCardinality(", arguments[0]
+    return (f"{outer}({arguments[0]}, ", arguments[1]) if outer == "SimpleAggregateFunction" else ("", name)
 
 
 def _scalar(name: str) -> pa.Field | None:

@@ -21,7 +21,7 @@ from jobs.destinations.clickhouse.wanted_table import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
 from jobs.destinations.registry import kind_of
 from jobs.evolution import evolved
-from jobs.schema.types import parse_type
+from jobs.schema.types import field_text, parse_type
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
@@ -170,6 +170,23 @@ def test_values_are_compared_without_nested_fields_that_only_the_table_has(
 )
 def test_what_a_nested_column_becomes(old: str, new: str, expected: str) -> None:
     assert evolved(parse_type(old)[0], parse_type(new)[0]) == parse_type(expected)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared"),
+    [
+        ("LowCardinality(String)", "string not null"),
+        ("LowCardinality(Nullable(String))", "string"),
+        ("SimpleAggregateFunction(sum, Int64)", "long not null"),
+        ("SimpleAggregateFunction(groupArrayArray(5), Array(LowCardinality(String)))", "array<string not null>"),
+        ("Map(LowCardinality(String), Int64)", "map<string,long not null>"),
+        ("LowCardinality(UUID)", None),
+        ("AggregateFunction(sum, Int64)", None),
+    ],
+)
+def test_a_column_takes_what_its_type_holds(kind: str, declared: str | None) -> None:
+    found = declared_field(kind)
+    assert (found and field_text(found)) == declared
 
 
 def test_window_counts_parts() -> None:
