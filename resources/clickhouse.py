@@ -33,6 +33,10 @@ logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 T = TypeVar("T")
 Row = dict[str, Any]
 
+# Questions are answered with all rows that were inserted, also where an address stands for several replicas: those of
+# ClickHouse Cloud, and those that take inserts by `insert_quorum`.
+_CONSISTENT = {"select_sequential_consistency": "1"}
+
 
 class ClickHouseServer:
     """One endpoint of a connection.
@@ -171,7 +175,7 @@ def _open(connection_json: str, password: str, endpoint: str, authority: str) ->
         pool_mgr=trusts,
         connect_timeout=max(1, int(connection.timeout_seconds)),
         send_receive_timeout=connection.statement_timeout_seconds,
-        settings=dict(connection.settings),
+        settings={**_CONSISTENT, **connection.settings},
         autogenerate_session_id=False,
         form_encode_query_params=True,
         tz_mode="aware",
