@@ -16,6 +16,8 @@ _UNFIT = re.compile(r"[^\w.]", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _PART = re.compile(r"topic\[(-?\d+)\]")
 _OF_FIELD = re.compile(r"route_by(\[-?\d+\])?")
+# After a word: its text in lower case.
+_LOWER = "|lower"
 # The last parts of Debezium's topic names: `<prefix>.<schema>.<table>`, for MySQL `<prefix>.<database>.<table>`.
 _DEBEZIUM = {"source.table": -1, "source.schema": -2, "source.db": -2}
 _DEBEZIUM_PARTS = 3
@@ -62,11 +64,17 @@ def rendered(template: str, words: Words) -> str:
         whose, text = next((whose, words[word]) for word, whose in _WHOLE.items() if word in words)
         what = f"`{{{missing[0]}}}` stands for nothing in {whose} {text}, which has {_parts(text)}"
         raise Mistakes([Mistake((), what, "write a name that does without it")])
-    return _PLACEHOLDER.sub(lambda match: words[match[1]], template)
+    return _PLACEHOLDER.sub(lambda match: _text(match[1], words), template)
+
+
+def _text(placeholder: str, words: Words) -> str:
+    word = placeholder.removesuffix(_LOWER)
+    return words[word] if word == placeholder else words[word].lower()
 
 
 def placeholders(template: str) -> list[str]:
-    return _PLACEHOLDER.findall(template)
+    """The words that the template has."""
+    return [placeholder.removesuffix(_LOWER) for placeholder in _PLACEHOLDER.findall(template)]
 
 
 def is_alone(template: str) -> bool:

@@ -77,7 +77,8 @@ class IcebergSink(Sink):
             return Placing({name: {} for name in names})
         if pattern is None:
             return Placing({_NAMED: {}})
-        template = pattern.replace("{db}", "{source.db}").replace("{table}", "{source.table}")
+        # The sink writes the whole name in lower case.
+        template = pattern.lower().replace("{db}", "{source.db|lower}").replace("{table}", "{source.table|lower}")
         todo = (
             f"tables[].table: {template}, by Debezium's names of topics (prefix.schema.table, or prefix.database.table)"
         )

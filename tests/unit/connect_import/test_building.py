@@ -489,7 +489,7 @@ def test_tabular_sink_of_a_whole_database() -> None:
         "topics.regex": r"shop\..*",
         "transforms": "cdc",
         "transforms.cdc.type": "io.tabular.iceberg.connect.transforms.DebeziumTransform",
-        "transforms.cdc.cdc.target.pattern": "lake.{db}_{table}",
+        "transforms.cdc.cdc.target.pattern": "Lake.{db}_{table}",
         "iceberg.tables.dynamic-enabled": "true",
         "iceberg.tables.route-field": "_cdc.target",
         "iceberg.tables.cdc-field": "_cdc.op",
@@ -504,8 +504,10 @@ def test_tabular_sink_of_a_whole_database() -> None:
     assert [line.split(":")[0] for line in imported.todo] == ["tables[].table"]
     assert spec.source.value.envelope is not None
     assert (spec.source.transform, spec.route_by, key_is_open(spec)) == (None, None, True)
-    (member,) = expand("sink", spec, ["shop.public.orders"]).members
-    assert (member.spec.tables[0].table, member.spec.tables[0].mode) == ("lake.public_orders", "upsert_delete")
+    for topic in ("shop.public.orders", "shop.PUBLIC.Orders"):
+        (member,) = expand("sink", spec, [topic]).members
+        (table,) = member.spec.tables
+        assert (table.table, table.mode) == ("lake.public_orders", "upsert_delete"), "the sink writes it in lower case"
     known = {"lake.public_orders": KnownTable({"id": "long"}, key=["id"])}
     imported = build(Configuration("sink", options), known=known, topics=["shop.public.orders"])
     assert [line.split(":")[0] for line in imported.todo] == ["tables[].table"], "no topic needs a column for routes"

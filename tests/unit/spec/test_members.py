@@ -88,11 +88,17 @@ def test_overrides_of_an_expression_and_of_a_name_go_together() -> None:
         ("{source.schema}.{source.table}", "sales.lines"),
         ("{schema}.t_{table}", "sales.t_lines"),
         ("{1}.{2}", "sales.lines"),
+        ("{1|lower}.{topic|lower}", "sales.shop.sales.lines"),
     ],
 )
 def test_parts_of_a_topics_name(template: str, table: str) -> None:
     words = words_of("shop.sales.lines", PATTERN)
     assert rendered(template, words) == table
+
+
+def test_parts_of_a_topics_name_in_lower_case() -> None:
+    words = words_of("ORA.SALES.Order_Lines", None)
+    assert rendered("{source.schema|lower}.X_{topic[-1]|lower}_{topic[0]}", words) == "sales.X_order_lines_ORA"
 
 
 def test_what_a_tables_name_cannot_have_is_an_underscore() -> None:
