@@ -30,6 +30,7 @@ def decoder_for(
     ignore_case: bool = False,
     watch: Watch | None = None,
     options: Mapping[str, str] | None = None,
+    one_value: bool = False,
 ) -> Decoder:
     """The decoder of a format for a declared type: a struct of the columns, or a scalar for a key of one value.
 
@@ -40,6 +41,8 @@ def decoder_for(
         ignore_case: field names are compared without case; only in plain JSON.
         watch: what to do about fields without a column; None: ignore them.
         options: of a format that another package brings.
+        one_value: a JSON record that is no object is the value of the only column. (Records with a schema are read so
+            in any case.)
 
     Raises:
         ConfigurationError: a type that the format or the schema cannot carry, or a package that does not fit.
@@ -47,9 +50,9 @@ def decoder_for(
     found: Decoder
     match format, registered:
         case "json", Mapping() as schemas:
-            found = RegisteredJson(type, schemas, watch)
+            found = RegisteredJson(type, schemas, watch, one_value)
         case "json", _:
-            found = StrictJson(type, ignore_case=True, watch=watch) if ignore_case else Json(type, watch)
+            found = StrictJson(type, True, watch, one_value) if ignore_case else Json(type, watch, one_value)
         case "avro", Mapping() as schemas:
             found = RegisteredAvro(type, schemas, schema.decode() or None, watch)
         case "avro", _:

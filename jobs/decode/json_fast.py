@@ -125,10 +125,10 @@ class Json:
     Types that Arrow's reader cannot read as declared (maps; no struct at all) are decoded by `StrictJson`.
     """
 
-    def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
-        """Raises ConfigurationError for a type that JSON cannot represent."""
+    def __init__(self, kind: pa.DataType, watch: Watch | None = None, one_value: bool = False) -> None:
+        """Raises ConfigurationError for a type that JSON cannot represent; `one_value` as in `StrictJson`."""
         self.type = kind
-        self._strict = StrictJson(kind, watch=watch)
+        self._strict = StrictJson(kind, watch=watch, one_value=one_value)
         read_type = watch.without_column(kind) if watch else kind
         # Arrow reads maps from arrays of key and value, not from objects.
         fast = pa.types.is_struct(kind) and read_type.num_fields > 0 and not has_map(kind)

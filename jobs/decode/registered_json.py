@@ -29,8 +29,16 @@ from jobs.schema.wire import Wire, parts_of
 class RegisteredJson:
     """Removes the prefix and leaves the rest to the JSON decoder; the schema id must be known, and of type JSON."""
 
-    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
-        self._inner, self.type, self._schemas, self._watch = Json(kind, watch), kind, dict(schemas), watch
+    def __init__(
+        self,
+        kind: pa.DataType,
+        schemas: Mapping[int, RegisteredSchema],
+        watch: Watch | None = None,
+        one_value: bool = False,
+    ) -> None:
+        """`one_value` as in `StrictJson`."""
+        self.type, self._schemas, self._watch, self._one_value = kind, dict(schemas), watch, one_value
+        self._inner = Json(kind, watch, one_value)
 
     def decode(self, raw: pa.Array) -> Decoded:
         records = pc.cast(raw, pa.binary())
@@ -51,7 +59,7 @@ class RegisteredJson:
             kind = _as_written(self.type, self._wire(split(prefix)[0])) if is_good else self.type
             names.append(_identity(kind))
             if names[-1] not in (plain, *others):
-                others[names[-1]] = Json(kind, self._watch)
+                others[names[-1]] = Json(kind, self._watch, self._one_value)
         return decode_by_topic(
             self._inner, others, texts, pa.array(names, pa.string()).take(prefixes.indices).fill_null(plain)
         )

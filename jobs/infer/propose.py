@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Characters that no text has, but numbers in bytes have.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 # Serializers of Kafka whose records all have this number of bytes.
-_NUMBERS = {4: "IntegerSerializer", 8: "LongSerializer"}
+_NUMBERS = {4: ("IntegerSerializer", "int"), 8: ("LongSerializer", "long")}
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ def _opaque(records: Sequence[bytes]) -> Proposal:
 def _bytes(records: Sequence[bytes], why: str) -> Proposal:
     remarks = [why]
     if (number := _NUMBERS.get(len(records[0]))) and len({len(record) for record in records}) == 1:
-        remarks.append(f"{len(records[0])} bytes each: maybe numbers of Kafka's {number}")
+        serializer, kind = number
+        remarks.append(f"{len(records[0])} bytes each: for numbers of Kafka's {serializer} declare the type {kind}")
     return Proposal({"format": "bytes", "columns": {"value": "binary"}}, remarks)
 
 

@@ -186,7 +186,8 @@ def _decoder(
         watch: what to do about fields that no column takes.
     """
     # Keys are written in the same way as the rows of their records; `Enveloped` knows it of rows.
-    of_type = _of_types(encoding, schemas, spec.ignore_case, None if rules else spec.source.value.dialect)
+    dialect = None if rules else spec.source.value.dialect
+    of_type = _of_types(encoding, schemas, spec.ignore_case, dialect, one_value=is_key and not columns.envelope)
     renaming = Renaming(columns.rename)
     kind = renaming.in_records(columns.struct)
     decoder: Decoder
@@ -205,16 +206,21 @@ def _decoder(
 
 
 def _of_types(
-    encoding: Encoding, schemas: Schemas | None, ignore_case: bool, dialect: JsonDialect | None = None
+    encoding: Encoding,
+    schemas: Schemas | None,
+    ignore_case: bool,
+    dialect: JsonDialect | None = None,
+    one_value: bool = False,
 ) -> Callable[..., Decoder]:
-    """Makes decoders of records in this encoding, for a type and a watch."""
+    """Makes decoders of records in this encoding, for a type and a watch; `one_value` as in `decoder_for`."""
     registered = (schemas or {}).get(encoding.registry, {}) if encoding.registry else None
     any_case = ignore_case and encoding.format == "json" and registered is None
     schema, message = encoding.schema_bytes, encoding.message or ""
 
     def of_type(kind: pa.DataType, watch: Watch | None = None) -> Decoder:
         read = dialect.of_row(kind) if dialect else kind
-        return decoder_for(encoding.format, read, schema, message, registered, any_case, watch, encoding.options)
+        own = encoding.options
+        return decoder_for(encoding.format, read, schema, message, registered, any_case, watch, own, one_value)
 
     return of_type
 

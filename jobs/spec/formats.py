@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from jobs.decode.envelope_shape import wire_type
+from jobs.decode.text import OneValue
 from jobs.schema.avro import avro_wire
 from jobs.schema.found_fields import Excluded
 from jobs.schema.protobuf import Messages, message_wire
@@ -55,11 +56,20 @@ class Format(Encoding, HasEnvelope):
         elif self.format in ONE_COLUMN and len(self.columns) != 1:
             what = f"the format {self.format} gives one column, and {len(self.columns)} are declared"
             found.append(Mistake(("columns",), what, "declare one"))
+        elif self.format in ONE_COLUMN:
+            found += self._one_column_mistakes()
         if self.format in ONE_COLUMN and self.envelope:
             found.append(Mistake(("envelope",), f"the format {self.format} has no envelope", "leave it out"))
         if self.envelope and not found:
             found += self._metadata_mistakes(self.envelope)
         yield from [*found, *self._rename_mistakes()]
+
+    def _one_column_mistakes(self) -> list[Mistake]:
+        try:
+            OneValue(self.struct, self.format)
+        except ConfigurationError as problem:
+            return [Mistake(("columns", next(iter(self.columns))), problem.what, problem.remedy)]
+        return []
 
     def _metadata_mistakes(self, envelope: Envelope) -> Iterator[Mistake]:
         try:

@@ -233,7 +233,7 @@ def test_numbers_that_look_like_schema_ids_are_bytes_where_the_registry_knows_no
     assert proposal.document == {"format": "bytes", "columns": {"value": "binary"}}
     assert proposal.remarks == [
         "if these begin with schema ids (105130 …), name their registry: r has none of them",
-        "8 bytes each: maybe numbers of Kafka's LongSerializer",
+        "8 bytes each: for numbers of Kafka's LongSerializer declare the type long",
     ]
 
 
