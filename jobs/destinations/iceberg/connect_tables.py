@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.table.name_mapping import MappedField
+from pyiceberg.types import NestedField, StructType
+
 from jobs.connect_import.known import KnownTable
 from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import field_text
@@ -27,5 +32,25 @@ def known(catalog: IcebergCatalog, merges: bool, table: str) -> KnownTable | Non
             "equality deletes; to have positions of rows written instead, rewrite its files once (Spark: "
             "rewrite_data_files), then set it to merge-on-read"
         )
+    todo += [
+        f"{table}: its name mapping gives the field {path} to {column}: where records have it, "
+        f"write `{path}: {column}` in source.value.rename"
+        for path, column in _other_names(found.schema().fields, found.name_mapping() or ())
+    ]
     key = [name for name in found.schema().identifier_field_names() if name in columns]
     return KnownTable(columns, key=key, todo=todo)
+
+
+def _other_names(
+    fields: Iterable[NestedField], mapped: Iterable[MappedField], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, str]]:
+    """Paths of fields that are called otherwise than their columns, with the columns' names: the sinks fill a column
+    from every field that the table's name mapping names for it."""
+    by_id = {one.field_id: one for one in mapped}
+    for field in fields:
+        one = by_id.get(field.field_id)
+        if one is None:
+            continue
+        yield from ((".".join((*path, name)), field.name) for name in one.names if name != field.name)
+        if isinstance(field.field_type, StructType):
+            yield from _other_names(field.field_type.fields, one.fields, (*path, field.name))

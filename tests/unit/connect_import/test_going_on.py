@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from google.cloud.bigquery import SchemaField
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from jobs.changes.columns import landing_schema
 from jobs.connect_import.building import Imported, build
@@ -17,6 +20,7 @@ from jobs.destinations.bigquery import connect_tables as bigquery_tables
 from jobs.destinations.clickhouse import connect_tables as clickhouse_tables
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.iceberg import connect_tables as iceberg_tables
 from jobs.landing.readers import record_reader
 from jobs.landing.transform import DecodeStep
 from jobs.offsets import OffsetRange, TopicPartition
@@ -26,6 +30,7 @@ from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.source import Source
 from resources.clickhouse import ClickHouseServer
+from resources.iceberg import IcebergCatalog
 from tests.kit.arrow import kafka_records
 from tests.kit.batches import batch
 from tests.kit.connectors import ICEBERG, JSON, KAFKA, chain
@@ -292,3 +297,21 @@ def test_each_topic_says_what_its_table_asks_of_a_person() -> None:
     assert [line.split(":")[0] for line in imported.todo if "Secret" in line] == ["Secret"]
     alone, _ = made({**options, "topics": "orders"}, known)
     assert any(line.startswith("n: declared as long") for line in alone.todo)
+
+
+def test_fields_of_an_iceberg_table_with_other_names_are_to_do(lake: IcebergCatalog) -> None:
+    """The sinks fill a column from each field that the table's name mapping names for it."""
+    address = StructType(NestedField(3, "city", StringType()))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "address", address))
+    table = lake.create("db.t", schema)
+    assert (found := iceberg_tables.known(lake, False, "db.t")) is not None
+    assert list(found.todo) == []
+    inner = {"field-id": 3, "names": ["town", "city"]}
+    names = [{"field-id": 1, "names": ["id", "ID"]}, {"field-id": 2, "names": ["address"], "fields": [inner]}]
+    with table.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": json.dumps(names)})
+    assert (found := iceberg_tables.known(lake, False, "db.t")) is not None
+    assert [line.partition("write ")[2] for line in found.todo] == [
+        "`ID: id` in source.value.rename",
+        "`address.town: city` in source.value.rename",
+    ]
