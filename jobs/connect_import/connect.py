@@ -55,6 +55,18 @@ OPTIONS: Options = {
     "confluent.*": not_needed("there is no licence"),
 }
 
+# Converters of one number, big-endian, and its type.
+_NUMBERS = {
+    f"org.apache.kafka.connect.converters.{name}Converter": kind
+    for name, kind in {
+        "Short": "int",
+        "Integer": "int",
+        "Long": "long",
+        "Float": "float",
+        "Double": "double",
+        "Boolean": "boolean",
+    }.items()
+}
 # A converter's format, and whether its records begin with the id of a schema in a registry.
 _CONVERTERS = {
     "org.apache.kafka.connect.json.JsonConverter": ("json", False),
@@ -63,6 +75,7 @@ _CONVERTERS = {
     "io.confluent.connect.avro.AvroConverter": ("avro", True),
     "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", True),
     "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
+    **dict.fromkeys(_NUMBERS, ("bytes", False)),
 }
 _TEXT_CONVERTER = ".StringConverter"
 # Values of `insertFormat` with which a record's text is not read as JSON.
@@ -123,6 +136,12 @@ def has_fields(configuration: Configuration, side: str) -> bool:
     return _CONVERTERS.get(converter, ("string", False))[0] not in _ONE_COLUMN
 
 
+def one_value_type(configuration: Configuration, side: str) -> str:
+    """The type of keys or values without fields (`has_fields`)."""
+    converter = configuration.text(f"{side}.converter")
+    return _NUMBERS.get(converter) or _ONE_COLUMN.get(_CONVERTERS.get(converter, ("string", False))[0], "string")
+
+
 def has_schema(configuration: Configuration) -> bool:
     """Whether values have a schema, in the records or in a registry."""
     name, registered = _format_name(configuration, "value")
@@ -156,7 +175,7 @@ def _format(
     name, registered = _format_name(configuration, side)
     name = parsed or name
     if name in _ONE_COLUMN and len(columns) != 1:
-        columns = {side: _ONE_COLUMN[name]}
+        columns = {side: _ONE_COLUMN[name] if parsed else one_value_type(configuration, side)}
     found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {})}
     found |= {"columns": columns} if columns else {}
     if converter in _CONVERTERS:
@@ -173,6 +192,23 @@ def errors(configuration: Configuration) -> dict[str, Any]:
         "on_bad_record": "quarantine" if tolerant else "fail",
         **({"dead_letters": {"topic": queue}} if queue and tolerant else {}),
     }
+
+
+def schedule(milliseconds: int) -> dict[str, str]:
+    """When runs start, for a sink that commits, or writes, after so long: under a minute one run goes on for ever."""
+    seconds = max(1, milliseconds // 1000)
+    if seconds < 60:
+        return {"interval": f"{seconds}s"}
+    minutes = seconds // 60
+    return {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
+
+
+def schedule_todo(milliseconds: int) -> list[str]:
+    """What a person has to know of such a schedule."""
+    if "interval" not in schedule(milliseconds):
+        return []
+    return ["interval: one run that never ends, with a process for each table, keeps the snapshots of 2,000 intervals "
+            "(maintenance.snapshots, maintenance.landed); where minutes do, write `cron` in its place"]  # fmt: skip
 
 
 def kafka_connection(configuration: Configuration) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jobs.destinations.bigquery.connect_options import OPTIONS
 from jobs.spec.transform import KEY
 from resources.connections import BigQueryConnection, Connections
 
-_DAY_MS = 86_400_000
+_DAY_MS, _MINUTE_MS = 86_400_000, 60_000
 
 
 class BigQuerySink(Sink):
@@ -46,7 +46,7 @@ class BigQuerySink(Sink):
 
     def document(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {**connect.schedule(max(_MINUTE_MS, self._flush_ms))}
         if (retries := self.configuration.number("max.retries")) is not None:
             found["retry"] = {"max_retries": retries}
         return found
@@ -69,7 +69,7 @@ class BigQuerySink(Sink):
             return {"changes": {"key": {"columns": chain.key, "source": "value"}, "order_by": "arrival"}}, None
         whole, columns = self.key_column(), dict(key)
         if not columns and not connect.has_fields(self.configuration, "key"):
-            columns = {whole or "key": "string"}
+            columns = {whole or "key": connect.one_value_type(self.configuration, "key")}
         several = len(self.configuration.items("topics")) != 1 and not placed.each
         order = {"order_by": "arrival"} if several else {}
         if not columns:
@@ -148,11 +148,21 @@ class BigQuerySink(Sink):
             found |= self._merging()
         return {**found, **self._layout()}
 
+    @property
+    def _flush_ms(self) -> int:
+        """After how long the sink hands records on to BigQuery; 0: at once."""
+        if self.configuration.items("enableBatchLoad"):
+            return 1000 * (self.configuration.number("batchLoadIntervalSec") or 120)
+        batches = self.configuration.flag("enableBatchMode")
+        return 1000 * (self.configuration.number("commitInterval") or 60) if batches else 0
+
     def _merging(self) -> dict[str, Any]:
         interval = self.configuration.number("mergeIntervalMs")
-        interval = 60_000 if interval is None else interval
+        interval = _MINUTE_MS if interval is None else interval
         threshold = self.configuration.number("mergeRecordsThreshold")
-        found: dict[str, Any] = {"merge_interval_seconds": max(1, interval // 1000) if interval > 0 else None}
+        # A run starts every minute, so that it merges after a shorter time as well.
+        seconds = interval // 1000 if interval > _MINUTE_MS else 0
+        found: dict[str, Any] = {"merge_interval_seconds": seconds if interval > 0 else None}
         return {**found, **({"merge_records_threshold": threshold} if threshold and threshold > 0 else {})}
 
     def _layout(self) -> dict[str, Any]:

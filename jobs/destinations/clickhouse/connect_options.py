@@ -44,7 +44,7 @@ OPTIONS: Options = {
     "debeziumCDCEnabled": none("an import is refused where it is on: a pipeline makes tables of its own"),
     "ignorePartitionsWhenBatching": not_needed("a batch spans partitions"),
     "bufferCount": equivalent("batch.max_records"),
-    "bufferFlushTime": equivalent("cron"),
+    "bufferFlushTime": equivalent("cron, or interval where it is under a minute"),
     "reportInsertedOffsets": not_needed("the consumer group always follows the tables"),
     "auto.evolve": equivalent("source.value.unknown_fields: add, and tables[].evolve"),
     "auto.evolve.ddl.refresh.retries": not_needed("a run looks at the table before it writes"),

@@ -26,6 +26,11 @@ from resources.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from resources.clickhouse import ClickHouseServer
 
+_AT_ONCE = (
+    "cron: the sink inserted records as they came, and here a run starts every minute: to see them after seconds write "
+    "`interval: 5s` in its place (docs/operations.md, Commits every few seconds)"
+)
+
 
 class ClickHouseSink(Sink):
     """The ClickHouse sink."""
@@ -72,6 +77,7 @@ class ClickHouseSink(Sink):
             "apart: add them with ALTER TABLE (Nullable, empty for old rows), or let evolve.add_columns do it"
         ]
         todo = [] if is_known else todo
+        todo += connect.schedule_todo(self._flush_ms) if self._flush_ms else [_AT_ONCE]
         form = self.configuration.text("insertFormat").upper()
         if form in ("CSV", "TSV") and not connect.has_fields(self.configuration, "value"):
             todo.append(f"insertFormat: no format reads {form}; take `value` apart in source.transform")
@@ -91,6 +97,7 @@ class ClickHouseSink(Sink):
     def document(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         del placed, going_on
         found: dict[str, Any] = {}
+        found |= connect.schedule(self._flush_ms or 60_000)
         if (retries := self.configuration.number("retryCount")) is not None:
             found["retry"] = {"max_retries": retries}
         if (records := self.configuration.number("bufferCount") or 0) > 0:
@@ -141,6 +148,11 @@ class ClickHouseSink(Sink):
         """The sink's name of a partition: after the routers, and with the database where names are split."""
         topic, mark = routed(self.configuration, partition.topic), self._mark
         return str(TopicPartition(mark.join(self._split(topic)) if mark else topic, partition.partition))
+
+    @property
+    def _flush_ms(self) -> int:
+        """After how long the sink inserts what it has; 0: at once."""
+        return self.configuration.number("bufferFlushTime") or 0
 
     @property
     def _places(self) -> dict[str, str]:

@@ -32,7 +32,7 @@ OPTIONS: Options = {
     "iceberg.control.topic": not_needed("the pipeline has a control topic of its own, `control.topic`"),
     "iceberg.control.group-id": not_needed("progress is kept with the tables"),
     "iceberg.control.group-id-prefix": not_needed("progress is kept with the tables"),
-    "iceberg.control.commit.interval-ms": equivalent("cron"),
+    "iceberg.control.commit.interval-ms": equivalent("cron, or interval where it is under a minute"),
     "iceberg.control.commit.timeout-ms": not_needed("tables commit on their own; a step's limit is time_limit_seconds"),
     "iceberg.control.commit.threads": not_needed("each table is a step of its own"),
     "iceberg.control.commit.max-consecutive-failures": equivalent("retry.max_retries"),

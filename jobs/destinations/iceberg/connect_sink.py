@@ -96,7 +96,7 @@ class IcebergSink(Sink):
             raise ConfigurationError(
                 "the connector names no table", where=self.configuration.name, remedy="name them with --table"
             )
-        todo = connect_catalog.todo(self.configuration)
+        todo = [*connect_catalog.todo(self.configuration), *connect.schedule_todo(self._commit_ms)]
         if _NAMED in names:
             todo.append(
                 f"new_tables: at most {NewTables().most} tables, where the sink had no limit: raise `most` if records "
@@ -112,8 +112,7 @@ class IcebergSink(Sink):
 
     def document(self, placed: Placing, going_on: GoingOn) -> dict[str, Any]:
         """Parts of the pipeline file besides source and tables."""
-        minutes = max(1, (self.configuration.number("iceberg.control.commit.interval-ms") or 300_000) // 60_000)
-        found: dict[str, Any] = {"cron": f"*/{minutes} * * * *" if minutes < 60 else "0 * * * *"}
+        found: dict[str, Any] = {**connect.schedule(self._commit_ms)}
         if failures := self.configuration.number("iceberg.control.commit.max-consecutive-failures"):
             found["retry"] = {"max_retries": failures}
         if self.configuration.flag(_ANY_CASE) and not connect.has_schema(self.configuration):
@@ -220,6 +219,10 @@ class IcebergSink(Sink):
         if self.configuration.text("iceberg.tables.cdc-field"):
             return "upsert_delete"
         return "upsert" if self.configuration.flag("iceberg.tables.upsert-mode-enabled") else "append"
+
+    @property
+    def _commit_ms(self) -> int:
+        return self.configuration.number("iceberg.control.commit.interval-ms") or 300_000
 
     @property
     def _route_field(self) -> str:

@@ -754,3 +754,46 @@ def test_tables_of_a_jdbc_catalog_are_found_under_the_catalogs_name(
     assert found is not None
     assert found.columns == {"id": "long"}
     assert made(TABULAR)[1].intermediate.connection == "lake"
+
+
+@pytest.mark.parametrize(
+    ("sink", "options", "cron", "interval"),
+    [
+        (TABULAR, {"iceberg.control.commit.interval-ms": "10000"}, "", "10s"),
+        (TABULAR, {"iceberg.control.commit.interval-ms": "500"}, "", "1s"),
+        (APACHE, {}, "*/5 * * * *", ""),
+        (APACHE, {"iceberg.control.commit.interval-ms": "60000"}, "*/1 * * * *", ""),
+        (APACHE, {"iceberg.control.commit.interval-ms": "7200000"}, "0 * * * *", ""),
+        (CLICKHOUSE, {}, "*/1 * * * *", ""),
+        (CLICKHOUSE, {"bufferFlushTime": "5000"}, "", "5s"),
+        (BIGQUERY, {}, "*/1 * * * *", ""),
+        (BIGQUERY, {"mergeIntervalMs": "1000"}, "*/1 * * * *", ""),
+        (BIGQUERY, {"upsertEnabled": "false", "deleteEnabled": "false"}, "*/1 * * * *", ""),
+        (BIGQUERY, {"upsertEnabled": "false", "deleteEnabled": "false", "enableBatchLoad": "shop.orders"},
+         "*/2 * * * *", ""),
+    ],
+)  # fmt: skip
+def test_runs_start_as_often_as_the_sink_wrote(
+    sink: dict[str, str], options: dict[str, str], cron: str, interval: str
+) -> None:
+    imported, spec = made({**sink, **options})
+    assert (imported.document.get("cron", ""), spec.interval or "") == (cron, interval)
+    asked = [line for line in imported.todo if line.startswith(("cron: ", "interval: "))]
+    assert len(asked) == bool(interval or (sink is CLICKHOUSE and not options)), "of what costs more, or comes later"
+
+
+def test_bigquery_merges_at_every_run_where_the_sink_merged_as_often() -> None:
+    (table,) = made({**BIGQUERY, "mergeIntervalMs": "60000"})[1].tables
+    assert isinstance(table, BigQueryTable)
+    assert table.merge_interval_seconds == 0
+    (table,) = made({**BIGQUERY, "mergeIntervalMs": "-1"})[1].tables
+    assert isinstance(table, BigQueryTable)
+    assert (table.merge_interval_seconds, table.merge_records_threshold) == (None, 500)
+
+
+@pytest.mark.parametrize(("converter", "kind"), [("Long", "long"), ("Short", "int"), ("Double", "double")])
+def test_keys_of_one_number_are_read_as_kafkas_serializers_write_them(converter: str, kind: str) -> None:
+    named = {"key.converter": f"org.apache.kafka.connect.converters.{converter}Converter"}
+    imported = build(Configuration("sink", {**BIGQUERY, **named}), COLUMNS)
+    assert imported.document["source"]["key"] == {"format": "bytes", "columns": {"key": kind}}
+    assert not any(converter in line for line in imported.todo)
