@@ -23,9 +23,9 @@ OPTIONS: Options = {
     "topic2TableMap": equivalent("tables[].route.topics, or overrides"),
     "customInsertFormat": none("records are decoded by `source.value.format`, and inserted typed"),
     "insertFormat": equivalent("source.value.format: json, for texts in JSON; records are inserted typed"),
-    "proxyType": none("put the proxy's address into HTTPS_PROXY"),
-    "proxyHost": none("put the proxy's address into HTTPS_PROXY"),
-    "proxyPort": none("put the proxy's address into HTTPS_PROXY"),
+    "proxyType": none("HTTPS_PROXY names the proxy, for the run and for Spark's workers"),
+    "proxyHost": none("HTTPS_PROXY names the proxy, for the run and for Spark's workers"),
+    "proxyPort": none("HTTPS_PROXY names the proxy, for the run and for Spark's workers"),
     "zkPath": equivalent("the ClickHouse connection's keeper_path; ours begins empty, the sink's state is taken over"),
     "zkDatabase": equivalent(
         "the ClickHouse connection's state_table; ours begins empty, the sink's state is taken over"
@@ -37,7 +37,7 @@ OPTIONS: Options = {
     "bypassRowBinary": not_needed("inserts are in Arrow"),
     "bypassSchemaValidation": not_needed("what does not fit is found before it is written"),
     "bypassFieldCleanup": not_needed("only declared columns are written"),
-    "dateTimeFormats": none("times are RFC 3339 text or milliseconds; declare others as string"),
+    "dateTimeFormats": none("times are RFC 3339 text or milliseconds; read others by to_timestamp in source.transform"),
     "clientVersion": not_needed("there is one client"),
     "client_version": not_needed("there is one client"),
     "tolerateStateMismatch": not_needed("a batch is immutable, so a retry is always the same one"),

@@ -80,7 +80,8 @@ class ClickHouseSink(Sink):
         todo += connect.schedule_todo(self._flush_ms) if self._flush_ms else [_AT_ONCE]
         form = self.configuration.text("insertFormat").upper()
         if form in ("CSV", "TSV") and not connect.has_fields(self.configuration, "value"):
-            todo.append(f"insertFormat: no format reads {form}; take `value` apart in source.transform")
+            todo.append(f"insertFormat: `value` is a line of {form}: take it apart in source.transform "
+                        "(docs/transforms.md, CSV and TSV)")  # fmt: skip
         return [
             {
                 "kind": "clickhouse",
