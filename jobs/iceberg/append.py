@@ -52,9 +52,8 @@ class Append(TableCommit):
         self._added.clear()
 
     def _begin(self) -> int | None:
-        refs = self._table.metadata.refs
-        if self.target not in refs and "main" in refs:
-            self._branch_from_main(refs["main"])
+        if self.target not in self._table.metadata.refs and self.target != "main":
+            self._make_target()
         self._check_lineage()
         found = self._table.metadata.refs.get(self.target)
         return found.snapshot_id if found else None

@@ -52,7 +52,7 @@ class Attempt(TableCommit):
         """
         metadata = self._table.metadata
         if self.target not in metadata.refs:
-            self._make_root()
+            self._make_target()
             metadata = self._table.metadata
         self._check_lineage()
         base = metadata.refs[self.target].snapshot_id
@@ -60,15 +60,6 @@ class Attempt(TableCommit):
         removed = [RemoveSnapshotRefUpdate(ref_name=name) for name in dead]
         self._catalog.commit(self._table, [], [*removed, point(self._branch, base)])
         return base
-
-    def _make_root(self) -> None:
-        """Creates the target with an empty snapshot, or, if main exists, at main's snapshot."""
-        if main := self._table.metadata.refs.get("main"):
-            self._branch_from_main(main)
-            return
-        added, _ = self._stage(Contents([]), {})
-        self._catalog.commit(self._table, [AssertRefSnapshotId(ref=self.target, snapshot_id=None)], added)
-        self._table = self._catalog.require(self.identifier)
 
     def head(self, properties: Mapping[str, str] = MappingProxyType({})) -> int:
         """The branch's newest snapshot, after a write.

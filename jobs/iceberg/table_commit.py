@@ -202,10 +202,20 @@ class TableCommit(ABC):
         if self._table.metadata.table_uuid != uuid_before:
             raise TableReplaced("the table was dropped and recreated while a batch was written", where=self.identifier)
 
-    def _branch_from_main(self, main: SnapshotRef) -> None:
-        """Creates the target branch at main's snapshot."""
-        missing = AssertRefSnapshotId(ref=self.target, snapshot_id=None)
-        self._catalog.commit(self._table, [missing], [point(self.target, main.snapshot_id)])
+    def _make_target(self) -> None:
+        """Creates the target branch: an empty snapshot on main, if main has none; any other branch at main's snapshot.
+
+        Iceberg takes a table's first snapshot on main only.
+        """
+        if "main" not in self._table.metadata.refs:
+            with catalog_errors(self.identifier):
+                added, _ = stage(self._table, "main", [], [], [], {})
+            self._create("main", added)
+        if self.target != "main":
+            self._create(self.target, [point(self.target, self._table.metadata.refs["main"].snapshot_id)])
+
+    def _create(self, branch: str, updates: list[TableUpdate]) -> None:
+        self._catalog.commit(self._table, [AssertRefSnapshotId(ref=branch, snapshot_id=None)], updates)
         self._table = self._catalog.require(self.identifier)
 
     def _stage(self, contents: Contents, summary: dict[str, str]) -> tuple[list[TableUpdate], int]:

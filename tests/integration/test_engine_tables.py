@@ -93,6 +93,30 @@ def test_append_is_rebased_on_another_writer(
     assert written < files, "the files of the attempt were taken over as they are"
 
 
+def test_rows_are_audited_on_a_branch_before_main_has_them(engine: Callable[..., Engine], spark: SparkSession) -> None:
+    """As docs/pipeline-file.md says it, "Audit before publishing"."""
+    modes = ["append", "upsert_delete"]
+    one = engine(*modes).with_table_options(branch="audit", metadata_columns=COORDINATES)
+
+    def published() -> None:
+        for mode in modes:
+            spark.sql(f"CALL lake.system.fast_forward('{one.flow.table(mode)}', 'main', 'audit')").collect()
+
+    one.produce(put(1), put(2))
+    one.advance()
+    assert [one.read(mode) for mode in modes] == [[], []]
+    published()
+    both = [(1, "a", 1.0), (2, "a", 1.0)]
+    assert [one.read(mode) for mode in modes] == [both, both]
+    one.produce(put(2, name="b"), put(3))
+    one.advance()
+    assert [one.read(mode) for mode in modes] == [both, both]
+    published()
+    assert one.read("append") == [*both, (2, "b", 1.0), (3, "a", 1.0)]
+    assert one.read("upsert_delete") == [(1, "a", 1.0), (2, "b", 1.0), (3, "a", 1.0)]
+    assert [done.number for done in one.land()] == []
+
+
 @pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])
 def test_nested_field_that_somebody_adds_is_null_in_later_rows(
     engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, write: str

@@ -403,3 +403,23 @@ def test_second_snapshot_on_the_branch_is_refused(catalog: IcebergCatalog) -> No
     with pytest.raises(InvariantBroken, match="more than one"):
         publish(attempt, committed(1))
     assert ids(catalog) == []
+
+
+@pytest.mark.parametrize("kind", [Append, Attempt])
+def test_a_table_without_snapshots_may_begin_on_a_branch(catalog: IcebergCatalog, kind: type[Append | Attempt]) -> None:
+    """Iceberg takes the first one on main only; readers of main see no rows."""
+    first = committed(1)
+    attempt = kind(catalog, NAME, "p", None, "audit")
+    if isinstance(attempt, Attempt):
+        write(catalog, attempt)
+    attempt.publish_append(first.to_properties(), state_properties(first, "audit"))
+    assert ids(catalog) == []
+    assert now(catalog) is None
+    table = catalog.require(NAME)
+    assert PipelineBranch("p", "audit").history(table).committed == first
+    # As Spark's `fast_forward` requires it.
+    audited = table.snapshot_by_name("audit")
+    assert audited is not None
+    assert audited.parent_snapshot_id == head(catalog)
+    with pytest.raises(CommitFailed):
+        kind(catalog, NAME, "p", None, "audit")

@@ -200,7 +200,7 @@ def test_run_that_slept_keeps_no_deletes_after_a_renewal(
     """Also where no delete was kept before, so that the renewal moves no branch."""
     asleep, here = destination(lake, order_by="version"), destination(lake, order_by="at")
     asleep.prepare()
-    one, make_root = committed(1, meaning_hash="before"), Attempt._make_root
+    one, make_target = committed(1, meaning_hash="before"), Attempt._make_target
     move(lake, None, one)
     noted = Preparation(lake, asleep.table, asleep).note_kept_deletes(one)
     assert noted
@@ -208,12 +208,12 @@ def test_run_that_slept_keeps_no_deletes_after_a_renewal(
     def renew() -> None:
         Preparation(lake, here.table, here).renew_kept_deletes(one, lambda: None)
 
-    def make_root_late(attempt: Attempt) -> None:
+    def make_target_late(attempt: Attempt) -> None:
         renew()
-        make_root(attempt)
+        make_target(attempt)
 
     if when == "while it begins":
-        monkeypatch.setattr(Attempt, "_make_root", make_root_late)
+        monkeypatch.setattr(Attempt, "_make_target", make_target_late)
     else:
         renew()
     with pytest.raises(CommitFailed, match="another order of changes"):
