@@ -88,8 +88,14 @@ def group_bounds(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> li
     """The bounds of these columns in a row group, by their dotted paths in the file."""
     described = file.metadata.row_group(group)
     chunks = {chunk.path_in_schema: chunk for chunk in map(described.column, range(described.num_columns))}
-    found = (chunks[column].statistics if column in chunks else None for column in columns)
-    return [(one.min, one.max) if one and one.has_min_max else None for one in found]
+    return [_known_bounds(chunks[column].statistics) if column in chunks else None for column in columns]
+
+
+def _known_bounds(statistics: Any) -> Bounds:
+    try:
+        return (statistics.min, statistics.max) if statistics and statistics.has_min_max else None
+    except OverflowError:
+        return None  # Python cannot represent years after 9999
 
 
 def leaves(schema: Schema) -> list[Leaf]:

@@ -344,6 +344,21 @@ def test_scan_finds_the_rows_of_the_keys_that_are_not_deleted(
     assert [(row["id"], row["name"], row["_pos"]) for row in found] == expected
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.date32()], ids=str)
+def test_scan_finds_keys_after_the_year_9999(lake: IcebergCatalog, kind: pa.DataType) -> None:
+    """A transform may make them, or another writer."""
+    lake.create(NAME, iceberg_schema(pa.schema([("at", kind)])), properties=MERGE_ON_READ)
+    first, far = begin(lake, 0), 2**31 - 1 if kind == pa.date32() else 10**18
+    times = pa.array([far, 5, -far], pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    with writing(first.files) as writer:
+        writer.write({"at": times})
+    first.add(writer.written)
+    publish(first, 1)
+    search = begin(lake, 1).search_by(["at"])
+    assert search
+    assert search.scan_for(pa.table({"at": times[:2]})).rows()["_pos"].to_pylist() == [0, 1]
+
+
 def test_compaction_drops_the_deletes_of_data_files_that_are_gone(lake: IcebergCatalog) -> None:
     create(lake)
     for batch, rows in enumerate([[(1, "a"), (1, "b")], [(2, "c"), (2, "d")]]):
