@@ -39,8 +39,9 @@ from resources.errors import (
     TableReplaced,
     Unavailable,
 )
-from resources.iceberg_errors import catalog_errors
+from resources.iceberg_errors import UNREADABLE, catalog_errors
 from resources.iceberg_io import RenewedFileIO, ends_at
+from resources.iceberg_statistics import accept_all_types
 from resources.iceberg_transaction import TableChange, commit_transaction, require_transactions, same_table
 
 # Tries of a commit that the catalog refuses.
@@ -141,7 +142,7 @@ class IcebergCatalog:
         """The table as it is now, or None where there is none."""
         with catalog_errors(identifier):
             try:
-                return self._renewing(self._catalog.load_table(identifier), identifier)
+                return self._renewing(_loaded(self._catalog, identifier), identifier)
             except NoSuchTableError:
                 return None
 
@@ -283,11 +284,19 @@ def check_clock(table: Table, now: float) -> None:
         )
 
 
+def _loaded(catalog: Catalog, identifier: str) -> Table:
+    try:
+        return catalog.load_table(identifier)
+    except UNREADABLE:
+        accept_all_types()
+        return catalog.load_table(identifier)
+
+
 def _newest_io(name: str, connection: IcebergConnection, identifier: str) -> FileIO:
     """A client of the table's files with new credentials; works in any process."""
     catalog = IcebergCatalog(name, connection)
     with catalog_errors(identifier):
-        return catalog._catalog.load_table(identifier).io
+        return _loaded(catalog._catalog, identifier).io
 
 
 def _access(connection: IcebergConnection) -> dict[str, str]:

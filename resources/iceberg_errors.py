@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pydantic
 import sqlalchemy.exc
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -21,6 +22,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TooManyRequestsError,
     UnauthorizedError,
+    ValidationError,
 )
 
 from resources.errors import CommitFailed, CommitStateUnknown, ConfigurationError, StorageError, Unavailable
@@ -31,6 +33,8 @@ _SEQUENCE = "older than last sequence number"
 # What our error then says.
 _TAKEN = "another commit took this one's sequence number"
 _LATER = (ServiceUnavailableError, ServerError, TooManyRequestsError)
+# What pyiceberg raises if metadata has something that it does not know: of its own, and where a REST server sends it.
+UNREADABLE = (ValidationError, pydantic.ValidationError)
 # What PostgreSQL and MySQL say of a user, a password or a host that may not connect.
 _REFUSED = re.compile(
     r"password authentication failed|no pg_hba\.conf entry|access denied|role .* does not exist", re.IGNORECASE
@@ -46,17 +50,13 @@ def catalog_errors(where: str) -> Iterator[None]:
         raise CommitFailed(str(problem), where=where) from problem
     except CommitStateUnknownException as problem:
         raise CommitStateUnknown(str(problem), where=where) from problem
+    except UNREADABLE as problem:
+        raise _unreadable(problem, where) from None
     except ValueError as problem:
-        if _SEQUENCE in str(problem):
-            raise CommitFailed(_TAKEN, where=where) from problem
-        if not _cannot_be_sent(problem):
+        known = _of_value(problem, where)
+        if known is None:
             raise
-        raise ConfigurationError(
-            f"the request to the catalog cannot be sent ({type(problem).__name__})",
-            where=where,
-            remedy="correct `uri`, `token` or the headers in `properties` of its connection: an address begins with "
-            "http:// or https://, and headers have no line breaks and no characters outside of Latin-1",
-        ) from None  # its text quotes the address or the header
+        raise known from None
     except sqlalchemy.exc.SQLAlchemyError as problem:
         raise _database_error(problem, where) from None
     except (NotInstalledError, ModuleNotFoundError) as problem:
@@ -88,6 +88,35 @@ def catalog_errors(where: str) -> Iterator[None]:
         ) from None
     except RESTError as problem:
         raise _refused(problem, where) from None
+
+
+def _unreadable(problem: Exception, where: str) -> ConfigurationError:
+    """Our error for metadata that pyiceberg cannot read: the places in it, without their values."""
+    invalid = problem if isinstance(problem, pydantic.ValidationError) else problem.__cause__
+    places = list[str]()
+    if isinstance(invalid, pydantic.ValidationError):
+        places = [".".join(map(str, one["loc"])) for one in invalid.errors(include_url=False, include_input=False)]
+    named = ", ".join(list(dict.fromkeys(places))[:3]) or str(problem)
+    return ConfigurationError(
+        f"the table's metadata has something that pyiceberg cannot read: {named}",
+        where=where,
+        remedy="undo what another engine has changed there, as the type of a column or the format version, or use "
+        "another table",
+    )
+
+
+def _of_value(problem: ValueError, where: str) -> CommitFailed | ConfigurationError | None:
+    """Our error without the problem's text, which may quote the address or a header; None if it is another problem."""
+    if _SEQUENCE in str(problem):
+        return CommitFailed(_TAKEN, where=where)
+    if not _cannot_be_sent(problem):
+        return None
+    return ConfigurationError(
+        f"the request to the catalog cannot be sent ({type(problem).__name__})",
+        where=where,
+        remedy="correct `uri`, `token` or the headers in `properties` of its connection: an address begins with "
+        "http:// or https://, and headers have no line breaks and no characters outside of Latin-1",
+    )
 
 
 def _database_error(problem: sqlalchemy.exc.SQLAlchemyError, where: str) -> ConfigurationError | Unavailable:
