@@ -223,8 +223,10 @@ class IcebergCatalog:
             CommitFailed: a requirement does not hold (any more).
             CommitStateUnknown: the answer was lost.
             Unavailable: this machine's clock is behind the table.
+            ConfigurationError: the table is of a format version that pyiceberg cannot commit.
         """
         where = ".".join(table.name())
+        require_version(table.format_version, where)
         check_clock(table, time.time())
         try:
             with catalog_errors(where):
@@ -266,6 +268,20 @@ class IcebergCatalog:
                 commit_transaction(require_transactions(self._catalog, self.name), changes)
         except Unavailable as lost:
             raise CommitStateUnknown(lost.what, where=where, remedy="the next run looks at the tables first") from lost
+
+
+def require_version(version: int | str, where: str, remedy: str = "") -> None:
+    """Rejects tables of format version 3: pyiceberg can read but not commit them (tried with 0.12).
+
+    Raises:
+        ConfigurationError: the table is of such a version.
+    """
+    if str(version) not in ("1", "2"):
+        raise ConfigurationError(
+            f"the table's format version is {version}, which cannot be committed yet",
+            where=where,
+            remedy=remedy or "use a table of format version 2 (`properties: {format-version: '2'}`)",
+        )
 
 
 def check_clock(table: Table, now: float) -> None:

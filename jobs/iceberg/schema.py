@@ -25,6 +25,7 @@ from pyiceberg.types import IcebergType
 
 from jobs.evolution import AddColumn, RelaxRequired, SchemaChange, WidenType, plain
 from jobs.iceberg.partition_text import Partition, parse_partition
+from resources.iceberg import require_version
 from resources.iceberg_errors import catalog_errors
 
 # The ends of partition fields' names, where they are not those of their transforms.
@@ -105,6 +106,7 @@ def apply_changes(table: Table, changes: Sequence[SchemaChange]) -> None:
     """Changes the table's schema in one commit; no commit for an empty list."""
     if not changes:
         return
+    require_version(table.format_version, ".".join(table.name()))
     optional = {".".join(change.path) for change in changes if isinstance(change, RelaxRequired)}
     with catalog_errors(".".join(table.name())), table.update_schema() as update:
         # A nullable column cannot be an identifier field.

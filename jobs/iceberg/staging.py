@@ -34,6 +34,7 @@ from pyiceberg.typedef import EMPTY_DICT
 from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.partitioning import Partitioning
 from jobs.iceberg.position_deletes import DeleteManifestWriter
+from resources.iceberg import require_version
 
 # Delete manifests with fewer entries are written again as one with each batch, so that their number does not grow.
 _MANIFEST_ENTRIES = 500
@@ -60,6 +61,7 @@ def stage(
     Returns:
         The updates of the table's metadata, and the snapshot's id.
     """
+    require_version(table.format_version, ".".join(table.name()))
     # Iceberg's own writers check snapshots with this operation for new deletes that conflict with their commit.
     operation = Operation.OVERWRITE if deletes or removed else Operation.APPEND
     producer = _Producer(operation, _Unchanged(table), table.io, snapshot_properties=summary, branch=target)

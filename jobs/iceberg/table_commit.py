@@ -34,7 +34,7 @@ from jobs.iceberg.staging import stage
 from jobs.iceberg.state_file import StateFile, put_aside
 from jobs.only_writer import require_only_writer
 from resources.errors import CommitFailed, CommitStateUnknown, TableReplaced
-from resources.iceberg import IcebergCatalog
+from resources.iceberg import IcebergCatalog, require_version
 from resources.iceberg_errors import catalog_errors
 
 ATTEMPT = PREFIX + "attempt"
@@ -101,6 +101,7 @@ class TableCommit(ABC):
         self.id = uuid.uuid4().hex
         self._state_file: StateFile | None = None
         self._table = table or catalog.require(identifier)
+        require_version(self._table.format_version, identifier)
         self.base = self._begin()
 
     @property

@@ -33,7 +33,7 @@ from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Evolution
 from jobs.watermark import Watermark
 from resources.errors import CommitFailed, ConfigurationError, TableReplaced
-from resources.iceberg import IcebergCatalog
+from resources.iceberg import IcebergCatalog, require_version
 from resources.iceberg_errors import catalog_errors
 from resources.kafka import KafkaCluster
 
@@ -137,6 +137,14 @@ class IntermediateTable:
                 remedy="give one of the two another `intermediate.suffix` or `intermediate.namespace`",
             )
 
+    def require_version(self) -> None:
+        """Before records are read; what is landed can still be merged. Raises ConfigurationError."""
+        remedy = (
+            "no version can be taken back: when the tables have all that is landed, drop this one, and go on with "
+            f"`batchmerge offsets reset {self.pipeline} --to committed`"
+        )
+        require_version(self.catalog.require(self.identifier).format_version, self.identifier, remedy)
+
     def _set_properties(self, table: Table) -> None:
         """Sets what the table lacks."""
         lacking = {name: value for name, value in _PROPERTIES.items() if name not in table.properties}
@@ -227,8 +235,9 @@ class IntermediateTable:
 
         Raises:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
-            do not add up.
+            do not add up. ConfigurationError: somebody has raised the table's format version.
         """
+        self.require_version()
         from jobs.landing.batch_records import BatchRecords
         from jobs.landing.new_columns import write_with_new_columns
         from jobs.landing.ranges import judge, land_ranges

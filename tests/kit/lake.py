@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def lake_connection(folder: Path) -> IcebergConnection:
 
 def lake(folder: Path) -> IcebergCatalog:
     return IcebergCatalog("lake", lake_connection(folder))
+
+
+def with_metadata(folder: Path, identifier: str, changed: Mapping[str, object]) -> IcebergCatalog:
+    """The catalog, opened again, after another engine has changed these parts of a table's metadata."""
+    file = Path(lake(folder).require(identifier).metadata_location.removeprefix("file://"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+    return lake(folder)
 
 
 def files_in(table: Table, folder: str = "") -> list[str]:

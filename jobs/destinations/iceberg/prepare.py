@@ -20,8 +20,8 @@ from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
-from resources.errors import CommitFailed, ConfigurationError
-from resources.iceberg import IcebergCatalog
+from resources.errors import CommitFailed
+from resources.iceberg import IcebergCatalog, require_version
 
 _PROPERTIES = {
     "format-version": "2",
@@ -60,7 +60,8 @@ class Preparation:
         """
         destination = self.destination
         found = self.catalog.load(self.table.table)
-        self._check_format(str(found.format_version) if found else self.table.properties.get("format-version", "2"))
+        declared = self.table.properties.get("format-version", "2")
+        require_version(found.format_version if found else declared, self.where)
         if found is not None:
             branch = PipelineBranch(destination.pipeline, self.table.branch)
             require_only_writer(destination.pipeline, branch.other_writers(found.properties), self.where)
@@ -94,15 +95,6 @@ class Preparation:
         key = self.destination.spec.changes.key
         return list(key.columns) if key and self.table.needs_key else []
 
-    def _check_format(self, version: str) -> None:
-        """Rejects format version 3: pyiceberg can read but not commit such tables (tried with 0.12)."""
-        if version not in ("1", "2"):
-            raise ConfigurationError(
-                f"the table's format version is {version}, which cannot be committed yet",
-                where=self.where,
-                remedy="use a table of format version 2 (`properties: {format-version: '2'}`)",
-            )
-
     def _prepare_kept_deletes(self, table: Table | None, dry_run: bool) -> list[str]:
         """Creates or alters the table of kept deletes.
 
@@ -120,6 +112,7 @@ class Preparation:
                 self.catalog.drop(name)
             found = None
         if found is not None:
+            require_version(found.format_version, name)
             committed = committed_state(table, self.destination.pipeline, self.table)
             if committed and committed.orders_otherwise(spec.meaning_hash, spec.order_hash):
                 # Another key or order: the merge of the reset that accepts it renews the kept deletes.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jobs.iceberg.append import Append
 from jobs.landing.intermediate import IntermediateTable
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
+from tests.kit.lake import with_metadata
 
 
 def test_names_of_two_pipelines_that_make_one(lake: IcebergCatalog) -> None:
@@ -48,3 +52,21 @@ def test_landed_column_in_another_spelling_is_refused_with_what_helps(lake: Iceb
     ) as refused:
         respelled.prepare()
     assert "ignore_case" not in str(refused.value)
+
+
+def test_a_table_whose_format_version_somebody_has_raised(lake: IcebergCatalog, tmp_path: Path) -> None:
+    """What is landed can still be merged, and nothing can be landed."""
+    IntermediateTable("p", specs.spec(columns={"id": "long"}), lake).prepare()
+    raised = with_metadata(tmp_path, "landing.p_tmp", {"format-version": 3, "next-row-id": 0})
+    table = IntermediateTable("p", specs.spec(columns={"id": "long"}), raised)
+    assert table.prepare() == []
+    with pytest.raises(ConfigurationError, match="format version is 3") as refused:
+        table.require_version()
+    assert "offsets reset p --to committed" in refused.value.remedy
+    for change in (
+        lambda: IntermediateTable("p", specs.spec(columns={"new": "long"}), raised).prepare(),
+        lambda: Append(raised, table.identifier, "p", None),
+        lambda: table.keep(raised.require(table.identifier), {"a": "b"}),
+    ):
+        with pytest.raises(ConfigurationError, match="format version is 3"):
+            change()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
 from pyiceberg.schema import Schema
 from pyiceberg.table.update import SetPropertiesUpdate
-from pyiceberg.types import LongType, NestedField
 
 from resources.errors import ConfigurationError
-from resources.iceberg import IcebergCatalog
-from tests.kit.lake import lake
+from tests.kit.lake import lake, with_metadata
 
 
 def test_a_namespace_that_is_there_needs_no_right_to_create_one(
@@ -32,19 +28,11 @@ def test_a_namespace_that_is_there_needs_no_right_to_create_one(
     assert catalog.load("shop.two")
 
 
-def with_metadata(folder: Path, changed: dict[str, Any]) -> IcebergCatalog:
-    """A catalog, opened anew, with a table whose metadata file another engine has written."""
-    catalog = lake(folder)
-    table = catalog.create("shop.one", Schema(NestedField(1, "id", LongType(), required=False)))
-    file = Path(table.metadata_location.removeprefix("file://"))
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
-    return lake(folder)
-
-
 def test_statistics_of_other_engines_stop_no_table(tmp_path: Path) -> None:
     blob = {"type": "presto-sum-data-size-bytes-v1", "snapshot-id": 1, "sequence-number": 1, "fields": [1]}
     file = {"snapshot-id": 1, "statistics-path": "file:///x", "file-size-in-bytes": 9, "file-footer-size-in-bytes": 9}
-    catalog = with_metadata(tmp_path, {"statistics": [{**file, "blob-metadata": [blob]}]})
+    lake(tmp_path).create("shop.one", Schema())
+    catalog = with_metadata(tmp_path, "shop.one", {"statistics": [{**file, "blob-metadata": [blob]}]})
     table = catalog.require("shop.one")
     catalog.commit(table, [], [SetPropertiesUpdate(updates={"a": "b"})])
     (kept,) = lake(tmp_path).require("shop.one").metadata.statistics
@@ -52,7 +40,8 @@ def test_statistics_of_other_engines_stop_no_table(tmp_path: Path) -> None:
 
 
 def test_metadata_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    catalog = with_metadata(tmp_path, {"format-version": 9})
+    lake(tmp_path).create("shop.one", Schema())
+    catalog = with_metadata(tmp_path, "shop.one", {"format-version": 9})
     with pytest.raises(ConfigurationError, match="has something that pyiceberg cannot read") as refused:
         catalog.load("shop.one")
     assert refused.value.where == "shop.one"
