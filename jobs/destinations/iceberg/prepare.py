@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
@@ -15,12 +15,14 @@ from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.iceberg.state import committed_state
 from jobs.destinations.reduced import ReducedDestination
 from jobs.destinations.registry import kind_of
-from jobs.evolution import plan_evolution
+from jobs.evolution import AddColumn, SchemaChange, plan_evolution
 from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
-from resources.errors import CommitFailed
+from jobs.spec.columns import RowColumn
+from jobs.spec.metadata import COORDINATES
+from resources.errors import CommitFailed, SchemaRefused
 from resources.iceberg import IcebergCatalog, require_version
 
 _PROPERTIES = {
@@ -67,6 +69,7 @@ class Preparation:
             require_only_writer(destination.pipeline, branch.other_writers(found.properties), self.where)
         changes = destination.evolution(arrow_schema(found) if found else None)
         if found is not None:
+            self._check_recognized(found, changes)
             if not dry_run:
                 apply_changes(found, changes)
             return [*(f"{self.where}: {change}" for change in changes), *self._prepare_kept_deletes(found, dry_run)]
@@ -81,6 +84,36 @@ class Preparation:
             made = self.catalog.create(self.table.table, schema, spec, {**usual, **self.table.properties}, sort)
         layout = f" partitioned by {', '.join(self.table.partition_by)}" if spec.fields else ""
         return [f"create {self.where}{layout}", *self._prepare_kept_deletes(made, dry_run)]
+
+    def _check_recognized(self, table: Table, changes: Sequence[SchemaChange]) -> None:
+        """Requires that the rows of earlier batches still have what they are recognized by: each would stay beside the
+        row that its next change, or a replay, writes.
+
+        Raises:
+            SchemaRefused: somebody has renamed or dropped such a column.
+        """
+        new = {change.path for change in changes if isinstance(change, AddColumn)}
+        lost = [c for c in self.destination.row_columns if (c.name,) in new and self._recognizes(c)]
+        if not lost or (committed := committed_state(table, self.destination.pipeline, self.table)) is None:
+            return
+        # Otherwise the file asks for it since later batches.
+        by_key = committed.meaning_hash == self.destination.spec.meaning_hash
+        by_coordinates = committed.untraced_to < committed.batch_number
+        if names := [c.name for c in lost if (by_coordinates if c.path[0] == "kafka" else by_key)]:
+            raise SchemaRefused(
+                f"the table lacks {', '.join(names)}, by which rows of earlier batches are recognized: somebody has "
+                "renamed or dropped the column",
+                where=self.where,
+                remedy="rename it back (`ALTER TABLE … RENAME COLUMN`); if it was dropped, fill a new table (another "
+                "name in `tables`)",
+                table=self.where,
+            )
+
+    def _recognizes(self, column: RowColumn) -> bool:
+        """Whether merges or replays compare this column with that of rows in the table."""
+        if not self.table.has_unique_key and column.path[0] == "kafka":
+            return self.table.has_coordinates and column.path[1] in COORDINATES
+        return self.table.needs_key and (column.is_key or column.name == self.destination.spec.changes.ordered_by)
 
     @property
     def _write_mode(self) -> str:

@@ -23,7 +23,7 @@ from jobs.iceberg.schema import arrow_schema
 from jobs.schema.types import parse_columns
 from jobs.verify.drift import schema_drift
 from jobs.verify.stale_keys import stale_keys
-from resources.errors import CommitFailed, ConfigurationError
+from resources.errors import CommitFailed, ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
 from tests.kit.batches import batch, committed, landed_without_rows
@@ -114,6 +114,58 @@ def test_dry_run_says_it_and_does_nothing(lake: IcebergCatalog) -> None:
     wider = {**VALUE, "more": "date"}
     assert destination(lake, wider).prepare(dry_run=True) == ["iceberg n.t: add column more date"]
     assert "more" not in arrow_schema(lake.require("n.t")).names
+
+
+@pytest.mark.parametrize(
+    ("options", "renamed", "refused"),
+    [
+        ({}, "id", True),
+        ({}, "at", False),
+        ({}, "version", False),
+        ({"order_by": "version"}, "version", True),
+        ({"mode": "append"}, "id", False),
+        ({"metadata_columns": ["topic", "partition", "offset"]}, "_offset", False),
+        ({"mode": "append", "metadata_columns": ["topic", "partition", "offset"]}, "_offset", True),
+        ({"mode": "append", "metadata_columns": ["topic", "partition"]}, "__partition", False),
+    ],
+    ids=str,
+)
+def test_a_column_that_recognizes_rows_is_not_made_again(
+    lake: IcebergCatalog, options: dict[str, Any], renamed: str, refused: bool
+) -> None:
+    """Else a row stays under the column's new name, beside the one that its next change or a replay writes."""
+    first = destination(lake, **options)
+    first.prepare()
+    meaning = first.spec.meaning_hash
+    with lake.require("n.t").update_schema() as update:
+        update.rename_column(renamed, "other")
+    added = destination(lake, **options).prepare(dry_run=True)
+    assert any(f"add column {renamed} " in change for change in added), "no batch is merged yet"
+    state = replace(committed(1), meaning_hash=meaning, untraced_to=0 if first.table.has_coordinates else 1)
+    Append(lake, "n.t", "p", None).publish_append(state.to_properties(), state_properties(state, "main"))
+    if refused:
+        with pytest.raises(SchemaRefused, match=f"lacks {renamed}, by which rows of earlier batches"):
+            destination(lake, **options).prepare()
+    else:
+        assert destination(lake, **options).prepare() == added
+
+
+@pytest.mark.parametrize(("meaning", "untraced_to"), [("another", 0), (None, 1)])
+def test_a_column_that_recognizes_rows_from_now_on_is_made(
+    lake: IcebergCatalog, meaning: str | None, untraced_to: int
+) -> None:
+    """Another key, which was accepted; coordinates, which the file asks for since."""
+    options: dict[str, Any] = {} if meaning else {"mode": "append"}
+    made = destination(lake, **options)
+    made.prepare()
+    name = "id" if meaning else "_offset"
+    if meaning:
+        with lake.require("n.t").update_schema() as update:
+            update.rename_column("id", "other")
+    state = replace(committed(1), meaning_hash=meaning or made.spec.meaning_hash, untraced_to=untraced_to)
+    Append(lake, "n.t", "p", None).publish_append(state.to_properties(), state_properties(state, "main"))
+    wanted = options if meaning else options | {"metadata_columns": ["topic", "partition", "offset"]}
+    assert any(f"add column {name} " in change for change in destination(lake, **wanted).prepare())
 
 
 def test_order_of_deletes_widens_with_its_column(lake: IcebergCatalog) -> None:
