@@ -1,4 +1,5 @@
-"""Remembers the schemas, readers and writers that pyiceberg computes again for each manifest and manifest list.
+"""Remembers the schemas, readers and writers that pyiceberg computes again for each manifest and manifest list, and
+compresses these as Iceberg's own writers do.
 
 They depend only on schemas, which the manifests of a table share. To compute them takes ten times as long as to read
 the few entries of one manifest.
@@ -69,6 +70,15 @@ class _Conversion:
     iceberg_to_avro = staticmethod(_by_identity(AvroSchemaConversion().iceberg_to_avro))
 
 
+class _Compression:
+    """Stands in for the names of codecs. pyiceberg (0.12) takes that of manifests from `write.avro.compression-codec`,
+    which is for data files in Avro, and fails with those that it does not know (`uncompressed`, capitals)."""
+
+    @staticmethod
+    def get(_: str) -> str:
+        return "deflate"
+
+
 def _header_schema(header: file.AvroFileHeader) -> Schema:
     return _schema(header.meta[_SCHEMA]) if _SCHEMA in header.meta else _get_schema(header)
 
@@ -81,6 +91,7 @@ _get_schema = file.AvroFileHeader.get_schema
 _INSTEAD: dict[tuple[object, str], object] = {
     (file.AvroFileHeader, "get_schema"): _header_schema,
     (file, "AvroSchemaConversion"): _Conversion,
+    (file, "CODEC_MAPPING_ICEBERG_TO_AVRO"): _Compression,
     (manifest.ManifestWriter, "_with_partition"): _with_partition,
     **{
         (file, name): _by_identity(getattr(file, name))

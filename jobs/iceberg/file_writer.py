@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.types import BooleanType
 
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
@@ -158,7 +159,8 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
     if codec == "zstd" and level == "null" and rows.nbytes < _SMALL_BYTES:
         codec = _OF_SMALL
     bloom = PARQUET + "bloom-filter-enabled.column."
-    blooms = [c.path for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
+    wanted = [c for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
+    blooms = [c.path for c in wanted if not isinstance(c.type, BooleanType)]  # Parquet has none for these
     return {
         "compression": "none" if codec == "uncompressed" else codec,
         "compression_level": None if level == "null" or codec in _WITHOUT_LEVELS else int(level),

@@ -28,9 +28,10 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
-from jobs.iceberg.numbers import REMEDY, TARGET_BYTES, number, without_number
+from jobs.iceberg.numbers import TARGET_BYTES, number
 from jobs.iceberg.partitioning import Partitioning, Values
 from jobs.iceberg.statistics import ColumnStatistics
+from jobs.iceberg.unusable import unusable
 from resources.errors import ConfigurationError
 
 _FORMAT = "write.format.default"
@@ -64,14 +65,14 @@ class NewFiles:
         """How new files of this table are written, as it is now.
 
         Raises:
-            ConfigurationError: the table's file format is not Parquet, or a property that is to be a number is none.
+            ConfigurationError: the table's file format is not Parquet, or a property has a value that it cannot have.
         """
         metadata, where = table.metadata, ".".join(table.name())
-        for name in without_number(metadata.properties):
+        for name, remedy in unusable(metadata.properties):
             raise ConfigurationError(
-                f"its property `{name}` is {metadata.properties[name]!r}, which is not a number that it can have",
+                f"its property `{name}` is {metadata.properties[name]!r}, which it cannot have",
                 where=where,
-                remedy=f"{REMEDY}, by ALTER TABLE … SET TBLPROPERTIES",
+                remedy=f"{remedy}, by ALTER TABLE … SET TBLPROPERTIES",
             )
         if not writes_parquet(metadata.properties):
             raise ConfigurationError(

@@ -18,7 +18,11 @@ _SIZES = {
     PARQUET + "dict-size-bytes": 2 << 20,
     PARQUET + "page-row-limit": 20_000,
 }
-_COUNTS = {METRICS + "max-inferred-column-defaults": 100, "write.metadata.previous-versions-max": 100}
+_COUNTS = {
+    METRICS + "max-inferred-column-defaults": 100,
+    "write.metadata.previous-versions-max": 100,
+    "write.summary.partition-limit": 0,
+}
 _DEFAULTS = {**_SIZES, **_COUNTS}
 _FORMS = {
     **dict.fromkeys(_SIZES, re.compile(r"0*[1-9]\d*", re.ASCII)),

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from jobs.destinations.iceberg.columns import table_columns
 from jobs.destinations.iceberg.spec import IcebergTable
-from jobs.iceberg.numbers import REMEDY, without_number
 from jobs.iceberg.partition_text import parse_partition
+from jobs.iceberg.unusable import unusable
 from jobs.schema.types import type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
@@ -28,9 +28,8 @@ def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
             yield Mistake((), f"{name} is a column of Iceberg's own", "give the column of `source` another name")
     yield from _partitions(table, types)
     yield from _writes(table)
-    for name in without_number(table.properties):
-        what = f"{table.properties[name]!r} is not a number that it can have"
-        yield Mistake(("properties", name), what, REMEDY)
+    for name, remedy in unusable(table.properties):
+        yield Mistake(("properties", name), f"{table.properties[name]!r} is no value that it can have", remedy)
     for number, name in enumerate(table.sort_by or ()):
         if name in types and pa.types.is_nested(types[name]):
             what = f"{name} is {type_name(types[name])}, which has no order"

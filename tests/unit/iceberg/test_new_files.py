@@ -317,13 +317,45 @@ def test_other_formats_are_refused(lake: IcebergCatalog) -> None:
         ("write.parquet.row-group-limit", "0"),
         ("write.parquet.compression-level", "best"),
         ("write.metadata.metrics.max-inferred-column-defaults", ""),
+        ("write.summary.partition-limit", "many"),
+        ("write.parquet.compression-codec", "zstdd"),
+        ("write.parquet.compression-codec", "LZO"),
     ],
 )
-def test_property_that_is_no_number_is_named_before_a_task_reads_it(lake: IcebergCatalog, name: str, text: str) -> None:
+def test_property_with_a_wrong_value_is_named_before_a_task_reads_it(
+    lake: IcebergCatalog, name: str, text: str
+) -> None:
     """Tables of others may have any."""
     table = create(lake, properties={name: text})
     with pytest.raises(ConfigurationError, match=f"^n.t: its property `{name}` is '{text}'"):
         NewFiles.of(table)
+
+
+def test_a_level_that_the_codec_lacks_is_named(lake: IcebergCatalog) -> None:
+    """Left there when the codec was changed."""
+    level = {"write.parquet.compression-level": "15"}
+    NewFiles.of(create(lake, properties={**level, "write.parquet.compression-codec": "lz4"}))
+    lake.drop(NAME)
+    table = create(lake, properties={**level, "write.parquet.compression-codec": "GZIP"})
+    with pytest.raises(ConfigurationError, match="compression-level` is '15'"):
+        NewFiles.of(table)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"write.avro.compression-codec": "uncompressed"},
+        {"write.avro.compression-codec": "snappy"},
+        {"write.parquet.bloom-filter-enabled.column.nothing": "true"},
+        {"write.parquet.compression-codec": "Brotli", "write.parquet.compression-level": "11"},
+    ],
+    ids=str,
+)
+def test_properties_that_iceberg_has_for_others_stop_no_table(lake: IcebergCatalog, named: dict[str, str]) -> None:
+    """Data files in Avro, and columns of a type for which Parquet has no such filter."""
+    create(lake, properties=named)
+    publish(lake)
+    assert lake.require(NAME).scan().to_arrow().num_rows == len(ROWS)
 
 
 @pytest.mark.parametrize(
