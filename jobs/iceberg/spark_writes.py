@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
 
 from jobs.batch import PREFIX
 from jobs.iceberg.nested_fields import nested_changes
@@ -28,7 +27,8 @@ def with_all_columns(rows: DataFrame, declared: Sequence[str], table: pa.Schema)
     others = [f for f in table if f.name.lower() not in named]
     return rows.select(
         *(F.col(quote("spark", name)) for name in declared),
-        *(F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in others),
+        # Without a type, which fits each column: Spark has not all of the types that other engines give.
+        *(F.lit(None).alias(f.name) for f in others),
     )
 
 

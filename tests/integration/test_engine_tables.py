@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.types import StringType
+from pyiceberg.types import NestedField, StringType, StructType, UUIDType
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.iceberg import destination as iceberg_destination
@@ -115,6 +115,28 @@ def test_rows_are_audited_on_a_branch_before_main_has_them(engine: Callable[...,
     assert one.read("append") == [*both, (2, "b", 1.0), (3, "a", 1.0)]
     assert one.read("upsert_delete") == [(1, "a", 1.0), (2, "b", 1.0), (3, "a", 1.0)]
     assert [done.number for done in one.land()] == []
+
+
+@pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])
+def test_columns_of_a_type_that_a_file_cannot_have_are_null_in_later_rows(
+    engine: Callable[..., Engine], write: str
+) -> None:
+    modes = ("append", "upsert_delete")
+    one = engine(*modes).with_table_options(write=write, partition_by=["bucket(3, id)"], metadata_columns=COORDINATES)
+    one.produce(put(1), put(2))
+    one.advance()
+    tables = catalog(one.connections)
+    for mode in modes:
+        with tables.require(one.flow.table(mode)).update_schema() as update:
+            update.add_column("theirs", UUIDType())
+            update.add_column("more", StructType(NestedField(99, "theirs", UUIDType(), required=False)))
+    one.produce(put(1, "b"), put(3))
+    one.advance()
+    for mode in modes:
+        assert one.replay(mode, 1, 2)
+        found = tables.require(one.flow.table(mode)).scan().to_arrow()
+        assert sorted(found["id"].to_pylist()) == ([1, 1, 2, 3] if mode == "append" else [1, 2, 3])
+        assert found["theirs"].null_count == found["more"].null_count == len(found)
 
 
 @pytest.mark.parametrize("write", ["merge_on_read", "copy_on_write"])
