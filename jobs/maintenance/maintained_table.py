@@ -82,6 +82,19 @@ class MaintainedTable:
             ],
         )
 
+    def may_delete_files(self) -> bool:
+        """Whether files may be deleted: not of a table that shares files with others, as it says itself."""
+        return self.load().properties.get("gc.enabled", "true").lower() != "false"
+
+    def require_deletable(self) -> None:
+        """Called before files are deleted, which Iceberg would refuse.
+
+        Raises:
+            GaveWay: no file may be deleted.
+        """
+        if not self.may_delete_files():
+            raise GaveWay("the table's property `gc.enabled` is false: no file is deleted", where=self.identifier)
+
     def give_way(self) -> None:
         """Called before a commit that would invalidate a running MERGE.
 

@@ -14,7 +14,8 @@ _LOG = logging.getLogger("batchmerge")
 
 
 class GaveWay(CommitFailed):
-    """The task is left to the next maintenance: a running merge has priority, or it is unknown what is still needed."""
+    """The task is left to the next maintenance: a running merge has priority, it is unknown what is still needed, or
+    nothing of the table may be deleted."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def retire(spark: SparkSession, pipeline: Pipeline, maintained: MaintainedTable,
     failpoint("maintenance.forgotten")
     metadata = maintained.load().metadata
     ids = expirable(metadata, maintained.branch, milliseconds_ago(timedelta()), 1, oldest.snapshot_id)
-    expired = expire_these(spark, maintained, ids) if ids else {}
+    expired = expire_these(spark, maintained, ids) if ids and maintained.may_delete_files() else {}
     known = pipeline.intermediate.landed().batches
     rows = _delete(spark, maintained, known[0].number, recreated=pipeline.intermediate.recreated())
     if options.dead_letters_keep_days is not None:  # else never, since nobody may have read them yet

@@ -58,7 +58,12 @@ def expire(
     orphans: Orphans,
     oldest_kept: int | None,
 ) -> Mapping[str, int]:
-    """Expires a branch's old snapshots and those of dead runs, and deletes the files that only they have."""
+    """Expires a branch's old snapshots and those of dead runs, and deletes the files that only they have.
+
+    Raises:
+        GaveWay: no file of the table may be deleted.
+    """
+    maintained.require_deletable()
     metadata = maintained.load().metadata
     old = milliseconds_ago(timedelta(days=options.keep_days))
     dead = milliseconds_ago(timedelta(hours=orphans.older_than_hours))

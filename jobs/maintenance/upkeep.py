@@ -61,7 +61,12 @@ def remove_branches(maintained: MaintainedTable, options: Orphans) -> Mapping[st
 
 
 def remove_orphans(spark: SparkSession, maintained: MaintainedTable, options: Orphans) -> Mapping[str, int]:
-    """Removes the files below the table's location that no snapshot has."""
+    """Removes the files below the table's location that no snapshot has.
+
+    Raises:
+        GaveWay: no file of the table may be deleted.
+    """
+    maintained.require_deletable()
     removed = maintained.procedure(
         spark,
         "remove_orphan_files",

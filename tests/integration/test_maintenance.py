@@ -90,6 +90,30 @@ MODES = ["append", "upsert_delete"]
 
 
 @pytest.mark.usefixtures("all_are_old")
+def test_no_file_is_deleted_where_a_table_says_so(engine: Callable[..., Engine]) -> None:
+    """As of a table that another engine has made from the files of a third one (`snapshot`)."""
+    one = engine("append").with_table_options(properties={"gc.enabled": "false"})
+    for n in range(3):
+        one.produce(put(n))
+        one.advance()
+    tables, names = catalog(one.connections), (f"landing.{one.flow.name}_tmp", one.flow.table("append"))
+    with tables.require(names[0]).transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    before = {name: set(files_in(tables.require(name), "data")) for name in names}
+
+    done = maintain(one)
+
+    for table in (f"{one.flow.name}_tmp", "append"):
+        assert {done[table, task].note for task in ("snapshots", "orphans")} == {
+            "gave way: the table's property `gc.enabled` is false: no file is deleted"
+        }
+    assert done["append", "compaction"].counts["files rewritten"] == 3
+    assert done[f"{one.flow.name}_tmp", "landed"].counts["batches removed"] == 2
+    for name, files in before.items():
+        assert files <= set(files_in(tables.require(name), "data"))
+
+
+@pytest.mark.usefixtures("all_are_old")
 @pytest.mark.parametrize(
     "most", [pytest.param(4000, marks=pytest.mark.slow), 10], ids=["short states", "states in files"]
 )
