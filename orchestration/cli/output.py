@@ -75,7 +75,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     rows, shown = list(rows), Table(title=title, title_justify="left")
     for n, name in enumerate(columns):
         has_numbers = any(isinstance(row[n], int | float) for row in rows)
-        shown.add_column(name, justify="right" if has_numbers else "left")
+        # What is too wide goes on below: an offset or a name without its end is another one.
+        shown.add_column(name, justify="right" if has_numbers else "left", overflow="fold")
     for row in rows:
         shown.add_row(*map(_cell, row))
     console().print(shown)
@@ -126,7 +127,9 @@ def console() -> Console:
     """Standard output, as wide as the terminal, or wide enough for a file."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    # What stands in a cell is no markup: it may be a record's value.
+    width = None if sys.stdout.isatty() else 140
+    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 @contextmanager
 def engine_log() -> Iterator[None]:
     """Shows the engine's log lines on standard error; on a terminal with a progress bar."""
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     with shown_on(console, bar=sys.stderr.isatty()):
         yield
 
