@@ -1,10 +1,11 @@
-"""What a step's failure says, read back from its event (`orchestration.components.failures` has written it)."""
+"""What the failure of a step, or of a run, says: read back from its event."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import dagster as dg
+from dagster._core.events import JobFailureData
 
 
 def failures(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
@@ -17,6 +18,29 @@ def failure_text(event: dg.DagsterEvent) -> str:
     data = event.step_failure_data
     given = data.user_failure_data.description if data.user_failure_data else None
     return given or (data.error.message.strip() if data.error else "unknown")
+
+
+def run_failure_text(instance: dg.DagsterInstance, run_id: str, event: dg.DagsterEvent) -> str:
+    """Why a run has failed of which no step has: its process is gone, it took too long, or it could not begin."""
+    data = event.event_specific_data
+    error = data.error if isinstance(data, JobFailureData) else None
+    if error:
+        # Without its text, which may hold anything.
+        return f"unexpected {error.cls_name or 'error'}: its page in Dagster has the traceback"
+    said = (event.message or "").strip()
+    # Dagster's words where it has told why in an event before.
+    if not said or said.startswith("This run has been marked as failed from outside"):
+        said = _newest_error(instance, run_id) or said
+    return said or "its page in Dagster says why"
+
+
+def _newest_error(instance: dg.DagsterInstance, run_id: str) -> str | None:
+    """What Dagster could not do, as it says itself, and the class of the error."""
+    events = [entry.dagster_event for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)]
+    for event in reversed(events):
+        if event and (error := event.engine_event_data.error):
+            return f"{(event.message or 'unexpected').rstrip('. ')} ({error.cls_name})"
+    return None
 
 
 def failure_facts(event: dg.DagsterEvent) -> dict[str, Any]:

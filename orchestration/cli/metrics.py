@@ -74,7 +74,7 @@ def _look(instance: dg.DagsterInstance) -> Callable[[], Iterator[Sample]]:
     from orchestration.status.dagster_state import DagsterHere
     from orchestration.status.pipelines import pipeline_status
 
-    totals, dagster = EventTotals(instance), DagsterHere(instance)
+    totals, dagster = EventTotals(instance), DagsterHere(instance, with_ticks=False)
 
     def look() -> Iterator[Sample]:
         yield from table_samples(pipeline_status(dagster))

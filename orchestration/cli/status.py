@@ -103,7 +103,8 @@ def _pipelines(found: Status) -> list[str]:
 
 
 def _pipeline(pipeline: PipelineStatus) -> list[str]:
-    about = [f"pipeline {pipeline.name}: {pipeline.problem or pipeline.starts}", *(f"  {run}" for run in pipeline.runs)]
+    about = [f"pipeline {pipeline.name}: {pipeline.problem or pipeline.starts}"]
+    about += [f"  {line}" for line in (*pipeline.ticks, *pipeline.runs)]
     if pipeline.last_error:
         about.append(f"  last run failed: {pipeline.last_error}")
     width = max((len(table.name) for table in pipeline.tables), default=0)

@@ -13,7 +13,7 @@ from dagster import DagsterEvent
 
 from orchestration.names import PIPELINE_TAG
 from orchestration.runs.runs_about import pipeline_tag
-from orchestration.step_failures import failure_facts, failure_text
+from orchestration.step_failures import failure_facts, failure_text, run_failure_text
 from resources.errors import Unavailable
 
 VARIABLE = "BATCHMERGE_ALERT_WEBHOOK"
@@ -40,7 +40,8 @@ def failure_alert(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
     if run.tags.get(_WILL_RETRY) == "true":
         return dg.SkipReason(f"run {run.run_id} is tried again")
     pipeline = _pipeline_of(run, context.repository_def)
-    _post(address, message(run, pipeline, context.get_step_failure_events()))
+    why = run_failure_text(context.instance, run.run_id, context.failure_event)
+    _post(address, message(run, pipeline, context.get_step_failure_events(), why))
     return None
 
 
@@ -67,11 +68,15 @@ def _post(address: str, message: dict[str, Any]) -> None:
     )
 
 
-def message(run: dg.DagsterRun, pipeline: str, failures: Sequence[DagsterEvent]) -> dict[str, Any]:
-    """The report. Its `text` alone has everything, for chats that show nothing else."""
+def message(run: dg.DagsterRun, pipeline: str, failures: Sequence[DagsterEvent], why: str) -> dict[str, Any]:
+    """The report. Its `text` alone has everything, for chats that show nothing else.
+
+    Args:
+        why: what ended the run, if no step of it has failed.
+    """
     steps = [_step(event) for event in failures]
     texts = [f"batch {step['batch']}: {step['error']}" if step["batch"] else str(step["error"]) for step in steps]
-    message = "; ".join(texts) or "the run's process ended"
+    message = "; ".join(texts) or why
     return {
         "text": f"Batchmerge pipeline {pipeline} failed: {message} (run {run.run_id})",
         "pipeline": pipeline,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,14 @@ from resources.connections import data_folder
 TableKey = Sequence[str]
 
 
+class Tick(BaseModel):
+    """The newest tick of a schedule or sensor; `problem`: the class of its error, if it failed."""
+
+    model_config = ConfigDict(frozen=True)
+    at: datetime
+    problem: str | None = None
+
+
 class DagsterState(BaseModel):
     """All pipelines at one moment.
 
@@ -22,6 +31,7 @@ class DagsterState(BaseModel):
         daemon: whether Dagster's daemon runs; without it no schedule and no sensor starts anything.
         stopped: schedules and sensors that somebody has stopped in Dagster.
         errors: by pipeline the error of its newest finished run, if that failed.
+        ticks: by schedule and sensor the newest tick; Dagster deletes old ones.
         runs: by pipeline a line for each run under way.
         paused: by pipeline why a person has paused it; only paused ones.
         tables_paused: by pipeline by whom each table is paused, in the order that was asked; None: it is not.
@@ -32,6 +42,7 @@ class DagsterState(BaseModel):
     daemon: bool = False
     stopped: frozenset[str] = frozenset()
     errors: dict[str, str] = {}
+    ticks: dict[str, Tick] = {}
     runs: dict[str, list[str]] = {}
     paused: dict[str, str] = {}
     tables_paused: dict[str, list[str | None]] = {}

@@ -32,6 +32,7 @@ from orchestration.files import (
 from orchestration.known_tables import known_tables
 from orchestration.names import continuous_job
 from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey
+from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
@@ -117,6 +118,7 @@ def _status(
         tables=_with_pauses(tables, state.tables_paused.get(pipeline) or [None]),
         paused=paused is not None,
         starts=f"nothing starts: {paused}" if paused else _starts(pipeline, spec, state),
+        ticks=tick_problems(pipeline, spec, state, datetime.now(UTC)),
         runs=state.runs.get(pipeline, []),
         last_error=state.errors.get(pipeline),
     )

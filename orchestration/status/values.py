@@ -49,6 +49,7 @@ class PipelineStatus(BaseModel):
     Attributes:
         paused: nothing of it starts by itself.
         starts: what starts it, or why nothing does.
+        ticks: a line for each schedule and sensor of it that does not tick, or whose last tick failed.
         runs: a line for each run under way.
         last_error: the error of its last run, if that failed.
         problem: why its file cannot be used, or what it needs cannot be asked.
@@ -60,6 +61,7 @@ class PipelineStatus(BaseModel):
     tables: list[TableStatus]
     paused: bool = False
     starts: str = ""
+    ticks: list[str] = []
     runs: list[str] = []
     last_error: str | None = None
     problem: str | None = None

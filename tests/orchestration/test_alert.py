@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 
 import dagster as dg
 import pytest
+from dagster._core.events import EngineEventData, JobFailureData
 from dagster._core.test_utils import create_run_for_test
+from dagster_shared.error import SerializableErrorInfo
 
-from orchestration.names import MAINTENANCE_TAG, table_key
+from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, table_key
 from orchestration.sensors.alert import VARIABLE, failure_alert
+from orchestration.status.dagster_state import DagsterHere
 from resources.connections import Connections
 from resources.errors import Unavailable
 from tests.kit.flow import Flow
@@ -19,6 +22,7 @@ from tests.kit.web import Handler, serving
 from tests.orchestration.launching import advance, definitions
 
 Webhook = tuple[str, list[dict[str, object]]]
+_SECRET = SerializableErrorInfo("ValueError: a secret", [], "ValueError")
 
 
 @pytest.fixture
@@ -38,6 +42,12 @@ def webhook() -> Iterator[Webhook]:
 
     with serving(Keeps) as address:
         yield f"{address}/hook", posted
+
+
+def _not_begun(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterEvent:
+    """As Dagster does: its pipeline is gone since the run was queued."""
+    instance.report_engine_event("Could not load job definition.", run, EngineEventData.engine_error(_SECRET))
+    return instance.report_run_failed(run)
 
 
 def _flow(topic: str) -> Flow:
@@ -200,3 +210,31 @@ def test_a_failure_that_is_tried_again_is_not_reported(
     _alert(instance, run, event)
 
     assert posted == []
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (lambda instance, run: instance.report_run_failed(run, "its process 4711 is gone"), "its process 4711 is gone"),
+        (
+            lambda instance, run: instance.report_run_failed(run, "took too long", JobFailureData(error=_SECRET)),
+            "unexpected ValueError: its page in Dagster has the traceback",
+        ),
+        (_not_begun, "Could not load job definition (ValueError)"),
+    ],
+)
+def test_a_run_that_fails_without_a_failed_step_says_why(
+    end: Callable[[dg.DagsterInstance, dg.DagsterRun], dg.DagsterEvent],
+    says: str,
+    instance: dg.DagsterInstance,
+    webhook: Webhook,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was killed, took longer than `max_runtime_seconds`, could not begin."""
+    address, posted = webhook
+    monkeypatch.setenv(VARIABLE, address)
+    run = create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: "p"})
+    _alert(instance, run, end(instance, run))
+    assert [alert["text"] for alert in posted] == [f"Batchmerge pipeline p failed: {says} (run {run.run_id})"]
+    state = DagsterHere(instance).state({"p": []})
+    assert state.errors == {"p": f"run {run.run_id[:8]}: {says}"}

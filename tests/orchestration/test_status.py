@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,8 +21,16 @@ import dagster as dg
 import psutil
 import pytest
 import yaml
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatus, InstigatorType, TickData, TickStatus
 from dagster._core.test_utils import create_run_for_test
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._daemon.types import DaemonHeartbeat
+from dagster_shared.error import SerializableErrorInfo
 
 from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.known_topics import remember
@@ -39,7 +47,7 @@ from orchestration.metrics.tables import table_samples
 from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, VERIFY_TAG
 from orchestration.pauses import pause
 from orchestration.status import pipelines
-from orchestration.status.dagster_answers import AsksDagster, DagsterState, used_home
+from orchestration.status.dagster_answers import AsksDagster, DagsterState, Tick, used_home
 from orchestration.status.dagster_state import DagsterHere, used_instance
 from orchestration.status.pipelines import (
     _answer,
@@ -51,6 +59,7 @@ from orchestration.status.pipelines import (
     _with_pauses,
     pipeline_status,
 )
+from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit import specs
@@ -426,3 +435,66 @@ def test_stale_keys_are_those_of_the_tables_that_an_entry_stands_for(
             ("many", "iceberg shop.b"): 0,
             ("named", "iceberg named.login"): 2,
         }
+
+
+_NOW = datetime(2026, 5, 1, 12, 3, tzinfo=UTC)
+
+
+def _ticked(minutes: float, problem: str | None = None) -> Tick:
+    return Tick(at=_NOW - timedelta(minutes=minutes), problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("parts", "ticks", "says"),
+    [
+        ({}, {}, []),
+        ({}, {"p_schedule": _ticked(3)}, []),
+        ({}, {"p_schedule": _ticked(8)}, []),
+        ({}, {"p_schedule": _ticked(13)}, ["p_schedule has not ticked since 2026-05-01 11:50 UTC: its code location"]),
+        ({}, {"p_schedule": _ticked(3, "OSError")}, ["p_schedule: the tick of 12:00:00 UTC failed (OSError)"]),
+        ({}, {"p_lag": _ticked(60)}, []),
+        ({"trigger": {"records": 1}}, {"p_lag": _ticked(6)}, ["p_lag has not ticked since"]),
+        ({"interval": "5s"}, {"p_continuous": _ticked(6), "p_schedule": _ticked(99)}, ["p_continuous has not ticked"]),
+        ({"maintenance": {"cron": "20 3 * * *"}}, {"p_maintenance_schedule": _ticked(24 * 60)}, []),
+        (
+            {"maintenance": {"cron": "20 3 * * *"}},
+            {"p_maintenance_schedule": _ticked(3 * 24 * 60)},
+            ["p_maintenance_schedule has not ticked since 2026-04-28"],
+        ),
+    ],
+)
+def test_a_schedule_that_does_not_tick_or_fails(parts: dict[str, Any], ticks: dict[str, Tick], says: list[str]) -> None:
+    spec = specs.spec(**parts)
+    found = tick_problems("p", spec, DagsterState(daemon=True, ticks=ticks), _NOW)
+    assert [line[: len(begin)] for line, begin in zip(found, says, strict=True)] == says
+    assert tick_problems("p", spec, DagsterState(daemon=False, ticks=ticks), _NOW) == []
+    assert tick_problems("p", spec, DagsterState(daemon=True, ticks=ticks, stopped=frozenset(ticks)), _NOW) == []
+    shown = _pipelines(Status(daemon=True, pipelines=[PipelineStatus(name="p", tables=[], ticks=found)]))
+    assert shown[2 : 2 + len(found)] == [f"  {line}" for line in found]
+
+
+@IN_BOTH_PROCESSES
+def test_the_newest_tick_is_known_without_the_text_of_its_error(home: Path, asking_dagster: Asks) -> None:
+    home.mkdir()
+    cause = SerializableErrorInfo("OSError: a secret\n", [], "OSError")
+    error = SerializableErrorInfo("SensorExecutionError: …", [], "SensorExecutionError", cause)
+    ticks = {"p_lag": (TickStatus.FAILURE, error), "p_schedule": (TickStatus.SKIPPED, None)}
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+
+        def tick(location: str, name: str, status: InstigatorStatus, *at: float) -> None:
+            place = ManagedGrpcPythonEnvCodeLocationOrigin(LoadableTargetOrigin(module_name="m"), location)
+            origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(place, "r"), name)
+            state = instance.add_instigator_state(InstigatorState(origin, InstigatorType.SENSOR, status))
+            names, (ended, failed) = (state.instigator_origin_id, name), ticks[name]
+            for one in at:
+                data = TickData(*names, InstigatorType.SENSOR, ended, one, error=failed, selector_id=state.selector_id)
+                instance.create_tick(data)
+
+        for name in ticks:
+            tick("now", name, InstigatorStatus.RUNNING, 50.0, 100.0)
+            tick("before it got another name", name, InstigatorStatus.STOPPED, 10.0)
+    with asking_dagster() as dagster:
+        found = dagster.state({})
+    at = datetime.fromtimestamp(100, UTC)
+    assert found.ticks == {"p_lag": Tick(at=at, problem="OSError"), "p_schedule": Tick(at=at)}
+    assert found.stopped == frozenset()
