@@ -41,6 +41,13 @@ class Assets:
         return found
 
     @property
+    def labels(self) -> Iterator[Labels]:
+        """Those of every table and landing; some come twice."""
+        yield from self.own.values()
+        for of_step in self.steps.values():
+            yield from of_step.values()
+
+    @property
     def keys(self) -> list[dg.AssetKey]:
         return [*self.own, *(key for key in self.steps if key not in self.own)]
 

@@ -32,6 +32,7 @@ _RECENT = 32
 # Some storages keep only whole seconds of the time when a run ended, and clocks of machines that end runs differ:
 # queries begin this much earlier.
 _COARSE = timedelta(minutes=1)
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -77,8 +78,11 @@ class EventTotals:
             if last > self._seen[key]:
                 self._follow(assets, key)
         self._follow_runs(assets)
-        yield from (Sample(measures.LAST_SUCCESS, labels, at) for labels, at in self._newest.items())
-        yield from (Sample(measure, values, value) for (measure, values), value in self._totals.items())
+        # A total that appeared with its first event would hide that one: `increase` compares with the value before.
+        totals = dict.fromkeys(_from_the_start(assets), 0.0) | self._totals
+        of_assets = set(assets.labels)
+        yield from (Sample(measures.LAST_SUCCESS, one, at) for one, at in self._newest.items() if one in of_assets)
+        yield from (Sample(measure, values, value) for (measure, values), value in totals.items())
 
     def _last(self, keys: Sequence[dg.AssetKey]) -> dict[dg.AssetKey, int]:
         found = self.instance.event_log_storage.get_latest_materialization_storage_ids(keys)
@@ -141,11 +145,17 @@ class EventTotals:
 
     def _follow_runs(self, assets: Assets) -> None:
         first = self._runs is None
-        runs = self._runs = self._runs or _CountedRuns(datetime.now(UTC))
+        runs = self._runs = self._runs or _CountedRuns(self._last_end())
         keys = assets.by_pipeline()
         for record in self.instance.get_run_records(runs.ended()):
             if runs.is_new(record.dagster_run.run_id, record.update_timestamp) and not first:
                 self._take_run(record.dagster_run, keys)
+
+    def _last_end(self) -> datetime:
+        """When the run that ended last did, by the storage's clock: PostgreSQL's is that of its server's time zone."""
+        ended = dg.RunsFilter(statuses=list(_ENDED))
+        newest = self.instance.get_run_records(ended, limit=1, order_by="update_timestamp")
+        return newest[0].update_timestamp if newest else _LONG_AGO
 
     def _take_run(self, run: dg.DagsterRun, keys: Mapping[str, set[dg.AssetKey]]) -> None:
         if not (pipelines := [name for name in keys if to_process(run, name, keys[name])]):
@@ -154,6 +164,13 @@ class EventTotals:
         for pipeline in pipelines:
             self._totals[measures.RUNS, (pipeline, _ENDED[run.status])] += 1
             self._totals[measures.RETRIES, (pipeline,)] += again
+
+
+def _from_the_start(assets: Assets) -> Iterator[tuple[Measure, tuple[str, ...]]]:
+    """The totals whose labels are known before anything has happened."""
+    yield from ((measures.RUNS, (pipeline, status)) for pipeline in assets.pipelines for status in _ENDED.values())
+    yield from ((measures.RETRIES, (pipeline,)) for pipeline in assets.pipelines)
+    yield from ((measures.BATCHES, labels) for labels in assets.labels)
 
 
 def _values(entry: dg.EventLogEntry) -> dict[str, object]:

@@ -122,7 +122,7 @@ def test_totals_begin_with_the_process_and_count_each_work_once(
     before = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
     labels = ("p", "iceberg a.t")
     assert (measures.LAST_SUCCESS, labels) in before
-    assert (measures.BATCHES, labels) not in before
+    assert before[measures.BATCHES, labels] == 0
 
     _merged(instance, "one", 5)
     run = _merged(instance, "two", 7, hours=("h1", "h2", "h3"))  # a backfill reports the same work for each hour
@@ -139,7 +139,7 @@ def test_a_replay_lands_only_what_it_reads_again(instance: dg.DagsterInstance) -
     """For hours that are landed its landing's step shows what was landed in them."""
     landing, batches = dg.AssetKey(["landing", "p"]), [landed(1), landed(2)]
     totals, assets = EventTotals(instance), Assets({landing: ("p", "landing")}, {}, frozenset("p"))
-    assert list(totals.samples(assets)) == []
+    assert not any(one.value for one in totals.samples(assets))
     found = dict[str, float]()
     for kind in (metadata.REPLAY_OF, "read again"):
         run = create_run_for_test(instance, job_name="__ASSET_JOB")
@@ -156,7 +156,7 @@ def test_a_step_of_many_topics_counts_each(instance: dg.DagsterInstance) -> None
         step: {"a": ("p", "iceberg a.t"), "b": ("p", "iceberg b.t")},
     }
     totals, assets = EventTotals(instance), Assets({own: ("p", "iceberg a.t")}, steps, frozenset("p"))
-    assert list(totals.samples(assets)) == []
+    assert not any(one.value for one in totals.samples(assets))
 
     run = create_run_for_test(instance, job_name="p", tags={PIPELINE_TAG: "p"})
     batch, problem = landed(1), TerminalError("no")
@@ -282,3 +282,22 @@ def test_rules_and_dashboard_name_metrics_and_labels_that_exist(name: str) -> No
 def test_the_page_lists_every_metric() -> None:
     page = (_DOCS.parent / "monitoring.md").read_text()
     assert {m.name for m in MEASURES} == set(re.findall(r"`(batchmerge_\w+)`", page))
+
+
+def test_totals_are_there_before_the_first_event(instance: dg.DagsterInstance) -> None:
+    """`increase` compares with the value before: a total that appeared with the first failure would hide it."""
+    totals, labels = EventTotals(instance), ("p", "iceberg a.t")
+    before = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
+    ended = {(measures.RUNS, ("p", status)): 0.0 for status in ("success", "failure", "canceled")}
+    assert before == {**ended, (measures.RETRIES, ("p",)): 0.0, (measures.BATCHES, labels): 0.0}
+    create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags={PIPELINE_TAG: "p"})
+    after = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
+    assert after == {**before, (measures.RUNS, ("p", "failure")): 1.0}
+
+
+def test_a_pipeline_that_is_gone_has_no_last_success(instance: dg.DagsterInstance) -> None:
+    """An alert on its age would go on until `batchmerge metrics` is started again."""
+    totals = EventTotals(instance)
+    _merged(instance, "one", 5)
+    assert measures.LAST_SUCCESS in {one.measure for one in totals.samples(_ASSETS)}
+    assert list(totals.samples(Assets())) == []
