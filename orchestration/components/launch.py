@@ -71,6 +71,6 @@ def asked_at(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> datet
     run = context.run
     if ASKED_AT_TAG in run.tags:
         return datetime.fromisoformat(run.tags[ASKED_AT_TAG])
-    record = context.instance.get_run_record_by_id(run.root_run_id or run.run_id)
-    found = record.create_timestamp if record else datetime.now(UTC)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    # By its first event. PostgreSQL keeps the time when a run was created in the time zone of its server.
+    events = context.instance.event_log_storage.get_logs_for_run(run.root_run_id or run.run_id, limit=1)
+    return datetime.fromtimestamp(events[0].timestamp, UTC) if events else datetime.now(UTC)

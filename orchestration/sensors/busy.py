@@ -9,6 +9,7 @@ run hangs for each table.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,9 @@ from orchestration.pauses import Pauses, read_pauses
 from orchestration.runs.runs_about import UNDER_WAY, is_backfill, keys_of, to_process, under_way
 
 _ENDS = {dg.DagsterEventType.STEP_SUCCESS, dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SKIPPED}
+# The most characters of a text in a run's tag: PostgreSQL indexes the values of tags, and refuses the run if one has
+# more than 2,700 bytes.
+_MOST_IN_TAG = 600
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ class Free:
 
     @property
     def reasons(self) -> str:
-        """Why assets are left out; empty: none are."""
-        return "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
+        """Why assets are left out; empty: none are. A long text is cut, and a hash stands for the rest."""
+        text = "; ".join(f"{'/'.join(key.path)}: {why}" for key, why in (self.left_out or {}).items())
+        if len(text) <= _MOST_IN_TAG:
+            return text
+        rest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return f"{text[:_MOST_IN_TAG]}… and more ({len(self.left_out or ())} in all, {rest})"
 
     def is_what_was_free(self, run: dg.DagsterRun) -> bool:
         """Whether the run has left out the same assets, for the same reasons."""

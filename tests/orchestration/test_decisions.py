@@ -718,3 +718,16 @@ def test_a_run_of_thousands_of_events_is_looked_up_once(
     found = control.control_sensor("p", spec)(dg.build_sensor_context(instance))
     assert isinstance(found, dg.SensorResult)
     assert (len(found.asset_events), sorted(asked)) == (500, ["elsewhere", "ours"])
+
+
+def test_a_run_may_leave_out_any_number_of_tables() -> None:
+    """PostgreSQL refuses a run with a tag of more than 2,700 bytes."""
+    left_out = {dg.AssetKey(["clickhouse", "shop", f"table_{n}"]): "run 12345678 of p is started" for n in range(500)}
+    free = Free(left_out=left_out, assets=[landing_key("p")])
+    tags = free.request("2026-05-01-08:00", {}).tags
+    assert len(tags[LEFT_OUT_TAG].encode()) < 2700
+    assert "500 in all" in tags[LEFT_OUT_TAG]
+    run = dg.DagsterRun("p", asset_selection=frozenset({landing_key("p")}), tags=tags)
+    assert free.is_what_was_free(run)
+    last = [*left_out][-1]
+    assert not replace(free, left_out={**left_out, last: "paused"}).is_what_was_free(run)
