@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
 )
 from openlineage.client.transport.http import HttpConfig, HttpTransport
+from openlineage.client.uuid import generate_new_uuid
 
 from jobs.schema.types import type_name
 from orchestration.open_lineage.dataset import Dataset
@@ -83,6 +83,8 @@ class Sender:
     Attributes:
         run_id: the Dagster run, the parent of the step's own run.
         job: the step's name within the pipeline.
+        own_id: of the step's run. Another try of the step, and another report of a continuous one, is another run: what
+            has ended cannot begin again.
         has_begun: the receiver accepted the beginning. Then it is sent the end whatever time that takes: else the step
             would look at work for good, also if it has failed.
     """
@@ -93,6 +95,7 @@ class Sender:
     inputs: Sequence[Dataset]
     output: Dataset
     client: OpenLineageClient | None = field(default_factory=_client)
+    own_id: str = field(default_factory=lambda: str(generate_new_uuid()), init=False)
     has_begun: bool = field(default=False, init=False)
 
     def began(self) -> None:
@@ -131,10 +134,9 @@ class Sender:
         )
 
     def _run(self, namespace: str, error: str | None) -> Run:
-        own = uuid.uuid5(uuid.NAMESPACE_URL, f"{self.run_id}/{self.job}")
         parent = parent_run.ParentRunFacet(parent_run.Run(self.run_id), parent_run.Job(namespace, self.pipeline))
         message = {"errorMessage": error_message_run.ErrorMessageRunFacet(error, "python")} if error else {}
-        return Run(str(own), facets={"parent": parent, **message})
+        return Run(self.own_id, facets={"parent": parent, **message})
 
 
 def _output(output: Dataset, rows: int | None) -> OutputDataset:

@@ -186,6 +186,18 @@ def test_step_whose_beginning_a_slow_receiver_accepted_has_its_end(monkeypatch: 
     assert got == ["START", "FAIL"]
 
 
+def test_each_try_of_a_step_is_a_run_of_its_own(lineage: list[dict[str, Any]]) -> None:
+    """What has failed, or is complete, cannot begin again."""
+    run = str(uuid.uuid4())
+    for _ in range(2):
+        sender = Sender("p", run, "landing", [], Dataset("n", "t"))
+        sender.began()
+        sender.completed(1)
+    first, second = ({event["run"]["runId"] for event in lineage[n : n + 2]} for n in (0, 2))
+    assert (len(first), len(second), first & second) == (1, 1, set())
+    assert {event["run"]["facets"]["parent"]["run"]["runId"] for event in lineage} == {run}
+
+
 @pytest.mark.parametrize(
     ("setting", "value"), [("OPENLINEAGE_URL", "localhost:5000"), ("OPENLINEAGE__TRANSPORT__TYPE", "htttp")]
 )
@@ -253,7 +265,9 @@ def test_plain_run_on_a_past_hour_is_refused(
     assert flow.pipeline(connections).intermediate.landed().batches == []
 
 
-def test_backfill_replays_in_one_run(connections: Connections, topic: Topic, instance: dg.DagsterInstance) -> None:
+def test_backfill_replays_in_one_run(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance, lineage: list[dict[str, Any]]
+) -> None:
     flow = Flow(topic(partitions=2), ["upsert_delete"], max_records=200)
     records = random_changes(seed=2, count=400, keys=50, partitions=2)
     produce(bootstrap(connections), flow.topic, records)
@@ -277,6 +291,10 @@ def test_backfill_replays_in_one_run(connections: Connections, topic: Topic, ins
     made = events(instance, result, dg.DagsterEventType.ASSET_MATERIALIZATION)
     assert {event.partition for event in made} == set(hours)
     assert len(flow.pipeline(connections).intermediate.landed().batches) == 2
+    landings = [e for e in lineage if (e["eventType"], e["job"]["name"]) == ("COMPLETE", f"{flow.name}.landing")]
+    written = [event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] for event in landings]
+    batches = flow.pipeline(connections).intermediate.landed().batches
+    assert written == [sum(batch.counts.landed for batch in batches), 0]
 
 
 def test_failed_blocking_check_stops_what_comes_after(
