@@ -39,8 +39,8 @@ class ControlCursor(SensorCursor):
 def control_sensor(name: str, spec: PipelineSpec) -> dg.SensorDefinition:
     """Named ``<pipeline>_control``: a commit that no run of this Dagster instance made is shown on its table's asset.
 
-    So assets downstream (`AutomationCondition.eager()`) see what a run elsewhere did. Commits of our own runs are
-    already materializations. Off by default.
+    So assets downstream (`AutomationCondition.any_deps_updated()`) see what a run elsewhere did. Commits of our own
+    runs are already materializations. Off by default.
     """
 
     @dg.sensor(
@@ -149,6 +149,7 @@ def _materializations(name: str, spec: PipelineSpec, events: Sequence[Event]) ->
         times = {"VTTS": payload.vtts, "caught up through": payload.caught_up_through}
         yield dg.AssetMaterialization(
             keys[payload.connection, payload.table],
+            partition=f"{event.timestamp:%Y-%m-%d-%H:00}",
             description=f"batch {payload.batch_number}, committed elsewhere",
             metadata={
                 "last batch": payload.batch_number,

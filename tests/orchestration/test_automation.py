@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -12,10 +13,11 @@ from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
 from jobs import protocol
+from jobs.events.messages import CommitTable, make_event
 from orchestration import pauses
 from orchestration.definitions import with_shared
-from orchestration.names import ASKED_AT_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key
-from orchestration.sensors.control import after_commit
+from orchestration.names import ASKED_AT_TAG, LEFT_OUT_TAG, PIPELINE_TAG, landing_key, table_key
+from orchestration.sensors.control import _materializations, after_commit
 from orchestration.sensors.waiting import LagCursor
 from resources.connections import Connections
 from tests.kit.flow import Flow, rows
@@ -293,6 +295,28 @@ def test_commits_from_elsewhere_become_asset_events_and_start_what_waits(
     again = tick(shows, shown.cursor)
     assert again.asset_events == []
     assert "none from elsewhere" in str(again.skip_reason)
+
+
+def test_what_elsewhere_was_committed_starts_assets_downstream(instance: dg.DagsterInstance) -> None:
+    """They look at the hours of the table. `eager()` waits until none of them is missing, which never happens."""
+    flow = Flow("t", ["append"], name="p")
+    (table,) = flow.spec.tables
+
+    def reports(name: str, condition: dg.AutomationCondition[dg.AssetKey]) -> dg.AssetsDefinition:
+        return dg.asset(name=name, deps=[table_key(table)], automation_condition=condition)(lambda: None)
+
+    found = [
+        reports("report", dg.AutomationCondition.any_deps_updated()),
+        reports("eager", dg.AutomationCondition.eager()),
+    ]
+    whole = dg.Definitions.merge(definitions(flow), dg.Definitions(assets=found))
+    with warnings.catch_warnings(action="ignore", category=dg.BetaWarning):
+        before = dg.evaluate_automation_conditions(whole, instance)
+        event = make_event("p", "elsewhere", CommitTable("c", 1, table.connection, table.table))
+        for made in _materializations("p", flow.spec, [event]):
+            instance.report_runless_asset_event(made)
+        after = dg.evaluate_automation_conditions(whole, instance, cursor=before.cursor)
+    assert [after.get_num_requested(dg.AssetKey(name)) for name in ("report", "eager")] == [1, 0]
 
 
 def test_shared_sensors_come_once() -> None:
