@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -49,6 +51,12 @@ def make_project(folder: Path) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError("the folder exists and is not empty", where=str(folder), remedy="name a new folder")
     module = name.replace("-", "_")
+    if keyword.iskeyword(module) or _is_taken(module):
+        raise ConfigurationError(
+            f"{name!r} cannot be a project's name: {module} means something else in Python already",
+            where=str(folder),
+            remedy="give the folder another name",
+        )
     package = folder / module
     for pipeline in _DEMO:
         (package / "defs" / pipeline).mkdir(parents=True)
@@ -62,3 +70,9 @@ def make_project(folder: Path) -> list[Path]:
     for part in (package, package / "defs"):
         (part / "__init__.py").touch()
     return sorted(file for file in folder.rglob("*") if file.is_file())
+
+
+def _is_taken(module: str) -> bool:
+    """Whether Python has a module of this name, which the project's own would hide."""
+    found = find_spec(module)
+    return found is not None and found.origin is not None

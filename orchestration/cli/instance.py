@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from errno import EACCES, EPERM, EROFS
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from resources.errors import BatchmergeError, ConfigurationError, Unavailable
 from resources.local.locks import exclusive
 from resources.local.stack_state import replace_file
 
+_READ_ONLY = (EACCES, EPERM, EROFS)
 # The most characters of Dagster's own words in an error.
 _MOST_SAID = 500
 # They quote a value of the wrong type, which may be a password of digits.
@@ -46,9 +48,15 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
     leave_in_terminal()
     keep_databases_open()
     home = dagster_home()
+    refused: OSError | None = None
     try:
-        # Two processes that create a new instance's tables at once would disturb each other.
-        with exclusive(home / "lock", partial(click.echo, err=True)):
+        with ExitStack() as alone:
+            # Two processes that create a new instance's tables at once would disturb each other. A folder that only has
+            # the settings, as a config map's, has no tables.
+            try:
+                alone.enter_context(exclusive(home / "lock", partial(click.echo, err=True)))
+            except OSError as problem:
+                refused = _read_only(problem)
             instance = _opened(home)
         with instance:
             yield instance
@@ -57,9 +65,18 @@ def dagster_instance() -> Iterator[dg.DagsterInstance]:
     except Exception as problem:
         if (why := _storage_error(problem)) is None:
             raise
+        if refused:
+            raise refused from problem
         remedy = "check that Dagster's database runs, and the settings in its dagster.yaml"
         what = f"Dagster's storage does not answer ({_PASSWORD.sub('…@', str(why.orig).strip())})"
         raise Unavailable(what, where=str(home), remedy=remedy) from problem
+
+
+def _read_only(problem: OSError) -> OSError:
+    """The error of a folder that cannot be written; raises any other."""
+    if problem.errno not in _READ_ONLY:
+        raise problem
+    return problem
 
 
 def _opened(home: Path) -> dg.DagsterInstance:

@@ -209,9 +209,10 @@ def _say_what_is_ahead(name: str, first: datetime, last: datetime) -> None:
 
 def _by_hours(pipeline: str, first: datetime, last: datetime | None, wait: bool) -> None:
     name, spec, topics = launched(pipeline)
-    last = last or datetime.now(UTC).replace(tzinfo=None)
+    now = datetime.now(UTC).replace(tzinfo=None)
+    last = min(last or now, now)  # Dagster would show later hours as failed
     if last < first:
-        raise click.UsageError("--to is before --from")
+        raise click.UsageError("--to, or this hour, is before --from")
     begin = datetime.strptime(spec.since, "%Y-%m-%d-%H:%M")
     if first < begin:
         raise click.UsageError(f"the pipeline's first hour is {begin:%Y-%m-%dT%H} (`since` in its file)")

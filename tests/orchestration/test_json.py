@@ -7,7 +7,10 @@ import json
 import logging
 import os
 import signal
-from errno import EACCES, ENOENT, ENOSPC
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from errno import EACCES, ENOENT, ENOSPC, EROFS
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -209,6 +212,27 @@ def test_a_wrong_setting_of_dagster_is_named_without_its_value(call: Call, tmp_p
     assert "48151623" not in output + error
 
 
+def test_a_folder_that_has_only_the_settings_of_dagster_may_be_read_only(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a pod, where it is a config map; Dagster's database is elsewhere."""
+
+    @contextmanager
+    def refused(path: Path, _: object) -> Iterator[None]:
+        raise OSError(EROFS, os.strerror(EROFS), str(path))
+        yield
+
+    monkeypatch.setattr("orchestration.cli.instance.exclusive", refused)
+    (tmp_path / "dagster" / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {tmp_path / 'elsewhere'}}}}}\n")
+    code, output, error = call("pause", "p")
+    assert (code, error, "p is paused" in output) == (0, "", True)
+    # It has the database too, which cannot be opened then.
+    (tmp_path / "read-only" / "history" / "runs.db").mkdir(parents=True)
+    (tmp_path / "dagster" / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {tmp_path / 'read-only'}}}}}\n")
+    code, _, error = call("pause", "p")
+    assert (code, "dagster/lock: read-only file system" in error) == (2, True)
+
+
 @pytest.mark.parametrize("text", ["up", "run p", "init /dev/null/x"])
 def test_a_folder_that_cannot_be_made_is_a_mistake(text: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAGSTER_HOME")
@@ -216,6 +240,29 @@ def test_a_folder_that_cannot_be_made_is_a_mistake(text: str, call: Call, monkey
     code, output, _ = call(*text.split(), "--json")
     error = json.loads(output)["error"]
     assert (code, error["what"], error["where"].startswith("/dev/null/x")) == (2, "not a directory", True)
+
+
+@pytest.mark.parametrize("name", ["batchmerge", "json", "class"])
+def test_a_project_hides_no_module_of_python(name: str, call: Call, tmp_path: Path) -> None:
+    """Dagster puts the project's folder first: it would load nothing."""
+    code, _, error = call("init", name)
+    assert (code, f"{name} means something else in Python" in error, (tmp_path / name).exists()) == (2, True, False)
+
+
+def test_no_hour_to_come_is_replayed(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[str, str]]()
+
+    def run_job(*_: object, hours: tuple[str, str], **__: object) -> None:
+        asked.append(hours)
+        raise ConfigurationError("that is all")
+
+    monkeypatch.setattr("orchestration.cli.replay.run_job", run_job)
+    monkeypatch.setattr("orchestration.cli.replay._say_what_is_ahead", lambda *_: None)
+    begun = datetime.now(UTC)
+    assert call("replay", "p", "--from", "2026-05-01", "--to", "2999-01-01")[0] == 2
+    ((first, last),) = asked
+    assert first == "2026-05-01-00:00"
+    assert f"{begun:%Y-%m-%d-%H:00}" <= last <= f"{datetime.now(UTC):%Y-%m-%d-%H:00}"
 
 
 @pytest.mark.parametrize(("problem", "code"), [(Unavailable("silent"), 3), (ConfigurationError("no such table"), 2)])
