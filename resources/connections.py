@@ -18,7 +18,10 @@ from resources.config_files.mistakes import Mistake
 from resources.config_files.models import Options
 from resources.errors import ConfigurationError
 from resources.kafka_settings import IDENTITY, is_free, why_not_free
+from resources.project import enclosing_project
 from resources.spark_address import SparkAddress
+
+_DATA = ".batchmerge"
 
 
 class Connection(Options):
@@ -315,5 +318,10 @@ class Connections:
 
 
 def data_folder() -> Path:
-    """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here."""
-    return Path(os.environ.get("BATCHMERGE_HOME", ".batchmerge")).absolute()
+    """The folder of local services and their data: ``BATCHMERGE_HOME``, else ``.batchmerge`` here; within a project
+    where there is none here, that of the project."""
+    if named := os.environ.get("BATCHMERGE_HOME"):
+        return Path(named).absolute()
+    here = Path(_DATA).absolute()
+    project = None if here.exists() else enclosing_project()
+    return project / _DATA if project else here

@@ -10,9 +10,14 @@ from pathlib import Path
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
-def project_folder() -> Path | None:
+def enclosing_project() -> Path | None:
+    """The project that the working directory is in."""
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents, _CHECKOUT) if _settings(folder)), None)
+    return next((folder for folder in (here, *here.parents) if _settings(folder)), None)
+
+
+def project_folder() -> Path | None:
+    return enclosing_project() or (_CHECKOUT if _settings(_CHECKOUT) else None)
 
 
 def definitions_folder(project: Path) -> Path:

@@ -97,7 +97,8 @@ class _Commands(click.Group):
 def batchmerge() -> None:
     """Kafka topics into the tables of lakes and warehouses, exactly once.
 
-    The data folder has the data of the local services and connections.yaml: $BATCHMERGE_HOME, or .batchmerge here.
+    The data folder has the data of the local services and connections.yaml: $BATCHMERGE_HOME, or .batchmerge here or in
+    the folder of the project.
 
     Exit codes: 0 done, 1 a table is wrong (demo, verify), 2 you must fix something, 3 try again later,
     70 a bug, 130 cancelled.
