@@ -29,7 +29,21 @@ def conflicts(files: Sequence[PipelineFile], seen: bool = True) -> list[Conflict
         seen: also check the tables of topics and names that no file has, but runs have found. Without it a new topic
             stops no other pipeline: its own run refuses it (`jobs.only_writer`).
     """
-    return [*_names_of_members(files), *_names_of_jobs(files), *_tables_twice(files, seen)]
+    return [*_names_twice(files), *_names_of_members(files), *_names_of_jobs(files), *_tables_twice(files, seen)]
+
+
+def _names_twice(files: Sequence[PipelineFile]) -> Iterator[Conflict]:
+    """Folders of one name in different folders."""
+    seen = dict[str, PipelineFile]()
+    for file in files:
+        other = seen.setdefault(file.name, file)
+        if other is not file:
+            problem = ConfigurationError(
+                f"there is another pipeline {file.name} ({other.yaml.shown})",
+                where=file.yaml.shown,
+                remedy="give one of the folders another name",
+            )
+            yield Conflict((other.name, file.name), problem)
 
 
 def _names_of_members(files: Sequence[PipelineFile]) -> Iterator[Conflict]:

@@ -41,7 +41,18 @@ FOLDER = _folder()
 
 def pipeline_names() -> list[str]:
     """The pipelines of the folder; other components of Dagster have `defs.yaml` files too."""
-    return sorted(path.parent.name for path in FOLDER.glob("*/defs.yaml") if _may_be_pipeline(path))
+    return sorted({path.parent.name for path in _paths() if _may_be_pipeline(path)})
+
+
+def _paths(folder: Path | None = None) -> list[Path]:
+    """The files of the folder and of all folders in it, where Dagster looks for them too."""
+    return sorted((folder or FOLDER).rglob("defs.yaml"))
+
+
+def _path_of(name: str) -> Path | None:
+    """The file of this pipeline; components of other kinds may have folders of the same name."""
+    named = [path for path in _paths() if path.parent.name == name]
+    return next(filter(_may_be_pipeline, named), named[0] if named else None)
 
 
 def _may_be_pipeline(path: Path) -> bool:
@@ -68,7 +79,7 @@ def require_pipelines(folder: Path) -> None:
 def wrong_files(folder: Path) -> list[ConfigurationError]:
     """What is wrong in the pipeline files of a folder and the folders in it; files of other components are left out."""
     found, files = list[ConfigurationError](), list[PipelineFile]()
-    for path in sorted(folder.rglob("defs.yaml")):
+    for path in _paths(folder):
         try:
             if is_pipeline(path):
                 files.append(read_pipeline_file(path))
@@ -80,9 +91,10 @@ def wrong_files(folder: Path) -> list[ConfigurationError]:
 def conflicts_of(names: Sequence[str]) -> list[Conflict]:
     """What is wrong between the files of these pipelines and all others of the folder that are right."""
     files = list[PipelineFile]()
-    for name in pipeline_names():
+    for path in _paths():
         with suppress(BatchmergeError):
-            files.append(pipeline_file(name))
+            if is_pipeline(path):
+                files.append(read_pipeline_file(path))
     wanted = {split_name(name)[0] for name in names}
     return [conflict for conflict in conflicts(files) if not wanted.isdisjoint(conflict.pipelines)]
 
@@ -100,13 +112,14 @@ def pipeline_file(name: str) -> PipelineFile:
         ConfigurationError: there is no such pipeline. WrongFile: its file is wrong; one line a mistake.
     """
     name, topic = split_name(name)
-    if name not in (path.parent.name for path in FOLDER.glob("*/defs.yaml")):
+    path = _path_of(name)
+    if path is None:
         raise ConfigurationError(
             f"there is no pipeline named {name!r} (known: {', '.join(pipeline_names()) or 'none'})",
             where=str(FOLDER),
             remedy=f"write {FOLDER / name / 'defs.yaml'}, or name a known one",
         )
-    file = read_pipeline_file(FOLDER / name / "defs.yaml")
+    file = read_pipeline_file(path)
     if topic is not None and file.spec.source.for_each is None:
         raise ConfigurationError(
             f"{topic!r} names a topic, but the topics of this pipeline go into the same tables",

@@ -160,3 +160,26 @@ def test_name_like_a_job(folder: Path, write: Write) -> None:
     assert refusal(folder) == says.replace("_plan", "_continuous")
     write("orders", "shop.orders")
     assert with_shared(load_folder(folder)).get_repository_def().has_job("orders_continuous")
+
+
+def test_a_pipeline_in_a_folder_of_others_is_one_for_commands_too(folder: Path, write: Write) -> None:
+    """Dagster loads it: without it in `status`, `check` and metrics nobody would see it fail."""
+    write("orders", "shop.orders")
+    specs.write(folder / "billing", "invoices", specs.document(specs.table(name="shop.invoices")))
+    other = folder / "dbt" / "invoices" / "defs.yaml"
+    other.parent.mkdir(parents=True)
+    other.write_text("type: dagster_dbt.DbtProjectComponent\n")
+    assert files.pipeline_names() == ["invoices", "orders"]
+    assert [table.table for table in pipeline_spec("invoices").tables] == ["shop.invoices"]
+    assert "ok    pipeline invoices: file" in check()
+    other.unlink()
+    assert with_shared(load_folder(folder)).get_repository_def().has_job("invoices")
+
+
+def test_two_pipelines_of_one_name(folder: Path, write: Write) -> None:
+    write("orders", "shop.orders")
+    specs.write(folder / "old", "orders", specs.document(specs.table(name="shop.old_orders")))
+    orders, old = (folder / part / "orders" / "defs.yaml" for part in ("", "old"))
+    says = f"{orders}: there is another pipeline orders ({old}). Fix: give one of the folders another name"
+    assert refusal(folder) == says
+    assert f"WRONG pipeline orders: {says}\n" in check()
