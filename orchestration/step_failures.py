@@ -28,7 +28,7 @@ def run_failure_text(instance: dg.DagsterInstance, run_id: str, event: dg.Dagste
         # Without its text, which may hold anything.
         return f"unexpected {error.cls_name or 'error'}: its page in Dagster has the traceback"
     said = (event.message or "").strip()
-    # Dagster's words where it has told why in an event before.
+    # These are Dagster's words where an event before says why.
     if not said or said.startswith("This run has been marked as failed from outside"):
         said = _newest_error(instance, run_id) or said
     return said or "its page in Dagster says why"
