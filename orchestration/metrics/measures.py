@@ -34,7 +34,7 @@ VTTS = Measure(
 )
 DEAD_LETTERS = Measure("batchmerge_dead_letters", "Dead letters of the landing or of one table that wait.", _TABLE)
 UP = Measure("batchmerge_up", "1 if the table's system answers, else 0.", _TABLE)
-PAUSED = Measure("batchmerge_paused", "1 if nothing of the pipeline starts by itself.", ("pipeline",))
+PAUSED = Measure("batchmerge_paused", "1 if the pipeline is paused: by a person, or in its file.", ("pipeline",))
 DAEMON = Measure("batchmerge_daemon_up", "1 if a Dagster daemon runs, which starts schedules and sensors.", ())
 LOOK_AGE = Measure(
     "batchmerge_look_age_seconds", "How old the other values are: seconds since the last look at all systems.", ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -302,7 +303,7 @@ def test_what_elsewhere_was_committed_starts_assets_downstream(instance: dg.Dags
     flow = Flow("t", ["append"], name="p")
     (table,) = flow.spec.tables
 
-    def reports(name: str, condition: dg.AutomationCondition[dg.AssetKey]) -> dg.AssetsDefinition:
+    def reports(name: str, condition: dg.AutomationCondition[Any]) -> dg.AssetsDefinition:
         return dg.asset(name=name, deps=[table_key(table)], automation_condition=condition)(lambda: None)
 
     found = [

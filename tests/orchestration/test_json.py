@@ -7,8 +7,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from errno import EACCES, ENOENT, ENOSPC, EROFS
 from pathlib import Path
@@ -217,10 +216,8 @@ def test_a_folder_that_has_only_the_settings_of_dagster_may_be_read_only(
 ) -> None:
     """As in a pod, where it is a config map; Dagster's database is elsewhere."""
 
-    @contextmanager
-    def refused(path: Path, _: object) -> Iterator[None]:
+    def refused(path: Path, _: object) -> AbstractContextManager[None]:
         raise OSError(EROFS, os.strerror(EROFS), str(path))
-        yield
 
     monkeypatch.setattr("orchestration.cli.instance.exclusive", refused)
     (tmp_path / "dagster" / "dagster.yaml").write_text(f"storage: {{sqlite: {{base_dir: {tmp_path / 'elsewhere'}}}}}\n")

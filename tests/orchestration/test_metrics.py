@@ -288,8 +288,8 @@ def test_totals_are_there_before_the_first_event(instance: dg.DagsterInstance) -
     """`increase` compares with the value before: a total that appeared with the first failure would hide it."""
     totals, labels = EventTotals(instance), ("p", "iceberg a.t")
     before = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
-    ended = {(measures.RUNS, ("p", status)): 0.0 for status in ("success", "failure", "canceled")}
-    assert before == {**ended, (measures.RETRIES, ("p",)): 0.0, (measures.BATCHES, labels): 0.0}
+    zero = [(measures.RUNS, ("p", status)) for status in ("success", "failure", "canceled")]
+    assert before == dict.fromkeys([*zero, (measures.RETRIES, ("p",)), (measures.BATCHES, labels)], 0.0)
     create_run_for_test(instance, job_name="p", status=dg.DagsterRunStatus.FAILURE, tags={PIPELINE_TAG: "p"})
     after = {(s.measure, s.labels): s.value for s in totals.samples(_ASSETS)}
     assert after == {**before, (measures.RUNS, ("p", "failure")): 1.0}
