@@ -182,3 +182,13 @@ def plain(kind: pa.DataType) -> pa.DataType:
         kind = pa.list_(kind.value_field)
     fields = [pa.field(f.name, plain(f.type), f.nullable) for f in inside(kind)]
     return pa.map_(plain(kind.key_type), *fields) if pa.types.is_map(kind) else with_inside(kind, fields)
+
+
+def landed_otherwise(what: str, how: str, where: str) -> SchemaRefused:
+    """The error for a row that was landed when the file declared a column otherwise, and does not fit any more.
+
+    Args:
+        how: the declaration with which it fits.
+    """
+    remedy = f"the row was landed when the file declared the column otherwise: declare it {how}, and the table follows"
+    return SchemaRefused(what, where=where, remedy=remedy)

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.types import BooleanType
 
+from jobs.evolution import landed_otherwise
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition, stored
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
 from jobs.schema.types import type_name
-from resources.errors import SchemaRefused
 from resources.iceberg_errors import catalog_errors
 
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
@@ -213,16 +213,11 @@ def _fitting(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
         found = values if values.type.equals(field.type) else _cast(values, field.type)
     except pa.ArrowInvalid:
         what = f"column {field.name} is {type_name(field.type)}, which cannot hold a value that is landed"
-        raise _refusal(what, "with the type that it had then", where) from None  # Arrow's text has the value
+        raise landed_otherwise(what, "with the type that it had then", where) from None  # Arrow's text has the value
     if found.null_count and not field.nullable:
         what = f"column {field.name} is `not null`, and a row that is landed has no value"
-        raise _refusal(what, "without `not null`", where)
+        raise landed_otherwise(what, "without `not null`", where)
     return found
-
-
-def _refusal(what: str, how: str, where: str) -> SchemaRefused:
-    remedy = f"the row was landed when the file declared the column otherwise: declare it {how}, and the table follows"
-    return SchemaRefused(what, where=where, remedy=remedy)
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 
 from jobs.added import Added
 from jobs.destinations.clickhouse.columns import Column
+from jobs.destinations.clickhouse.landed_values import check_landed
 from jobs.destinations.clickhouse.spread import NUMBER, Question, Spread
 from jobs.destinations.clickhouse.steps import Chunk
 from jobs.destinations.refusal import DEAD_LETTER_ROW, SENT_DELETED, Refusal, judged
@@ -127,6 +128,7 @@ class InsertTask:
 
     def _insert(self, chunk: Chunk, rows: pa.Table) -> InsertCounts:
         fit = self.refusal.fit(rows)
+        check_landed(fit.rows, self.columns, self.refusal.columns, self.refusal.where)
         numbers = pa.array(np.arange(fit.rows.num_rows), pa.uint32())
         good, dead_letters = fit.rows.append_column(NUMBER, numbers), fit.dead_letters
         if spread := self.spread:

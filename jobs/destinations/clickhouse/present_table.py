@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
-from jobs.destinations.clickhouse.present_types import declared_field, stored_type, without_own_fields
+from jobs.destinations.clickhouse.present_types import declared_field, like_declared, stored_type, without_own_fields
 from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
 from resources.errors import SchemaRefused
@@ -92,6 +92,14 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
             remedy="give the field another name or leave it out (`source.value.rename`, `exclude`), or rename the "
             "table's column by hand",
         )
+    flat = {c.name: [name for name in present.types if name.startswith(f"{c.name}.")] for c in layout.columns}
+    if nested := {name: parts for name, parts in flat.items() if parts and name not in present.types}:
+        name, parts = next(iter(nested.items()))
+        raise SchemaRefused(
+            f"column {name} is Nested in the table, as {', '.join(parts)}, and one column in the file",
+            where=where,
+            remedy="make the table with `flatten_nested = 0`, or give it these columns one by one (`source.transform`)",
+        )
     wanted_types = {c.name: c.type for c in layout.columns}
     if any(present.types.get(name) != kind for name, kind in wanted_types.items()):
         wanted_types = _spelled(server, wanted_types)
@@ -110,7 +118,8 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
                 where=where,
                 remedy="declare the column, and name the table's type in `column_types`; or change the table by hand",
             )
-        there.append(pa.field(column.name, without_own_fields(declared.type, column.arrow), declared.nullable))
+        kind = like_declared(without_own_fields(declared.type, column.arrow), column.arrow)
+        there.append(pa.field(column.name, kind, declared.nullable))
     wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
     changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
     kept = present.sorting_columns | present.partition_columns
@@ -153,9 +162,8 @@ def _changed(column: Column, found: str) -> str:
     if before:
         return f"{before}{_changed(column, stored)})"
     there = declared_field(found)
-    if there is None or not pa.types.is_nested(there.type):
-        return column.type
-    return clickhouse_type(evolved(there.type, column.arrow), column.nullable)
+    assert there is not None, "a change is planned only of columns whose type has a declared one"
+    return clickhouse_type(evolved(there.type, column.arrow), column.nullable or there.nullable)
 
 
 def missing_origin(layout: Layout, present: Present) -> list[str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import ARROW, SCALARS, Column, clickhouse_type
-from jobs.destinations.clickhouse.named_types import fields, parts
+from jobs.destinations.clickhouse.named_types import fields, holds_null, parts
 from jobs.destinations.takes import Takes
+from jobs.evolution import evolved
 from jobs.schema.types import inside, with_inside
 
 
@@ -94,3 +96,28 @@ def without_own_fields(present: pa.DataType, declared: pa.DataType) -> pa.DataTy
     wanted = {f.name: f.type for f in inside(declared)}
     shared = [f for f in inside(present) if f.name in wanted]
     return with_inside(present, [f.with_type(without_own_fields(f.type, wanted[f.name])) for f in shared])
+
+
+def like_declared(present: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    """The present type, with the declared types in place of those that ClickHouse does not distinguish from them."""
+    if _are_one(present, declared):
+        return declared
+    wanted = {f.name: f.type for f in inside(declared)}
+    made = with_inside(
+        present,
+        [f.with_type(like_declared(f.type, wanted[f.name])) if f.name in wanted else f for f in inside(present)],
+    )
+    if pa.types.is_map(present) and pa.types.is_map(declared):
+        return pa.map_(like_declared(present.key_type, declared.key_type), made.item_field)
+    return made
+
+
+def column_there(column: Column, found: str | None) -> Column:
+    """The column for inserts into one of this type (None: there is none). It may hold more than the file says: nulls
+    where it was added later, and larger numbers."""
+    if found is None:
+        return column
+    nullable, kind = column.nullable or holds_null(found), column.arrow
+    if not column.declared and (there := declared_field(found)) is not None:
+        kind = evolved(like_declared(without_own_fields(there.type, kind), kind), kind)
+    return replace(column, nullable=nullable, arrow=kind, wire=clickhouse_type(kind, nullable))

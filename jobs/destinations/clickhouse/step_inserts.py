@@ -22,6 +22,7 @@ from jobs.destinations.clickhouse.revised import RevisedRows
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.spread import Question
 from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.steps import Chunk, Step, cut
 from jobs.destinations.clickhouse.window import most_partitions
 from jobs.destinations.merge_context import MergeContext
@@ -182,15 +183,17 @@ class StepInserts:
         shard = self.shard
         appends = shard.table.mode == "append"
         origin = shard.layout.has_origin(self.present.types)
+        layout = shard.layout.there(self.present.types)
+        statements = Statements(layout, shard.store.table)
         token = held.step if step else f"replay-{attempt}"
         fence = {"lease": shard.store.name, "owner": held.owner}
         endpoints = len(shard.endpoints)
         return InsertTask(
             server=shard.server,
-            sql=shard.statements.insert(only if appends else Only.ALL, origin),
+            sql=statements.insert(only if appends else Only.ALL, origin),
             coordinates=only if appends else None,
-            columns=shard.layout.columns,
-            wire=tuple(shard.statements.wire),
+            columns=layout.columns,
+            wire=tuple(statements.wire),
             parameters={**fence, **({"step": step} if origin else {})},
             settings={**self._settings, **_ONE_BLOCK, **({"insert_allow_materialized_columns": 1} if origin else {})},
             chunks=tuple(chunks),
@@ -205,8 +208,8 @@ class StepInserts:
                 topic_ids={topic: id_ for b in batches for topic, id_ in b.batch.topic_ids.items()},
             ),
             dead_letters_sql=shard.statements.insert_dead_letters(),
-            unfit=shard.statements.unfit(shard.server),
-            fits=shard.statements.fits(shard.server),
+            unfit=statements.unfit(shard.server),
+            fits=statements.fits(shard.server),
             spread=shard.statements.spread(shard.server, shard.number - 1, endpoints) if endpoints > 1 else None,
             elsewhere=self._elsewhere() if appends and only is Only.RECORD else (),
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.destinations.clickhouse.columns import Column, table_column
 from jobs.destinations.clickhouse.engines import deduplication_window, replication
+from jobs.destinations.clickhouse.present_types import column_there
 from jobs.destinations.clickhouse.spec import DELETED, VERSION, ClickHouseTable
 from jobs.spec.columns import row_columns
 from jobs.spec.pipeline import PipelineSpec
@@ -41,6 +42,10 @@ class Layout:
     @property
     def path(self) -> tuple[str, ...]:
         return self.table.path
+
+    def there(self, types: Mapping[str, str]) -> Layout:
+        """The layout for inserts into a table with columns of these types."""
+        return replace(self, columns=tuple(column_there(c, types.get(c.name)) for c in self.columns))
 
     @property
     def keys(self) -> list[str]:
