@@ -25,15 +25,15 @@ def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> Non
         )
 
 
-def check_spread(where: str, lease: Lease, spread_by: str) -> None:
-    """Requires the same hash, since it too determines on which endpoint a row is; old leases do not have it."""
-    if lease.spread_by and lease.spread_by != spread_by:
+def check_spread(where: str, lease: Lease, spread_by: str, without_types: str) -> None:
+    """Requires the same hash, since it too determines on which endpoint a row is; old leases lack it, or its types."""
+    if lease.spread_by not in ("", spread_by, without_types):
         raise ConfigurationError(
             f"rows were spread over the endpoints by {lease.spread_by}, and the pipeline file now says {spread_by}: "
             "rows of a key would be on two endpoints",
             where=where,
-            remedy="set `hash_function` and `shard_by` as they were; for others start a new table (another name in "
-            "`tables`) and let it be filled from the landed batches",
+            remedy="set `hash_function`, `shard_by` and the types of these columns as they were; for others start a "
+            "new table (another name in `tables`) and let it be filled from the landed batches",
         )
 
 

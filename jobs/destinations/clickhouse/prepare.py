@@ -27,7 +27,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     known = shard.store.lease()
     lease = known or Lease()
     check_endpoints(shard.where, lease, shard.endpoints)
-    check_spread(shard.where, lease, shard.spread_by)
+    check_spread(shard.where, lease, shard.spread_by, shard.statements.spread_by_names)
     present = shard.present()
     shard.check_table(lease, present)
     if not lease.state:

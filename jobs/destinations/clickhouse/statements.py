@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -75,8 +76,17 @@ class Statements:
 
     @property
     def spread_by(self) -> str:
-        """The expression of that hash, for people."""
-        return f"{self.layout.table.hash_function}({', '.join(self.shard_by)})"
+        """The expression of that hash with the types of its columns: 5 as Int32 has another hash than as Int64."""
+        types = {c.name: c.bare for c in self.layout.columns}
+        return self._hashed(f"{name} {types[name]}" for name in self.shard_by)
+
+    @property
+    def spread_by_names(self) -> str:
+        """The same without types, as older versions wrote it."""
+        return self._hashed(self.shard_by)
+
+    def _hashed(self, columns: Iterable[str]) -> str:
+        return f"{self.layout.table.hash_function}({', '.join(columns)})"
 
     def spread(self, server: ClickHouseServer, endpoint: int, endpoints: int) -> Spread:
         """Selects the rows that belong on this endpoint (from 0) of `endpoints`."""
