@@ -26,7 +26,7 @@ from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
-from resources.errors import CommitFailed, ConfigurationError, Unavailable
+from resources.errors import CommitFailed, ConfigurationError, TableReplaced, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
@@ -371,3 +371,28 @@ def test_type_that_gives_rows_another_endpoint_is_refused(
         _merged(changed, name)
     _merged(flow.pipeline(connections, spark), name)
     assert rows(connections, name) == [(n, "c", 1.0) for n in range(20)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_endpoint_that_has_lost_its_table_is_filled_again_alone(
+    mode: str, lost: int, sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    connections = sharded(0, 1)
+    flow, records = (
+        clickhouse_flow(topic(partitions=2), [mode], max_records=50, shard_by=["id"]),
+        random_changes(17, 200, 60, 2),
+    )
+    produce(bootstrap(connections), flow.topic, records)
+    pipeline, name = flow.pipeline(connections, spark), flow.table(mode)
+    list(protocol.land(pipeline, 0))
+    _merged(pipeline, name)
+    with pytest.raises(ConfigurationError, match="rows, which would come twice"):
+        pipeline.destination(name).drop_state()
+    servers(connections)[lost].execute(f"DROP TABLE {name} SYNC")
+    with pytest.raises(TableReplaced, match="offsets forget"):
+        _merged(pipeline, name)
+    assert pipeline.destination(name).drop_state()
+    _merged(pipeline, name)
+    assert rows(connections, name) == model.expected(records, mode)
+    assert reconcile(pipeline, pipeline.destination(name), 0).wrong == []

@@ -90,8 +90,7 @@ class ClickHouseDestination(Destination):
         return f"clickhouse://{self.connection.endpoints[0]}", self.table.table
 
     def drop_state(self) -> bool:
-        done = [drop_state(shard) for shard in self.shards]
-        return any(done)
+        return drop_state(self.shards)
 
     def hand_over(self, to: str, at: CommittedState | None) -> bool:
         done = [hand_over(shard, to, at) for shard in self.shards]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse.keeper import KeeperStore
 from jobs.destinations.clickhouse.shard import Shard
@@ -9,19 +12,27 @@ from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.requirements import require_empty, require_nothing_begun, require_planned
 from jobs.failpoints import failpoint
 
+_LOG = logging.getLogger("batchmerge")
 
-def drop_state(shard: Shard) -> bool:
-    """Removes lease and partition rows; false if there were none.
+
+def drop_state(shards: Sequence[Shard]) -> bool:
+    """Removes lease and partition rows of the endpoints that have lost their rows; false if there were none.
+
+    The others keep theirs: what they have is not merged again.
 
     Raises:
-        ConfigurationError: the table has rows. CommitFailed, Interrupted: a run is writing it at the same time.
+        ConfigurationError: all have rows. CommitFailed, Interrupted: a run is writing the table at the same time.
     """
-    lease = shard.store.lease()
-    if lease is None:
-        return False
-    require_empty(shard.row_count(shard.present()), shard.where)
-    _forget(shard, lease)
-    return True
+    known = [(shard, lease) for shard in shards if (lease := shard.store.lease())]
+    rows = [shard.row_count(shard.present()) for shard, _ in known]
+    if known and all(rows):
+        require_empty(sum(rows), known[0][0].where)
+    for (shard, lease), count in zip(known, rows, strict=True):
+        if count:
+            _LOG.warning("%s: it has %d rows and keeps its state", shard.where, count)
+        else:
+            _forget(shard, lease)
+    return bool(known)
 
 
 def hand_over(shard: Shard, to: str, at: CommittedState | None) -> bool:

@@ -169,5 +169,5 @@ def test_with_a_lease_rows_that_the_engine_does_not_know_are_counted(monkeypatch
         empty.committed()
     assert full.committed() == committed(5)
     with pytest.raises(ConfigurationError, match="the table has 3 rows"):
-        drop_state(full)
-    assert drop_state(empty)
+        drop_state([full])
+    assert drop_state([empty])
