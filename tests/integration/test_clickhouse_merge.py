@@ -133,6 +133,35 @@ def test_records_that_were_read_again_are_no_rows_of_an_engine_that_joins_rows(
     assert rows(connections, name) == [(1, "new", 1.0), (2, "b", 1.0)]
 
 
+def test_replay_of_a_table_that_stores_no_rows_is_refused(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """Its views would get all rows again."""
+    flow = clickhouse_flow(topic(), ["append"], engine="Null")
+    produce(bootstrap(connections), flow.topic, [put(n) for n in range(5)])
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    (table,), (server,), name = pipeline.destinations(), servers(connections), flow.table("append")
+    server.execute(f"CREATE DATABASE IF NOT EXISTS {name.split('.')[0]}")
+    columns = "id Int64, name Nullable(String), amount Nullable(Float64), op Nullable(String)"
+    places = "_topic Nullable(String), _partition Nullable(Int32), _offset Nullable(Int64)"
+    server.execute(f"CREATE TABLE {name} ({columns}, {places}) ENGINE = Null")
+    counted = "ENGINE = SummingMergeTree ORDER BY id SETTINGS non_replicated_deduplication_window = 1000"
+    server.execute(f"CREATE TABLE {name}_sums (id Int64, n UInt64) {counted}")
+    server.execute(
+        f"CREATE MATERIALIZED VIEW {name}_mv TO {name}_sums AS SELECT id, count() AS n FROM {name} GROUP BY id"
+    )
+    with dying_at("clickhouse.inserted"):
+        protocol.merge(pipeline, table)
+    assert protocol.merge(pipeline, table)
+    for again in (lambda: replay_batches(pipeline, table, 1, 1), lambda: retry(pipeline)):
+        with pytest.raises(ConfigurationError, match="its engine, Null, stores no rows"):
+            again()
+    assert server.rows(f"SELECT sum(n) AS n FROM {name}_sums") == [{"n": 5}]
+    verdict = reconcile(pipeline, table, 0)
+    assert (verdict.wrong, verdict.left_out) == ([], ["rows that are missing: its engine, Null, stores no rows"])
+
+
 def test_window_that_is_too_small_is_refused_with_the_number_needed(
     connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.clickhouse.engines import joins_rows
+from jobs.destinations.clickhouse.engines import why_it_lacks
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
@@ -39,10 +39,10 @@ def check_spread(where: str, lease: Lease, spread_by: str, without_types: str) -
 
 def check_keeps_records(where: str, table: ClickHouseTable, present: Present | None) -> None:
     """Requires that a table lacks only those records that it never got, before it gets the ones that it lacks."""
-    if present and table.mode == "append" and joins_rows(present.engine):
+    if present and table.mode == "append" and (why := why_it_lacks(present.engine)):
         raise ConfigurationError(
-            f"its engine, {present.engine}, joins rows, so nothing shows which records the table lacks: those that it "
-            "has joined would come again, older values over newer ones",
+            f"its engine, {present.engine}, {why}, so nothing shows which records the table lacks: those that it has "
+            "got would come again, older values over newer ones",
             where=where,
             remedy="fill a new table: for one row a key of mode upsert or upsert_delete; of mode append by a pipeline "
             "of another name, which has read no record again",

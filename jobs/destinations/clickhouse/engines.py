@@ -14,6 +14,13 @@ def joins_rows(engine: str) -> bool:
     return re.search(f"{_CHOOSING}|{_COMPUTING}", engine) is not None
 
 
+def why_it_lacks(engine: str) -> str | None:
+    """Why a table with this engine lacks records although it got all of them; None if it has them."""
+    if joins_rows(engine):
+        return "joins rows"
+    return "stores no rows" if engine == "Null" else None
+
+
 def engine_warnings(engine: str) -> Iterator[str]:
     """What a person should know of an append table with this engine."""
     if joins_rows(engine):
@@ -21,6 +28,11 @@ def engine_warnings(engine: str) -> Iterator[str]:
             f"the engine {engine} joins rows, so nothing shows which records the table lacks: replays, retries of dead "
             "letters and recovery without KeeperMap state are refused. For one row per key use mode upsert, which "
             "allows all three"
+        )
+    elif why := why_it_lacks(engine):
+        yield (
+            f"the engine {engine} {why}, so nothing shows which records its views have: replays and retries of dead "
+            "letters are refused"
         )
 
 

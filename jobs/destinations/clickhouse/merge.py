@@ -10,7 +10,7 @@ from jobs.destinations.clickhouse import window
 from jobs.destinations.clickhouse.advance import Advance
 from jobs.destinations.clickhouse.checks import check_continues, check_keeps_records
 from jobs.destinations.clickhouse.chunk_size import chunk_rows, landed_bytes
-from jobs.destinations.clickhouse.engines import joins_rows
+from jobs.destinations.clickhouse.engines import why_it_lacks
 from jobs.destinations.clickhouse.insert_task import InsertCounts
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.shard import Shard
@@ -77,7 +77,7 @@ def _steps(
     """What is to be done: first what another run has left behind, as it was begun, then the rest."""
     try:
         # What views, and engines that join rows, have of a chunk only its token tells.
-        by_token = present.views or (shard.table.mode == "append" and joins_rows(present.engine))
+        by_token = present.views or (shard.table.mode == "append" and why_it_lacks(present.engine))
         begun = left_behind(lease, newer, shard.where, None if by_token else shard.table.chunk_rows)
     except LineageBroken:
         if lease and _is_landed(lease.commit_id, context):

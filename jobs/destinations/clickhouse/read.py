@@ -10,8 +10,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.destinations.clickhouse.columns import Column
-from jobs.destinations.clickhouse.engines import computes_values, joins_rows, removes_old_rows
+from jobs.destinations.clickhouse.columns import Column, clickhouse_type
+from jobs.destinations.clickhouse.engines import computes_values, removes_old_rows, why_it_lacks
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.present_types import compared_types
 from jobs.destinations.clickhouse.shard import Shard
@@ -82,7 +82,8 @@ class ClickHouseReader(TableReader):
     def reasons_to_lack(self) -> Iterator[str]:
         described = self._described()
         if not self._layout.versioned:
-            yield from sorted({f"its engine, {one.engine}, joins rows" for one in described if joins_rows(one.engine)})
+            reasons = {one.engine: why_it_lacks(one.engine) for one in described}
+            yield from sorted(f"its engine, {engine}, {why}" for engine, why in reasons.items() if why)
         if any(removes_old_rows(one.engine_full) for one in described):
             yield EXPIRY
 
