@@ -250,6 +250,23 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
     assert [dead_letter["column"] for dead_letter in _dead_letters(server, flow, "upsert")] == list(cases)
 
 
+def test_rows_are_compared_by_keys_of_named_types(connections: Connections, topic: Callable[..., str]) -> None:
+    types = {"at": "DateTime('Europe/Berlin')", "n": "Int256", "day": "Date", "part": "Decimal(76, 0)"}
+    keys = {"at": "timestamp not null", "n": "long not null", "day": "date not null", "part": "decimal(20,0) not null"}
+    flow = _flow(topic(), {}, types, "upsert")
+    flow.overrides["source"]["key"]["columns"] = keys  # type: ignore[index]
+    flow.overrides["changes"] = {"key": {"columns": list(keys)}}
+    key = {"at": "2026-10-25T00:30:00Z", "n": -5, "day": "2026-01-01", "part": "7"}
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for at in ("2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"):  # 02:30 in Berlin, twice
+        producer.produce(flow.topic, key=json.dumps({**key, "at": at}).encode(), value=b'{"id": 1}')
+    assert producer.flush(PATIENCE) == 0
+    _advance(connections, flow)
+    pipeline = flow.pipeline(connections)
+    verdict = reconcile(pipeline, pipeline.destinations()[0], 0)
+    assert (verdict.wrong, verdict.compared) == ([], 2)
+
+
 def test_deletes_need_only_their_key(connections: Connections, topic: Callable[..., str]) -> None:
     columns = {"e": "string not null", "n": "long", "tags": "array<long>"}
     types = {"e": "Enum8('a' = 1)", "n": "UInt8"}
