@@ -26,9 +26,13 @@ _LOG = logging.getLogger("batchmerge")
 T = TypeVar("T")
 
 # Codes that ClickHouse's own Kafka Connect sink retries (its Utils.java; but not 164, which needs a person), and
-# those of a server that is starting or stopping, or whose replica or keeper does not answer or lags behind.
+# those of a server that is starting, stopping or overloaded, of a quota that is used up, of another ALTER at the same
+# time, and of a replica or keeper that does not answer or lags behind.
 RETRIABLE_CODES = frozenset(
-    {3, 107, 159, 198, 202, 203, 209, 210, 225, 236, 241, 242, 252, 279, 285, 286, 289, 319, 341, 425, 439, 999}
+    {
+        *(3, 107, 159, 198, 201, 202, 203, 209, 210, 225, 236, 241, 242, 252, 279, 285, 286, 289, 319, 341, 425, 439),
+        *(473, 517, 700, 745, 999),
+    }
 )
 _QUERY_WAS_CANCELLED = 394
 _THROW_IF = 395

@@ -18,7 +18,7 @@ from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection, Connections
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, Unavailable
 from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import clickhouse as ch
@@ -30,7 +30,7 @@ from tests.kit.processes import stop
 from tests.kit.records import COLUMNS, KEY, Record, random_changes
 
 MODES = ["append", "upsert", "upsert_delete"]
-USER, PASSWORD, POWERLESS = "limited", "only-these-rights-1", "powerless"
+USER, PASSWORD, POWERLESS, HASTY = "limited", "only-these-rights-1", "powerless", "hasty"
 # What the settings file of an installed server has, and this one's has not.
 _ASKS = """
   <access_control_improvements>
@@ -40,14 +40,19 @@ _ASKS = """
   </access_control_improvements>
 </clickhouse>"""
 _USER = (
-    "<{name}><password>" + PASSWORD + "</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile>"
+    "<{name}><password>" + PASSWORD + "</password><networks><ip>127.0.0.1</ip></networks><profile>{profile}</profile>"
     "<quota>default</quota><grants>{grants}</grants></{name}>"
+)
+# As analysts have it: a statement that takes too long ends without an error, with what it has done.
+_PROFILE = (
+    "<hasty><max_execution_time>1</max_execution_time><timeout_overflow_mode>break</timeout_overflow_mode></hasty>"
 )
 # The server keeps users in its file only.
 _PROGRAM = """
 from resources.local import clickhouse_server as server
 server._CONFIG = server._CONFIG.replace("</clickhouse>", {asks!r})
 server._USERS = server._USERS.replace("</users>", {users!r} + "</users>")
+server._USERS = server._USERS.replace("<profiles>", "<profiles>" + {profile!r})
 server.main()
 """
 
@@ -60,16 +65,23 @@ def documented() -> list[str]:
     return [line.removesuffix(" TO batchmerge;") for line in found[1].splitlines()]
 
 
+def _query(rights: str) -> str:
+    return f"<query>GRANT {rights}</query>"
+
+
 @pytest.fixture(scope="module")
 def server(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseConnection]:
     """The connection of its administrator."""
     folder, http = tmp_path_factory.mktemp("grants"), free_port([])
     zookeeper = next(s for s in local_stack.status(clickhouse) if s.name == "zookeeper")
     queries = "".join(f"<query>{grant}</query>" for grant in documented())
-    users = _USER.format(name=USER, grants=queries) + _USER.format(
-        name=POWERLESS, grants="<query>GRANT SELECT ON nothing.here</query>"
+    given_to = {USER: queries, POWERLESS: _query("SELECT ON nothing.here"), HASTY: _query("ALL ON *.*")}
+    users = "".join(
+        _USER.format(name=name, grants=grants, profile=HASTY if name == HASTY else "default")
+        for name, grants in given_to.items()
     )
-    command = [sys.executable, "-c", _PROGRAM.format(asks=_ASKS, users=users), "--folder", str(folder)]
+    program = _PROGRAM.format(asks=_ASKS, users=users, profile=_PROFILE)
+    command = [sys.executable, "-c", program, "--folder", str(folder)]
     command += ["--http-port", str(http), "--tcp-port", str(free_port([http]))]
     command += ["--zookeeper", f"127.0.0.1:{zookeeper.ports['client']}", "--user", "batchmerge"]
     command += ["--password-file", str(clickhouse / "secrets/clickhouse-password")]
@@ -121,3 +133,12 @@ def test_the_documented_grants_suffice(
         protocol.merge(wider.pipeline, destination)
         assert reconcile(wider.pipeline, destination, 0).wrong == [], mode
         assert ch.rows(administrator, name) == model.expected([*records, last], mode), mode
+
+
+def test_a_statement_that_takes_too_long_is_no_success(server: ClickHouseConnection) -> None:
+    """Rows would be missing without a word, where the user's profile says `break`."""
+    given = {**server.model_dump(), "username": HASTY, "password": PASSWORD}
+    hasty = ClickHouseServer("clickhouse", ClickHouseConnection.model_validate(given), server.endpoints[0])
+    slow = "SELECT count() AS n FROM numbers(100) WHERE NOT ignore(sleepEachRow(0.05)) SETTINGS max_block_size = 5"
+    with pytest.raises(Unavailable, match="TIMEOUT_EXCEEDED"):
+        hasty.rows(slow)

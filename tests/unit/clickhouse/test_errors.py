@@ -32,6 +32,8 @@ from resources.errors import (
         (341, "Mutation is not finished because a replica is inactive (UNFINISHED)", Unavailable),
         (225, "No ZooKeeper session (NO_ZOOKEEPER)", Unavailable),
         (236, "Server is shutting down (ABORTED)", Unavailable),
+        (201, "Quota for user `u` for 3600s has been exceeded: queries = 4/3 (QUOTA_EXCEEDED)", Unavailable),
+        (745, "CPU is overloaded (SERVER_OVERLOADED)", Unavailable),
         (999, "Coordination::Exception: Node exists (KEEPER_EXCEPTION)", CommitFailed),
         (999, "Coordination::Exception: Bad version (KEEPER_EXCEPTION)", CommitFailed),
         (999, "Coordination::Exception: Session expired (KEEPER_EXCEPTION)", Unavailable),
