@@ -17,7 +17,6 @@ from jobs.destinations.bigquery.read import BigQueryReader, BigQueryValues
 from jobs.destinations.bigquery.replay import replay
 from jobs.destinations.bigquery.schema import taken
 from jobs.destinations.bigquery.state import StateRow
-from jobs.destinations.bigquery.tables import as_partitioned
 from jobs.destinations.bigquery.work import TableWork
 from jobs.destinations.merge_context import MergeContext, Merged
 from jobs.destinations.requirements import require_batch_column, require_empty, require_planned
@@ -117,9 +116,8 @@ class BigQueryDestination(TableWork):
         found = self.bigquery.find_table(self.table.table)
         limited = limited_columns(self.spec, self.table, self.columns, found.schema if found else ())
         options = self.table.column_types, limited, self.table.out_of_range
-        table = as_partitioned(self.table, found)
-        values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=table, own=self.columns)
-        return BigQueryReader(values, self.pipeline)
+        values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
+        return BigQueryReader(values, self.pipeline, found)
 
     def side_tables(self) -> Sequence[SideTable]:
         return [self.side_table]

@@ -17,14 +17,14 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.cloud.bigquery import ArrayQueryParameter
+from google.cloud.bigquery import ArrayQueryParameter, Table
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.destinations.bigquery.columns import Column
 from jobs.destinations.bigquery.names import answer_name, new_job_id
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staging import Stager, arrow_type
-from jobs.destinations.bigquery.statements import partition_filter
+from jobs.destinations.bigquery.tables import demanded_filter
 from jobs.destinations.bigquery.unreadable_texts import in_groups
 from jobs.destinations.limits import out_of_range
 from jobs.destinations.reading import EXPIRY, TableReader
@@ -36,11 +36,10 @@ from resources.bigquery import BigQuery
 from sql import BIGQUERY, render
 
 
-def count_rows(bigquery: BigQuery, table: BigQueryTable, columns: Sequence[Column]) -> int:
+def count_rows(bigquery: BigQuery, table: str, present: Table | None) -> int:
     """The rows of a table that exists."""
-    path, whole = (bigquery.table_id(table.table),), partition_filter(table, columns)
-    text = render("bigquery", "count_rows", table=path, whole=whole)
-    (row,) = bigquery.read(text, {}, f"bigquery {table.table}")
+    text = render("bigquery", "count_rows", table=(bigquery.table_id(table),), whole=demanded_filter(present))
+    (row,) = bigquery.read(text, {}, f"bigquery {table}")
     return int(row["rows"])
 
 
@@ -87,10 +86,10 @@ class BigQueryValues(RowValues):
 class BigQueryReader(TableReader):
     """Reads by query jobs."""
 
-    def __init__(self, values: BigQueryValues, pipeline: str) -> None:
-        path, whole = (values.bigquery.table_id(values.table.table),), partition_filter(values.table, values.own)
-        super().__init__(values, BIGQUERY, path, whole=whole)
-        self._pipeline, self._texts, self._own = pipeline, values.texts(), values.own
+    def __init__(self, values: BigQueryValues, pipeline: str, present: Table | None) -> None:
+        path = (values.bigquery.table_id(values.table.table),)
+        super().__init__(values, BIGQUERY, path, whole=demanded_filter(present))
+        self._pipeline, self._texts = pipeline, values.texts()
         self._bigquery, self._table, self._where = values.bigquery, values.table, values.table.title
 
     def answers(self, text: str) -> list[pa.Table]:
@@ -109,10 +108,10 @@ class BigQueryReader(TableReader):
         table = self._bigquery.find_table(self._table.table)
         if table is None:
             return None
-        if self._table.require_partition_filter:
+        if table.require_partition_filter:
             # With that filter a count may read, and bill, the partition column at every merge.
             return None if table.num_rows is None else int(table.num_rows)
-        return count_rows(self._bigquery, self._table, self._own)
+        return count_rows(self._bigquery, self._table.table, table)
 
     @contextmanager
     def rows(self, spark: SparkSession, limit: int) -> Iterator[DataFrame]:

@@ -8,8 +8,9 @@ from google.cloud import bigquery
 from google.cloud.bigquery import SchemaField
 
 from jobs.destinations.bigquery.columns import Column
-from jobs.destinations.bigquery.schema import Fields, changed_fields, lacking, plan_changes
+from jobs.destinations.bigquery.schema import Fields, changed_fields, lacking, plan_changes, standard_type
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.statements import Whole
 from jobs.evolution import SchemaChange
 from jobs.spec.tables import Evolution
 from resources.bigquery import BigQuery, label
@@ -50,6 +51,17 @@ def as_partitioned(spec: BigQueryTable, present: bigquery.Table | None) -> BigQu
     if found and found.field is None:
         return spec.model_copy(update={"time_partitioning": found.type_})
     return spec.model_copy(update={"time_partitioning": None, "require_partition_filter": False})
+
+
+def demanded_filter(present: bigquery.Table | None) -> Whole | None:
+    """The column by which queries of the table have to filter: the option of the file is for tables that we create."""
+    if present is None or not present.require_partition_filter:
+        return None
+    by = present.range_partitioning or present.time_partitioning
+    if by is None or by.field is None:
+        return Whole("_PARTITIONTIME", "TIMESTAMP")
+    field = next(f for f in present.schema if f.name.lower() == by.field.lower())
+    return Whole(field.name, standard_type(field))
 
 
 def new_staging_table(

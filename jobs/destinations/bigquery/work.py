@@ -31,7 +31,7 @@ from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import StateRow, TableAt, TableState, identity
 from jobs.destinations.bigquery.statements import Statement, order_column, statement
-from jobs.destinations.bigquery.tables import HAS_DELETES, as_partitioned, lacks_deletes
+from jobs.destinations.bigquery.tables import HAS_DELETES, as_partitioned, demanded_filter, lacks_deletes
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
@@ -78,13 +78,7 @@ class TableWork(Destination):
 
     def count_rows(self) -> int:
         """The rows of the table, if it exists."""
-        return count_rows(self.bigquery, self.as_partitioned, self.columns)
-
-    @property
-    def as_partitioned(self) -> BigQueryTable:
-        """The table's entry for statements about the table as it is (`as_partitioned`)."""
-        asks = self.table.by_ingestion_time
-        return as_partitioned(self.table, self.bigquery.find_table(self.table.table)) if asks else self.table
+        return count_rows(self.bigquery, self.table.table, self.bigquery.find_table(self.table.table))
 
     def check_identity(self, row: StateRow, present: Table | None) -> None:
         """Checks that the present table is the one that this state is of (`require_same_table`)."""
@@ -242,7 +236,10 @@ class TableWork(Destination):
         """
         target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.staging_table))
         staged = {field.name for field in loader.schema}
-        wanted = statement(self.spec, self.as_partitioned, self.columns, target, source, says_op=OP in staged)
+        present = self.bigquery.find_table(self.table.table)
+        entry = as_partitioned(self.table, present)
+        wanted = statement(self.spec, entry, self.columns, target, source, says_op=OP in staged)
+        wanted = replace(wanted, whole=demanded_filter(present))
         values = Values(first=flush.first.number, last=flush.last.number)
         if loader.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from google.cloud.bigquery import Table, TimePartitioning
+from google.cloud.bigquery import PartitionRange, RangePartitioning, Table, TimePartitioning
 
 from jobs.changes.columns import names_unchanged_columns
 from jobs.changes.unchanged_columns import unchanged_parameters
@@ -18,7 +18,7 @@ from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import _SCHEMA, STATE_TABLE
 from jobs.destinations.bigquery.statements import Statement, order_column, statement
-from jobs.destinations.bigquery.tables import as_partitioned
+from jobs.destinations.bigquery.tables import as_partitioned, demanded_filter
 from jobs.spec.pipeline import PipelineSpec
 from sql import render
 from tests.kit import specs
@@ -268,6 +268,33 @@ def test_rows_go_into_the_partitions_that_the_table_has(mode: str, present: obje
     text = statement(spec, table, destination_columns(spec, table), TARGET, STAGING, says_op=False).text()
     assert ("_PARTITIONTIME" in text) is bool(by)
     assert (f"TIMESTAMP_TRUNC(`batch`.`partitionTime`, {by})" in text) is bool(by)
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        (TimePartitioning(type_="DAY", field="Day"), "(`t`.`day` IS NULL OR `t`.`day` >= DATE '0001-01-01')"),
+        (TimePartitioning(type_="HOUR"), "`_PARTITIONTIME` >= TIMESTAMP '0001-01-01'"),
+        (PartitionRange(start=0, end=100, interval=10), "`t`.`id` >= -9223372036854775808)"),
+        (None, ""),
+    ],
+)
+def test_filter_is_the_one_that_the_table_demands(by: object, expected: str) -> None:
+    """The option of the file is for tables that we create."""
+    spec = CASES["upsert_delete"]
+    table = spec.tables[0]
+    assert isinstance(table, BigQueryTable)
+    columns = destination_columns(spec, table)
+    present = Table(TARGET, schema=[c.field.to_api_repr() for c in columns])
+    if isinstance(by, TimePartitioning):
+        present.time_partitioning = by
+    elif isinstance(by, PartitionRange):
+        present.range_partitioning = RangePartitioning(by, field="id")
+    present.require_partition_filter = by is not None
+    found = statement(spec, table, columns, TARGET, STAGING, says_op=False)
+    assert found.whole is None
+    text = replace(found, whole=demanded_filter(present)).text()
+    assert (expected in text) if expected else ("IS NULL OR" not in text)
 
 
 @pytest.mark.parametrize("case", ["upsert_delete", "upsert_delete_ordered"])
