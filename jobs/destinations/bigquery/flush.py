@@ -27,7 +27,9 @@ _STATE_AFTER = "-- State of the table after this: "
 def is_due(table: BigQueryTable, batches: Sequence[LandedBatch], now: int) -> bool:
     """Whether waiting batches are to be merged now (milliseconds since the epoch): by their age, or their records."""
     interval, threshold = table.merge_interval_seconds, table.merge_records_threshold
-    if interval is not None and now - batches[0].batch.planned_at >= interval * 1000:
+    # The clock of the machine that landed them may be ahead.
+    age = max(0, now - batches[0].batch.planned_at)
+    if interval is not None and age >= interval * 1000:
         return True
     return threshold is not None and sum(b.counts.landed for b in batches) >= threshold
 

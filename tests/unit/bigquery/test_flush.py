@@ -29,6 +29,7 @@ def table(**options: object) -> BigQueryTable:
     ("interval", "threshold", "age_ms", "rows", "due"),
     [
         (0, None, 0, 0, True),
+        (0, None, -5000, 0, True),
         (60, None, 59_999, 10**9, False),
         (60, None, 60_000, 0, True),
         (None, 100, 10**9, 99, False),
