@@ -151,3 +151,11 @@ def test_nested_columns_that_the_server_has_flattened_are_named(
     with pytest.raises(SchemaRefused, match=r"column stops is Nested in the table, as stops\.at, stops\.fax"):
         changed.pipeline(connections).destinations()[0].prepare()
     assert types(server, table).keys() == {"id", "name", "amount", "op", "stops.at", "stops.fax"}
+
+
+def test_a_change_that_the_server_refuses_is_named(connections: Connections, topic: Callable[..., str]) -> None:
+    flow = clickhouse_flow(topic(), ["append"])
+    (server,), table = servers(connections), flow.table("append")
+    make(server, table, "size Int32, PROJECTION p (SELECT size, count() GROUP BY size)")
+    with pytest.raises(SchemaRefused, match=r"widen size from int to long; .* 524 .* Fix: .*projection"):
+        reading(flow, size="long").pipeline(connections).destinations()[0].prepare()

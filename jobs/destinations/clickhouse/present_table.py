@@ -12,7 +12,7 @@ from jobs.destinations.clickhouse.columns import Column, clickhouse_type
 from jobs.destinations.clickhouse.present_types import declared_field, like_declared, stored_type, without_own_fields
 from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
-from resources.errors import SchemaRefused
+from resources.errors import SchemaRefused, TerminalError
 from sql import render
 
 if TYPE_CHECKING:
@@ -137,7 +137,11 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
 
 
 def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, changes: Sequence[SchemaChange]) -> None:
-    """Changes the table's columns in one statement, and waits until it is done."""
+    """Changes the table's columns in one statement, and waits until it is done.
+
+    Raises:
+        SchemaRefused: ClickHouse refuses it.
+    """
     by_name = {c.name: c for c in layout.columns}
     changed: dict[str, tuple[str, str]] = {}
     for change in changes:
@@ -148,8 +152,19 @@ def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, ch
             changed[column.name] = _ADD, kind
         else:
             changed[column.name] = "MODIFY COLUMN", _changed(column, present.types[column.name])
-    if changed:
+    if not changed:
+        return
+    try:
         _change(server, layout, changed)
+    except TerminalError as problem:
+        if type(problem) is not TerminalError:  # a missing right has its own remedy
+            raise
+        raise SchemaRefused(
+            f"{'; '.join(map(str, changes))}: {problem.what}",
+            where=f"clickhouse {layout.table.table}",
+            remedy="something in the table may depend on the column (a projection, an index, another column's "
+            "expression): change the column by hand, or undo the change of the file",
+        ) from None
 
 
 def _is_new(change: SchemaChange) -> bool:
