@@ -11,6 +11,8 @@ from jobs.spec.tables import OnReplaced, Table
 from resources.errors import CommitFailed, ConfigurationError, InvariantBroken, TableReplaced
 
 _LOG = logging.getLogger("batchmerge")
+NO_TABLE = "name a table of its own, or the table behind it"
+"""The remedy for what has a table's name and takes no rows."""
 
 
 def require_create(table: Table, where: str) -> None:

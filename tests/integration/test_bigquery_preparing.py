@@ -144,6 +144,17 @@ def test_table_of_a_person_is_taken_as_it_is(emulator: BigQuery, dataset: str) -
     assert [f.name for f in found.schema] == ["ID", "own", "name", "at"]
 
 
+def test_view_is_refused_before_anything_is_written(emulator: BigQuery, dataset: str) -> None:
+    emulator.create_dataset(dataset)
+    emulator.change(f"CREATE TABLE {dataset}.there (id INT64, name STRING, at TIMESTAMP)", {}, "test")
+    emulator.change(f"CREATE VIEW {dataset}.dest AS SELECT * FROM {dataset}.there", {}, "test")
+    before = emulator.tables(dataset)
+    for dry_run in (True, False):
+        with pytest.raises(ConfigurationError, match="it is a view, which takes no rows"):
+            made(emulator, dataset).prepare(dry_run)
+    assert emulator.tables(dataset) == before
+
+
 def test_staging_table_has_nested_fields_in_the_destinations_places(emulator: BigQuery, dataset: str) -> None:
     emulator.create_dataset(dataset)
     text = f"CREATE TABLE {dataset}.dest (id INT64, name STRUCT<last STRING, first STRING, title JSON>)"

@@ -14,7 +14,7 @@ from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
-from resources.errors import SchemaRefused
+from resources.errors import ConfigurationError, SchemaRefused
 from tests.kit.clickhouse import clickhouse_flow, servers
 from tests.kit.flow import Flow
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, put
@@ -159,3 +159,12 @@ def test_a_change_that_the_server_refuses_is_named(connections: Connections, top
     make(server, table, "size Int32, PROJECTION p (SELECT size, count() GROUP BY size)")
     with pytest.raises(SchemaRefused, match=r"widen size from int to long; .* 524 .* Fix: .*projection"):
         reading(flow, size="long").pipeline(connections).destinations()[0].prepare()
+
+
+def test_a_view_is_refused_before_anything_is_written(connections: Connections, topic: Callable[..., str]) -> None:
+    flow = clickhouse_flow(topic(), ["append"])
+    (server,), table = servers(connections), flow.table("append")
+    make(server, f"{table}_there", "size Int32")
+    server.execute(f"CREATE VIEW {table} AS SELECT * FROM {table}_there")
+    with pytest.raises(ConfigurationError, match="it is a view, which takes no rows"):
+        reading(flow, size="int", more="int").pipeline(connections).destinations()[0].prepare()

@@ -10,10 +10,11 @@ from jobs.destinations.bigquery.schema import can_follow, placed
 from jobs.destinations.bigquery.state import StateRow, identity
 from jobs.destinations.bigquery.tables import destination_table, evolve, new_staging_table, state_label
 from jobs.destinations.bigquery.work import TableWork
-from jobs.destinations.requirements import require_create, require_known_rows
+from jobs.destinations.requirements import NO_TABLE, require_create, require_known_rows
 from jobs.spec.tables import Evolution
-from resources.errors import CommitFailed, TableReplaced
+from resources.errors import CommitFailed, ConfigurationError, TableReplaced
 
+_TAKES_NO_ROWS = ("VIEW", "MATERIALIZED_VIEW", "EXTERNAL", "SNAPSHOT")
 _BRING_BACK = "bring the row back (BigQuery keeps deleted rows for a week: `FOR SYSTEM_TIME AS OF`)"
 
 
@@ -28,6 +29,9 @@ def prepare(work: TableWork, dry_run: bool) -> list[str]:
     """
     row = work.state.read()
     found = work.bigquery.find_table(work.table.table)
+    if found is not None and found.table_type in _TAKES_NO_ROWS:
+        what = f"it is a {found.table_type.lower().replace('_', ' ')}, which takes no rows"
+        raise ConfigurationError(what, where=work.name, remedy=NO_TABLE)
     if row is None:
         work.state.require_only_writer()
     if row is not None:

@@ -11,7 +11,7 @@ from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.requirements import require_create
+from jobs.destinations.requirements import NO_TABLE, require_create
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -50,6 +50,8 @@ def _prepare_side_table(shard: Shard) -> None:
 
 
 def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
+    if present.engine == "View":
+        raise ConfigurationError("it is a view, which takes no rows", where=shard.where, remedy=NO_TABLE)
     moving = present.partition_columns - set(shard.layout.keys)
     if shard.layout.versioned and moving:
         raise ConfigurationError(
