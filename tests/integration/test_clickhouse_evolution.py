@@ -161,10 +161,25 @@ def test_a_change_that_the_server_refuses_is_named(connections: Connections, top
         reading(flow, size="long").pipeline(connections).destinations()[0].prepare()
 
 
-def test_a_view_is_refused_before_anything_is_written(connections: Connections, topic: Callable[..., str]) -> None:
+BUFFER = "Buffer({database}, '{name}_there', 1, 9, 99, 99, 999, 9999, 99999)"
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("VIEW {table} AS SELECT * FROM {table}_there", "it is a view, which takes no rows"),
+        (f"TABLE {{table}} AS {{table}}_there ENGINE = {BUFFER}", "its engine, Buffer, holds rows in memory"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_at_once(
+    made: str, message: str, connections: Connections, topic: Callable[..., str]
+) -> None:
     flow = clickhouse_flow(topic(), ["append"])
     (server,), table = servers(connections), flow.table("append")
     make(server, f"{table}_there", "size Int32")
-    server.execute(f"CREATE VIEW {table} AS SELECT * FROM {table}_there")
-    with pytest.raises(ConfigurationError, match="it is a view, which takes no rows"):
+    database, _, name = table.partition(".")
+    server.execute("CREATE " + made.format(table=table, database=database, name=name))
+    before = types(server, table)
+    with pytest.raises(ConfigurationError, match=message):
         reading(flow, size="int", more="int").pipeline(connections).destinations()[0].prepare()
+    assert types(server, table) == before

@@ -8,6 +8,13 @@ from collections.abc import Iterator
 # Of engines that join rows with one sorting key; the second ones make values that no record has.
 _CHOOSING, _COMPUTING = "Replacing|Collapsing", "Summing|Aggregating|Coalescing|Graphite"
 
+NOT_WRITTEN = {
+    "View": "it is a view, which takes no rows",
+    "Buffer": "its engine, Buffer, holds rows in memory: a server that ends loses some that are committed, and an "
+    "insert that is repeated doubles them",
+}
+"""Engines of tables into which nothing is merged, and why."""
+
 
 def joins_rows(engine: str) -> bool:
     """Whether an engine joins rows, so that a table lacks records although it got all of them."""

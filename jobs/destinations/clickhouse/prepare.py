@@ -7,6 +7,7 @@ import logging
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import present_table, wanted_table
 from jobs.destinations.clickhouse.checks import check_endpoints, check_spread
+from jobs.destinations.clickhouse.engines import NOT_WRITTEN
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
@@ -50,8 +51,8 @@ def _prepare_side_table(shard: Shard) -> None:
 
 
 def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
-    if present.engine == "View":
-        raise ConfigurationError("it is a view, which takes no rows", where=shard.where, remedy=NO_TABLE)
+    if present.engine in NOT_WRITTEN:
+        raise ConfigurationError(NOT_WRITTEN[present.engine], where=shard.where, remedy=NO_TABLE)
     moving = present.partition_columns - set(shard.layout.keys)
     if shard.layout.versioned and moving:
         raise ConfigurationError(
