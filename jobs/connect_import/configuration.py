@@ -55,8 +55,9 @@ class Configuration:
         return [part.strip() for part in self.text(name).split(separator) if part.strip()]
 
     def pairs(self, name: str, separator: str) -> dict[str, str]:
-        """A list option whose items are pairs; those that are none are left out."""
-        return dict(part.split(separator, 1) for part in self.items(name) if separator in part)
+        """A list option whose items are pairs; those that are none are left out. The sinks allow spaces around both."""
+        pairs = (part.split(separator, 1) for part in self.items(name) if separator in part)
+        return {left.strip(): right.strip() for left, right in pairs}
 
     def below(self, prefix: str) -> dict[str, str]:
         """Options whose names begin with the prefix, by the rest of their names."""

@@ -152,6 +152,13 @@ def test_tabular_sink_with_routes_and_changes() -> None:
     assert imported.connections["kafka"]["password"] == "${env:KAFKA_PASSWORD}"
 
 
+def test_spaces_around_both_parts_of_a_pair_mean_nothing() -> None:
+    spaced = {"topic2TableMap": "b = orders ,c= orders", "clickhouseSettings": "max_memory_usage = 10"}
+    imported, spec = made({**CLICKHOUSE, **spaced})
+    assert {t.table: t.route.topics for t in spec.tables if t.route} == {"shop.a": ["a"], "shop.orders": ["b", "c"]}
+    assert imported.connections["clickhouse"]["settings"] == {"max_memory_usage": "10"}
+
+
 @pytest.mark.parametrize("creates", [True, False])
 def test_tables_that_records_name(creates: bool) -> None:
     """The sink passes over records that name none; over those of missing ones too, unless it makes tables."""
