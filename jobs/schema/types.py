@@ -52,6 +52,8 @@ _KNOWN = (
     "use one of boolean, int, long, float, double, decimal(p,s), string, text, binary, date, timestamp, timestamp_ntz, "
     "array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if it must be present"
 )
+# YAML reads `{price: decimal(10,2)}` as the two entries `decimal(10` and `2)`.
+_CUT_OFF = "write the whole type; in YAML put a type that has a comma in quotes, because otherwise it ends there"
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_]\w*)|(\d+)|([<>(),:]))")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
@@ -244,7 +246,7 @@ class _Parser:
         return ConfigurationError(
             f"the type {self.text!r} is wrong at position {position}: {what}",
             where=f"column {self.column}" if self.column else "",
-            remedy=_KNOWN,
+            remedy=_KNOWN if rest.strip() or what != "expected `,`" else _CUT_OFF,
             column=self.column,
             position=position,
         )

@@ -15,7 +15,7 @@ from itertools import pairwise
 import pyarrow as pa
 import sqlglot
 from sqlglot import Token, TokenType, exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.spec.conversions import CLOSING, OPENING, conversion, expression_of, text_of
@@ -126,11 +126,21 @@ def _parsed(sql: str) -> tuple[exp.Select, list[Token]]:
     try:
         found, tokens = sqlglot.parse(sql, dialect="spark"), list(sqlglot.tokenize(sql, dialect="spark"))
     except SqlglotError as problem:
-        raise _wrong(str(problem).splitlines()[0]) from None
+        raise _wrong(_unreadable(problem)) from None
     statements = [one for one in found if one is not None]
     if len(statements) != 1 or not isinstance(statements[0], exp.Select) or tokens[0].token_type != TokenType.SELECT:
         raise _wrong("it must be one `select`")
     return statements[0], tokens
+
+
+def _unreadable(problem: SqlglotError) -> str:
+    """Where sqlglot stopped: what it says itself names Python's classes."""
+    if not isinstance(problem, ParseError) or not problem.errors:
+        return "it cannot be read: a quote or a comment may be left open"
+    where = problem.errors[0]
+    description = str(where["description"])
+    what = "something is missing or misspelt" if "<class" in description else description.lower()
+    return f"it cannot be read in line {where['line']} at `{where['highlight']}`: {what}"
 
 
 def _check(select: exp.Select, tokens: list[Token]) -> None:

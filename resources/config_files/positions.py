@@ -31,7 +31,10 @@ _SYNTAX = {
         "let keys of one map, and the dashes of one list, begin in the same column",
     ),
     r"could not find expected ':'": ("a key without `:`", "write `key: value`"),
-    r"expected ',' or '([\]}])'": ("a bracket that is not closed, or a comma that is missing", "write `{0}` or `,`"),
+    r"expected ',' or '([\]}])'": (
+        "a bracket that is not closed, or a comma that is missing",
+        "write `{0}` or `,`; put a value that holds a comma or `: ` in quotes",
+    ),
     r"expected the node content": ("a value is missing, or a bracket is not closed", "write it"),
     r"found unexpected end of stream": ("a quote that is not closed", "close it"),
     r"found undefined alias '?([^']*)'?": ("`*{0}` is defined nowhere above", "write `&{0}` where it is defined"),
