@@ -128,7 +128,7 @@ def _table(table: TableStatus) -> str:
 
 def _behind(table: TableStatus) -> str:
     if table.lag is None:
-        return "lag unknown: Kafka does not answer"
+        return f"lag unknown: {table.lag_unknown or 'Kafka does not answer'}"
     if table.lag == 0:
         return "caught up"
     since = "" if table.seconds_behind is None else f" and {_duration(table.seconds_behind)}"

@@ -35,12 +35,12 @@ from orchestration.status.dagster_answers import AsksDagster, DagsterState, Tabl
 from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.connections import Connections
-from resources.errors import BatchmergeError, TransientError
+from resources.errors import BatchmergeError, TerminalError, TransientError
 
 # Tables of a pipeline that are queried at once, at most.
 _AT_ONCE = 32
-# Waits for Kafka's last stable offsets; None: Kafka does not answer.
-WaitForEnds = Callable[[], TopicState | None]
+# Waits for Kafka's last stable offsets, or for the reason why they are not known.
+WaitForEnds = Callable[[], TopicState | BatchmergeError]
 
 
 def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
@@ -209,11 +209,11 @@ def _about(table: Destination) -> _Question:
     return _Question(table.name, table.table.connection, table.committed, "refused", refused)
 
 
-def _ends(pipeline: Pipeline, breaker: CircuitBreaker) -> TopicState | None:
+def _ends(pipeline: Pipeline, breaker: CircuitBreaker) -> TopicState | BatchmergeError:
     try:
         return breaker.call(pipeline.spec.source.connection, "Kafka", pipeline.topic_state)
-    except BatchmergeError:
-        return None
+    except BatchmergeError as problem:
+        return problem
 
 
 def _answers(questions: Sequence[_Question], ends: WaitForEnds, breaker: CircuitBreaker) -> list[TableStatus]:
@@ -230,12 +230,13 @@ def _answer(question: _Question, ends: WaitForEnds, breaker: CircuitBreaker) -> 
         return TableStatus(name=name, problem=str(problem))
     vtts, now = state.watermark.vtts if state else None, datetime.now(UTC)
     known = ends()
-    lag = lag_behind(known.stable, state, known.first) if known else None
+    lag = lag_behind(known.stable, state, known.first) if isinstance(known, TopicState) else None
     through = caught_up_through(state.watermark if state else None, lag, now)
     return TableStatus(
         name=name,
         batch=state.batch_number if state else None,
         lag=lag,
+        lag_unknown=known.what if isinstance(known, TerminalError) else None,
         seconds_behind=round((now - through).total_seconds(), 1) if through else None,
         caught_up_through=through,
         vtts=datetime.fromtimestamp(vtts / 1000, UTC) if vtts is not None else None,

@@ -13,6 +13,7 @@ class TableStatus(BaseModel):
     Attributes:
         topic: with `for_each` the topic whose table or landing this is.
         lag: records that Kafka has and the table has not; None: unknown now.
+        lag_unknown: why, where Kafka answers; None: it does not answer, or `lag` is known.
         seconds_behind: seconds since the table had all records; 0: nothing waits.
         vtts: valid-through timestamp: the table has all earlier records of every partition.
         caught_up_through: as `vtts`, but a partition that was read to its end counts up to that moment.
@@ -28,6 +29,7 @@ class TableStatus(BaseModel):
     topic: str | None = None
     batch: int | None = None
     lag: int | None = None
+    lag_unknown: str | None = None
     seconds_behind: float | None = None
     vtts: datetime | None = None
     caught_up_through: datetime | None = None

@@ -61,7 +61,7 @@ from orchestration.status.pipelines import (
 )
 from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
-from resources.errors import TimeLimitReached, Unavailable
+from resources.errors import TimeLimitReached, TopicMissing, Unavailable
 from tests.kit import specs
 from tests.kit.flow import ROOT, Flow
 from tests.kit.waiting import PATIENCE
@@ -331,17 +331,30 @@ class Asked:
             raise TimeLimitReached("no answer within the time limit")
 
 
+NO_ANSWER = Unavailable("no answer", where="kafka")
+
+
 def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_the_others() -> None:
     away, there, breaker = Asked(answers=False), Asked(answers=True), CircuitBreaker()
     problems = []
     for _ in range(5):
-        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: None, breaker)
+        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: NO_ANSWER, breaker)
         problems.append(str(found.problem))
-        found = _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: None, breaker)
+        found = _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: NO_ANSWER, breaker)
         assert found.problem is None
     assert (away.times, there.times) == (3, 5)
     assert "no answer within the time limit" in problems[0]
     assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
+
+
+def test_a_lag_that_is_not_known_says_why() -> None:
+    """A topic that is missing is no Kafka that is away."""
+    there = _Question("iceberg a.t", "lake", lambda: None, "refused", lambda: 0)
+    missing = TopicMissing("topic 'orders' does not exist", where="pipeline p", remedy="create it")
+    for problem, why in ((missing, "topic 'orders' does not exist"), (NO_ANSWER, "Kafka does not answer")):
+        found = _answer(there, lambda problem=problem: problem, CircuitBreaker())
+        (line,) = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[found])]))[2:3]
+        assert line == f"  iceberg a.t  batch 0, lag unknown: {why}"
 
 
 def test_tables_are_asked_side_by_side() -> None:
