@@ -16,7 +16,15 @@ from jobs.destinations.registry import warnings_of
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.tables import Table
 from orchestration.cli import failure_code, output
-from orchestration.files import conflicts_of, open_members, open_pipeline, pipeline_file, pipeline_names
+from orchestration.files import (
+    FOLDER,
+    conflicts_of,
+    open_members,
+    open_pipeline,
+    pipeline_file,
+    pipeline_names,
+    require_pipelines,
+)
 from resources.connections import Connections
 from resources.errors import BatchmergeError, TransientError
 
@@ -65,9 +73,20 @@ def _answers(pipelines: Sequence[str], files_only: bool) -> Iterator[_Answer]:
     except BatchmergeError as problem:
         yield _Answer("connections", problem)
     names = pipelines or pipeline_names()
+    if not names:
+        yield _no_pipelines()
     for name in names:
         yield from _check(name, connections, files_only)
     yield from (_Answer(f"pipeline {one.pipelines[1]}", one.problem) for one in conflicts_of(names))
+
+
+def _no_pipelines() -> _Answer:
+    """Nothing was checked: perhaps the folder is not the one that was meant."""
+    try:
+        require_pipelines(FOLDER)
+    except BatchmergeError as problem:
+        return _Answer("pipelines", problem)
+    return _Answer("pipelines", warning=f"{FOLDER} has no pipeline file: nothing was checked")
 
 
 def _check(name: str, connections: Connections | None, files_only: bool) -> Iterator[_Answer]:

@@ -55,6 +55,17 @@ def refusal(folder: Path) -> str:
     return str(caught.value).strip()
 
 
+def test_check_says_that_it_has_checked_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a mistyped folder would look like a project without a mistake."""
+    monkeypatch.setattr("orchestration.cli.check.FOLDER", folder)
+    missing = CliRunner().invoke(cli.batchmerge, ["check", "--files-only"])
+    assert f"WRONG pipelines: {folder}: the folder of pipeline files does not exist. Fix: make it" in missing.output
+    assert missing.exit_code == 2
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    assert f"WARN  pipelines: {folder} has no pipeline file" in check()
+
+
 def test_two_files_write_one_table(folder: Path, write: Write) -> None:
     write("orders", "shop.orders", source={"topics": ["a", "b"]})
     write("late", "shop.orders")
