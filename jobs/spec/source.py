@@ -27,6 +27,14 @@ class TopicEncodings(Spec):
     value: Encoding | None = None
 
 
+# As Kafka has it.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TOPIC_REMEDY = (
+    "write at most 249 letters, digits, `.`, `_` and `-`; `pattern` takes a regular expression; `${env:…}` is for the "
+    "connections file alone"
+)
+
+
 class FromTimestamp(Spec):
     """Start at the first record at or after this time."""
 
@@ -89,6 +97,9 @@ class Source(Spec):
         elif not (self.topics or self.pattern):
             remedy = "name either `topics` or a `pattern`"
             yield Mistake(("topics",), "no topic is named", remedy, goes_by=(("pattern",),))
+        for number, topic in enumerate(self.topics):
+            if not _TOPIC.fullmatch(topic):
+                yield Mistake(("topics", number), f"{topic!r} cannot be a topic's name", _TOPIC_REMEDY)
         unread = set(self.per_topic).difference(self.topics) if self.topics else set()
         for topic in sorted(unread):
             remedy = did_you_mean(topic, self.topics)
