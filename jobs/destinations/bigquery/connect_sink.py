@@ -54,7 +54,7 @@ class BigQuerySink(Sink):
     def connections(self) -> dict[str, dict[str, Any]]:
         found: dict[str, Any] = {"kind": "bigquery", "project": self.configuration.text("project")}
         source = self.configuration.text("keySource", "FILE").upper()
-        if source == "JSON":
+        if source in ("JSON", "WIF_JSON"):
             found["credentials_json"] = connect.environment("bigquery.credentials.json")
         elif source == "FILE" and self.configuration.text("keyfile"):
             found["credentials_file"] = connect.environment("bigquery.credentials.file")

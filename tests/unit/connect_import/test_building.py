@@ -220,6 +220,12 @@ def test_bigquery_sink_that_upserts() -> None:
     assert imported.connections["bigquery"]["credentials_json"] == "${env:BIGQUERY_CREDENTIALS_JSON}"
 
 
+def test_workload_identity_of_aivens_sink_goes_on() -> None:
+    """`WIF_JSON`: the text of an external account, one of the credentials that the connection takes."""
+    imported, _ = made({**BIGQUERY, "keySource": "WIF_JSON"})
+    assert imported.connections["bigquery"]["credentials_json"] == "${env:BIGQUERY_CREDENTIALS_JSON}"
+
+
 def test_without_columns_the_file_still_loads_and_says_so() -> None:
     fixed = {"auto.evolve": "false"}
     imported = build(Configuration("sink", {**CLICKHOUSE, **fixed}))
