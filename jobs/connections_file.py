@@ -21,6 +21,7 @@ from resources.config_files.positions import read_yaml_file
 from resources.config_files.references import resolve
 from resources.connections import (
     Connections,
+    GlueSchemaRegistryConnection,
     IcebergConnection,
     KafkaConnection,
     SchemaRegistryConnection,
@@ -30,7 +31,13 @@ from resources.connections import (
 from resources.errors import ConfigurationError
 
 CONNECTIONS = "BATCHMERGE_CONNECTIONS"
-_SOURCES = (KafkaConnection, SparkConnection, IcebergConnection, SchemaRegistryConnection)
+_SOURCES = (
+    KafkaConnection,
+    SparkConnection,
+    IcebergConnection,
+    SchemaRegistryConnection,
+    GlueSchemaRegistryConnection,
+)
 
 
 @cache

@@ -39,13 +39,13 @@ from resources.connections import (
     Connections,
     IcebergConnection,
     KafkaConnection,
-    SchemaRegistryConnection,
+    RegistryConnection,
     SparkConnection,
 )
 from resources.errors import BatchmergeError
 from resources.iceberg import IcebergCatalog
 from resources.kafka import KafkaCluster
-from resources.schema_registry import SchemaRegistry
+from resources.registries import open_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,7 +148,7 @@ class Pipeline:
         connection = self.spec.intermediate.connection
         catalog = self.connections.opened(connection, IcebergConnection, IcebergCatalog)
         registries = {
-            name: self.connections.opened(name, SchemaRegistryConnection, SchemaRegistry)
+            name: self.connections.opened(name, RegistryConnection, open_registry)
             for name in self.spec.source.registries
         }
         return IntermediateTable(self.name, self.spec, catalog, Registries(registries), self.reads, self.taking)

@@ -253,7 +253,15 @@ class BigQueryConnection(Connection):
             yield Mistake(("credentials_file",), "there is `credentials_json` too", remedy)
 
 
-class SchemaRegistryConnection(Connection):
+# Kinds of the connections of registries of schemas.
+REGISTRIES = ("schema_registry", "glue_schema_registry")
+
+
+class RegistryConnection(Connection):
+    """Base of the connections of registries of schemas."""
+
+
+class SchemaRegistryConnection(RegistryConnection):
     """A Confluent-compatible Schema Registry."""
 
     kind: Literal["schema_registry"]
@@ -266,6 +274,31 @@ class SchemaRegistryConnection(Connection):
     key_file: str | None = Field(None, description="PEM file with the client key (mTLS)")
     key_password: SecretStr | None = Field(None, description="password of an encrypted `key_file`")
     timeout_seconds: float = Field(20, gt=0, description="time limit of one request")
+
+
+class GlueSchemaRegistryConnection(RegistryConnection):
+    """AWS Glue Schema Registry, all registries of an account in one region."""
+
+    kind: Literal["glue_schema_registry"]
+    region: str = Field(description="the region of the registries", examples=["eu-west-1"])
+    profile: str | None = Field(
+        None, description="a profile of AWS's own files; none: the identity that AWS's libraries find"
+    )
+    access_key_id: str | None = Field(None, description="a key of AWS, with `secret_access_key`")
+    secret_access_key: SecretStr | None = Field(None, description="the secret of `access_key_id`")
+    session_token: SecretStr | None = Field(None, description="the token of a temporary key")
+    endpoint_url: str | None = Field(None, description="another address of the service, such as a VPC endpoint")
+    timeout_seconds: float = Field(20, gt=0, description="time limit of one request")
+
+    def own_mistakes(self) -> Iterator[Mistake]:
+        if bool(self.access_key_id) != bool(self.secret_access_key):
+            missing = "access_key_id" if self.secret_access_key else "secret_access_key"
+            remedy = "give `access_key_id` and `secret_access_key`, which belong together"
+            yield Mistake((missing,), "it is missing", remedy, at_key=True)
+        elif self.session_token and not self.access_key_id:
+            yield Mistake(("session_token",), "it goes with `access_key_id` only", "leave it out")
+        if self.profile and self.access_key_id:
+            yield Mistake(("profile",), "there is `access_key_id` too", "give one of them")
 
 
 class Connections:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
 HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 INSTANT = pa.timestamp("us", "UTC")
 
+# The column of headers: all of them, or some.
+_HEADER_COLUMNS = ("headers", "some_headers")
 _RECORDS = pa.schema(
     [
         ("key", pa.binary()),
@@ -27,7 +29,12 @@ WantedHeaders = bool | frozenset[str]
 
 def records_schema(headers: WantedHeaders) -> pa.Schema:
     """The columns of records: with all `headers`, `some_headers`, or neither; null where a record has none of them."""
-    return _RECORDS.append(pa.field("headers" if headers is True else "some_headers", HEADERS)) if headers else _RECORDS
+    return _RECORDS.append(pa.field(_HEADER_COLUMNS[headers is not True], HEADERS)) if headers else _RECORDS
+
+
+def header_column(names: Collection[str]) -> str | None:
+    """The column of headers among these of records; None: they were read without headers."""
+    return next((name for name in _HEADER_COLUMNS if name in names), None)
 
 
 def combined(wanted: Iterable[WantedHeaders]) -> WantedHeaders:

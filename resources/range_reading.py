@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -296,10 +295,16 @@ def _batch(found: Sequence[_Records], unread: _Unread, headers: WantedHeaders) -
     ]
     schema = records_schema(headers)
     if headers:
-        columns.append(pa.array(list(map(partial(_headers, headers), messages)), HEADERS))
+        columns.append(_headers(headers, messages))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _headers(wanted: Literal[True] | frozenset[str], message: Message) -> list[dict[str, object]] | None:
-    found: Any = message.headers() or ()  # declared as also an object, which producers may give
-    return [{"key": key, "value": value} for key, value in found if wanted is True or key in wanted] or None
+def _headers(wanted: Literal[True] | frozenset[str], messages: Sequence[Message]) -> pa.Array:
+    found: list[Any] = list(map(Message.headers, messages))  # declared as also an object, which producers may give
+    if not any(found):
+        return pa.nulls(len(found), HEADERS)
+    return pa.array([_wanted(wanted, headers) if headers else None for headers in found], HEADERS)
+
+
+def _wanted(wanted: Literal[True] | frozenset[str], headers: Any) -> list[dict[str, object]] | None:
+    return [{"key": key, "value": value} for key, value in headers if wanted is True or key in wanted] or None

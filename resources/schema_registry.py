@@ -7,12 +7,13 @@ once per process.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from resources.connections import SchemaRegistryConnection, secret_text
 from resources.errors import ConfigurationError, TerminalError, Unavailable
+from resources.stored_schema import SchemaId, StoredSchema
 
 if TYPE_CHECKING:
     import httpx
@@ -22,22 +23,6 @@ _BUSY = (408, 429)
 _NOT_THERE = (40401, 40402, 40403)
 
 
-@dataclass(frozen=True)
-class StoredSchema:
-    """A schema as the registry has it.
-
-    Attributes:
-        type: AVRO, PROTOBUF or JSON.
-        texts: what it refers to, each after what it needs itself, and its own text at the end.
-        names: the names by which `texts` are referred to; its own is empty.
-    """
-
-    id: int
-    type: str
-    texts: tuple[str, ...]
-    names: tuple[str, ...]
-
-
 class SchemaRegistry:
     """One registry; `name` is its connection's name."""
 
@@ -45,7 +30,7 @@ class SchemaRegistry:
         self.name = name
         self._connection = connection
         self._urls = [url.strip().rstrip("/") for url in connection.url.split(",") if url.strip()]
-        self._known: dict[int, StoredSchema] = {}
+        self._known: dict[SchemaId, StoredSchema] = {}
         if any("@" in urlsplit(url).netloc for url in self._urls):
             raise ConfigurationError(
                 "the address holds a user or a password, which errors would show",
@@ -53,45 +38,56 @@ class SchemaRegistry:
                 remedy="give `username` and `password` on their own",
             )
 
-    def by_id(self, schema_id: int) -> StoredSchema | None:
-        """The schema of an id; None where the registry has none.
+    def by_id(self, schema_id: SchemaId) -> StoredSchema | None:
+        """The schema of an id or a GUID; None where the registry has none.
 
         Raises:
             Unavailable: no answer. ConfigurationError: the credentials are refused.
         """
         if schema_id not in self._known:
-            found = self._get(f"/schemas/ids/{schema_id}", {})
+            found = self._of_guid(schema_id) if isinstance(schema_id, str) else self._get(f"/schemas/ids/{schema_id}")
             if found is None:
                 return None
             self._known[schema_id] = self._stored(schema_id, found)
         return self._known[schema_id]
 
+    def _of_guid(self, guid: str) -> Any:
+        """None also if the registry has no GUIDs, and so not this page: whether it is a registry, another page says."""
+        found = self._get(f"/schemas/guids/{guid}", absent=(404,))
+        if found is None:
+            self._get("/schemas/ids/0", absent=(403,))
+        return found
+
     def latest(self, subject: str) -> StoredSchema | None:
         """The newest version of a subject; None where the registry has none, or does not show it to us: we may have
         permission for ids alone, which is enough to read records. Raises as `by_id` does."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest", {}, may_be_hidden=True)
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest", absent=(403,))
         return self._stored(found["id"], found) if found else None
 
     def subjects(self) -> list[str]:
         """All subjects: a request that shows whether the registry answers. Raises as `by_id` does."""
-        found = self._get("/subjects", {})
+        found = self._get("/subjects")
         if not isinstance(found, list):
             raise self._no_registry("the registry's answer is no list of subjects")
         return found
 
-    def _stored(self, schema_id: int, found: dict[str, Any]) -> StoredSchema:
+    def answers(self) -> None:
+        self.subjects()
+
+    def _stored(self, schema_id: SchemaId, found: dict[str, Any]) -> StoredSchema:
         texts: dict[str, str] = {}
         for reference in found.get("references", []):
             self._collect(reference, texts)
         kind = found.get("schemaType", "AVRO")
-        return StoredSchema(schema_id, kind, (*texts.values(), found["schema"]), (*texts, ""))
+        texts_of_all = (*texts.values(), found["schema"])
+        return StoredSchema(schema_id, kind, texts_of_all, (*texts, ""), found.get("guid", ""))
 
     def _collect(self, reference: dict[str, Any], texts: dict[str, str]) -> None:
         """Adds a referenced schema after those that it refers to."""
         if reference["name"] in texts:
             return
         subject, version = quote(reference["subject"], safe=""), reference["version"]
-        found = self._get(f"/subjects/{subject}/versions/{version}", {"deleted": "true"})
+        found = self._get(f"/subjects/{subject}/versions/{version}", deleted="true")
         if found is None:
             raise TerminalError(
                 f"subject {reference['subject']} has no version {version}, to which a schema refers",
@@ -106,8 +102,12 @@ class SchemaRegistry:
     def _where(self) -> str:
         return f"schema registry {self.name}"
 
-    def _get(self, path: str, params: dict[str, str], may_be_hidden: bool = False) -> Any:
-        """The answer as JSON; None: the registry has no such thing, or hides it. Tries each address of the registry."""
+    def _get(self, path: str, absent: Collection[int] = (), **params: str) -> Any:
+        """The answer as JSON; None: the registry has no such thing. Tries each address of the registry.
+
+        Args:
+            absent: more statuses that say so.
+        """
         import httpx  # late: a third of a second, for those who have a registry
 
         problem = ""
@@ -122,7 +122,7 @@ class SchemaRegistry:
                 if answer.status_code in _BUSY or answer.status_code >= 500:
                     problem = f"{url} answers with status {answer.status_code}"
                     continue
-                return None if may_be_hidden and answer.status_code == 403 else self._content(answer)
+                return None if answer.status_code in absent else self._content(answer)
         raise Unavailable(
             problem or "no address is given", where=self._where, remedy="check the registry and its connection's `url`"
         )

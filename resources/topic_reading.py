@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
-from resources.kafka_records import records_schema
+from resources.kafka_records import WantedHeaders, records_schema
 from resources.range_reading import read_ranges
 from resources.topic_partition import TopicPartition
 
@@ -58,15 +58,16 @@ def read_to_end(cluster: KafkaCluster, topic: str) -> pa.Table:
     return _read(cluster, {tp: (first[tp], ends[tp]) for tp in first})
 
 
-def newest_records(cluster: KafkaCluster, topic: str, count: int) -> pa.Table:
-    """Up to `count` of the newest records of all partitions.
+def newest_records(cluster: KafkaCluster, topic: str, count: int, headers: WantedHeaders = False) -> pa.Table:
+    """Up to `count` of the newest records of all partitions, with these headers.
 
     Raises:
         TopicMissing, TransientError, ConfigurationError.
     """
     _, first, ends = _state(cluster, topic)
     share = max(1, count // max(1, sum(ends[tp] > first[tp] for tp in first)))
-    return _read(cluster, {tp: (max(first[tp], ends[tp] - share), ends[tp]) for tp in first}).slice(0, count)
+    newest = {tp: (max(first[tp], ends[tp] - share), ends[tp]) for tp in first}
+    return _read(cluster, newest, headers).slice(0, count)
 
 
 def _state(cluster: KafkaCluster, topic: str) -> tuple[str, dict[TopicPartition, int], dict[TopicPartition, int]]:
@@ -76,8 +77,10 @@ def _state(cluster: KafkaCluster, topic: str) -> tuple[str, dict[TopicPartition,
     return ids[topic], {tp: first[tp] for tp in sorted(partitions)}, ends
 
 
-def _read(cluster: KafkaCluster, ranges: dict[TopicPartition, tuple[int, int]]) -> pa.Table:
-    return pa.Table.from_batches(read_ranges(cluster, ranges), records_schema(False))
+def _read(
+    cluster: KafkaCluster, ranges: dict[TopicPartition, tuple[int, int]], headers: WantedHeaders = False
+) -> pa.Table:
+    return pa.Table.from_batches(read_ranges(cluster, ranges, headers), records_schema(headers))
 
 
 def _parse_cursor(cursor: str | None, topic_id: str) -> dict[int, int]:

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.connect_import import configured, connect, key_steps, transforms
+from jobs.connect_import import configured, connect, key_steps, registries, transforms
 from jobs.connect_import.chain import Chain
 from jobs.connect_import.configuration import Configuration
 from jobs.connect_import.connector import Connector
@@ -114,7 +114,7 @@ def build(
         connections={
             "kafka": connect.kafka_connection(configuration),
             **sink.connections(),
-            **connect.registry_connection(configuration),
+            **registries.connections(configuration),
         },
         reports=reports,
         steps=followed.steps,

@@ -21,6 +21,8 @@ NO_SECRET = re.compile(
     r"token-(refresh|exchange|expires)|refresh-credentials-(endpoint|enabled)|credentials-provider$|credentials\.source$",
     re.I,
 )
+# User and password of a URL, or a token in their place (without a colon an ABFS URL has its container there).
+USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@|((?<=http://)|(?<=https://))[^/?#@,]+@", re.I)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, get_args
 
-from jobs.connect_import import msk
+from jobs.connect_import import msk, registries
 from jobs.connect_import.chain import Chain
-from jobs.connect_import.configuration import NO_SECRET, SECRET, Configuration
+from jobs.connect_import.configuration import NO_SECRET, SECRET, USER_INFO, Configuration
 from jobs.connect_import.options import Options, equivalent, none, not_needed
 from jobs.decode.envelope_shape import OPERATION
 from jobs.spec.envelope import OP_COLUMN
@@ -78,7 +78,7 @@ _NUMBERS = {
         "Boolean": "boolean",
     }.items()
 }
-# A converter's format, and whether its records begin with the id of a schema in a registry.
+# A converter's format, and whether its records name a schema in a registry.
 _CONVERTERS = {
     "org.apache.kafka.connect.json.JsonConverter": ("json", False),
     "org.apache.kafka.connect.storage.StringConverter": ("string", False),
@@ -86,6 +86,9 @@ _CONVERTERS = {
     "io.confluent.connect.avro.AvroConverter": ("avro", True),
     "io.confluent.connect.protobuf.ProtobufConverter": ("protobuf", True),
     "io.confluent.connect.json.JsonSchemaConverter": ("json", True),
+    f"{registries.GLUE}AWSKafkaAvroConverter": ("avro", True),
+    f"{registries.GLUE}jsonschema.JsonSchemaConverter": ("json", True),
+    f"{registries.GLUE}protobuf.ProtobufSchemaConverter": ("protobuf", True),
     **dict.fromkeys(_NUMBERS, ("bytes", False)),
 }
 _TEXT_CONVERTER = ".StringConverter"
@@ -96,9 +99,7 @@ _MECHANISMS = get_args(SaslMechanism)
 # Settings of Java's client that librdkafka has too, by the same names.
 _SETTINGS = ("client.id", "client.rack")
 
-# User and password of a URL, or a token in their place (without a colon an ABFS URL has its container there), and
-# parameters of a URL or a connection string.
-_USER_INFO = re.compile(r"(?<=://)[^/?#@,:]*:[^/?#,]*@|((?<=http://)|(?<=https://))[^/?#@,]+@", re.I)
+# Parameters of a URL or a connection string.
 _PARAMETER = re.compile(r"((?:^|[?&;])([^=&;?/]*)=)([^&;]*)")
 
 
@@ -187,10 +188,10 @@ def _format(
     name = parsed or name
     if name in _ONE_COLUMN and len(columns) != 1:
         columns = {side: _ONE_COLUMN[name] if parsed else one_value_type(configuration, side)}
-    found: dict[str, Any] = {"format": name, **({"registry": "registry"} if registered else {})}
+    found: dict[str, Any] = {"format": name, **({"registry": registries.name_of(converter)} if registered else {})}
     found |= {"columns": columns} if columns else {}
     if converter in _CONVERTERS:
-        return found, []
+        return found, registries.todo(configuration, side)
     said = f"{converter} is not known" if converter else "the converter is the worker's"
     return found, [f"source.{side}.format: {said}; json stands in its place"]
 
@@ -262,19 +263,6 @@ def _of_kafka(configuration: Configuration) -> list[str]:
             f"`sasl_mechanism` ({', '.join(_MECHANISMS)}) or a client certificate"]  # fmt: skip
 
 
-def registry_connection(configuration: Configuration) -> dict[str, dict[str, Any]]:
-    """The Schema Registry's connection, by its name; none if records need none."""
-    for side in ("value", "key"):
-        url = configuration.text(f"{side}.converter.schema.registry.url")
-        if url:
-            found: dict[str, Any] = {"kind": "schema_registry", "url": _USER_INFO.sub("", url)}
-            named = configuration.text(f"{side}.converter.basic.auth.credentials.source")
-            if named or _USER_INFO.search(url):
-                found |= {"username": "${env:REGISTRY_USERNAME}", "password": "${env:REGISTRY_PASSWORD}"}
-            return {"registry": found}
-    return {}
-
-
 def environment(name: str) -> str:
     """A reference to the environment variable for this secret option."""
     return "${env:" + "".join(c if c.isalnum() else "_" for c in name).upper() + "}"
@@ -284,7 +272,7 @@ def without_secrets(name: str, text: str) -> str:
     """An option's value with references to the environment in place of secrets, also of those within a URL."""
     if is_secret(name):
         return environment(name)
-    text = _USER_INFO.sub(f"{environment(f'{name}.user.info')}@", text)
+    text = USER_INFO.sub(f"{environment(f'{name}.user.info')}@", text)
     return _PARAMETER.sub(lambda m: m[1] + (environment(f"{name}.{m[2]}") if is_secret(m[2]) else m[3]), text)
 
 

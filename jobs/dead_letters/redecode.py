@@ -28,6 +28,7 @@ from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED
 from jobs.iceberg.spark_writes import with_all_columns, with_nested_fields
 from jobs.landing.failing_records import STAGE, Coordinates
+from jobs.landing.framing import wanted_headers
 from jobs.landing.new_tables import NameRule
 from jobs.landing.readers import record_reader
 from jobs.landing.records import RecordReader
@@ -138,7 +139,7 @@ def _with_headers(pipeline: Pipeline, dead_letters: DataFrame) -> tuple[DataFram
     """The dead letters that can be decoded, with headers if the pipeline reads them; and the first of those that were
     landed without headers, or with only some."""
     if not reads_headers(pipeline.spec):
-        if names_unchanged_columns(pipeline.spec):
+        if names_unchanged_columns(pipeline.spec) or wanted_headers(pipeline.spec.source):
             return dead_letters.withColumnRenamed("headers", "some_headers"), []
         return dead_letters.drop("headers"), []
     whole = F.coalesce(~F.exists("headers", lambda h: h["key"] == SOME_HEADERS), F.lit(False))

@@ -32,6 +32,7 @@ from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, published_through, unpublished
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.iceberg.table_property import dead_letters_sent
+from jobs.landing.framing import NAMES
 from jobs.pipeline import Pipeline
 from jobs.spark.spark_tasks import Batches, numbered, task_reports, telling
 from resources.control_topic import ControlWriter, GroupProgress, Message
@@ -46,6 +47,8 @@ _LOG = logging.getLogger("batchmerge")
 _ALL = 2**31 - 1
 
 PREFIX = "__connect.errors."
+# Of a record's own headers these are sent too: without them nobody could decode it.
+SCHEMA_IDS = frozenset(NAMES.values())
 # Kafka Connect's names of the stages (org.apache.kafka.connect.runtime.errors.Stage).
 STAGES = {"key": "KEY_CONVERTER", "value": "VALUE_CONVERTER", "transform": "TRANSFORMATION"}
 _OTHER_STAGE = "TASK_PUT"
@@ -163,7 +166,7 @@ class DeadLetterTopic:
         if self._table is not None:
             return numbered(spark, 1), partial(_refused, name, self._table.side_tables(), batch)
         dead_letters = open_dead_letters(self._pipeline, spark, batch, batch)
-        rows = dead_letters.drop("headers", MOVE.name).repartition(1).sortWithinPartitions("i")
+        rows = dead_letters.drop(MOVE.name).repartition(1).sortWithinPartitions("i")
         return rows, partial(_landed, name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:
@@ -185,7 +188,8 @@ def _landed(pipeline: str, batches: Batches) -> Iterator[Message]:
     """Rows of ``dead_letters.sql.j2`` as messages, in a task."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield to_message(pipeline, DeadLetter(table="", **row))
+            headers = [(one["key"], one["value"]) for one in row.pop("headers") or () if one["key"] in SCHEMA_IDS]
+            yield to_message(pipeline, DeadLetter(table="", **row), headers)
 
 
 def _refused(pipeline: str, sides: Sequence[SideTable], batch: int, _: Batches) -> Iterator[Message]:
@@ -195,8 +199,8 @@ def _refused(pipeline: str, sides: Sequence[SideTable], batch: int, _: Batches) 
             yield to_message(pipeline, letter)
 
 
-def to_message(pipeline: str, letter: DeadLetter) -> Message:
-    """The record with its original bytes, and Kafka Connect's headers."""
+def to_message(pipeline: str, letter: DeadLetter, own: Sequence[tuple[str, bytes]] = ()) -> Message:
+    """The record with its original bytes, its `own` headers, and Kafka Connect's."""
     said = {
         "topic": letter.topic,
         "partition": str(letter.partition),
@@ -208,6 +212,6 @@ def to_message(pipeline: str, letter: DeadLetter) -> Message:
         "exception.class.name": letter.kind,
         "exception.message": letter.message,
     }
-    headers = [(PREFIX + name, value.encode()) for name, value in said.items()]
+    headers = [*own, *((PREFIX + name, value.encode()) for name, value in said.items())]
     time_ = int(letter.timestamp.timestamp() * 1000) if letter.timestamp else 0
     return Message(letter.value, letter.key, headers, time_)

@@ -22,16 +22,17 @@ from jobs.decode.base import Refused
 from jobs.decode.columns.avro import avro_read
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import Cursors, NotInStep
-from jobs.decode.columns.reading import InStep, by_prefix, tombstones
+from jobs.decode.columns.reading import InStep, by_schema_id, tombstones
 from jobs.decode.convert import converter
 from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach, only_column
 from jobs.decode.parts import Part
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
+from jobs.decode.registered import MessageIndex, RegisteredSchema, SchemaType, split
 from jobs.decode.scalars import as_it_is
 from jobs.decode.unknown import Watch
 from jobs.schema.avro import avro_wire, plain
 from jobs.schema.wire import Wire
 from resources.errors import ConfigurationError
+from resources.stored_schema import SchemaId
 
 
 class Avro(OneSchema):
@@ -53,7 +54,7 @@ class Avro(OneSchema):
 
 
 class RegisteredAvro(SchemaOfEach):
-    """Records in Confluent's wire format, each written with the schema of its id.
+    """Records in Confluent's wire format, each written with the schema that it names.
 
     Values are matched to the columns by name; with `reader`, first resolved to that schema (`avro_resolution`).
     """
@@ -64,7 +65,7 @@ class RegisteredAvro(SchemaOfEach):
     def __init__(
         self,
         kind: pa.DataType,
-        schemas: Mapping[int, RegisteredSchema],
+        schemas: Mapping[SchemaId, RegisteredSchema],
         reader: str | None,
         watch: Watch | None = None,
     ) -> None:
@@ -74,19 +75,18 @@ class RegisteredAvro(SchemaOfEach):
     def __reduce__(self) -> tuple[type[RegisteredAvro], tuple[Any, ...]]:
         return type(self), (self.type, self._schemas, self._reader, self._watch)
 
-    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+    def reading(self, schema: RegisteredSchema, message: MessageIndex) -> Reading:
         del message  # an Avro schema has only one
         return _reading(schema.texts, Marked(self._fields), self._reader)
 
-    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
-        del record  # the prefix has a fixed length
-        return (), PREFIX_BYTES
+    def message_at(self, record: bytes, at: int) -> tuple[MessageIndex, int]:
+        del record  # an Avro schema has only one
+        return (), at
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self.type)]
-        for prefix, rows in by_prefix(raw, PREFIX_BYTES):
-            if prefix[0] == 0:
-                found += self.in_bulk(self.known_reading(split(prefix)[0], ()), raw, rows, PREFIX_BYTES)
+        for prefix, rows in by_schema_id(raw):
+            found += self.in_bulk(self.known_reading(split(prefix)[0], ()), raw, rows, len(prefix))
         return found
 
 

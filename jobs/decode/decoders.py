@@ -17,8 +17,9 @@ from jobs.decode.registered import RegisteredSchema
 from jobs.decode.registered_json import RegisteredJson
 from jobs.decode.text import OneValue
 from jobs.decode.unknown import Watch
+from resources.stored_schema import SchemaId
 
-Schemas = Mapping[int, RegisteredSchema]
+Schemas = Mapping[SchemaId, RegisteredSchema]
 
 
 def decoder_for(
@@ -37,7 +38,7 @@ def decoder_for(
     Args:
         schema: an Avro schema's text or a Protobuf file descriptor set, for formats that need it.
         message: full name of the Protobuf message.
-        registered: the schemas of the ids in records, which have Confluent's wire format; None: they do not.
+        registered: the schemas that records name, which have Confluent's wire format; None: they do not.
         ignore_case: field names are compared without case; only in plain JSON.
         watch: what to do about fields without a column; None: ignore them.
         options: of a format that another package brings.

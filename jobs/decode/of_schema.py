@@ -19,7 +19,7 @@ from jobs.decode.columns.reading import others, tombstones
 from jobs.decode.convert import Unrepresentable
 from jobs.decode.meant import Meaning, meaning_of
 from jobs.decode.parts import SMALL, Part, Rows, joined, judged, pieces
-from jobs.decode.registered import RegisteredSchema, SchemaType, known, split
+from jobs.decode.registered import MessageIndex, RegisteredSchema, SchemaType, called, known, split
 from jobs.decode.scalars import Convert
 from jobs.decode.undeclared import undeclared, undeclared_part
 from jobs.decode.unknown import Finding, Watch
@@ -27,6 +27,7 @@ from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 from jobs.schema.wire import Wire
 from jobs.schema.with_fields import with_fields
 from resources.errors import ConfigurationError
+from resources.stored_schema import SchemaId
 
 _ARROW = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 
@@ -213,7 +214,7 @@ class OneSchema(SchemaDecoder):
 
 
 class SchemaOfEach(SchemaDecoder):
-    """Records in Confluent's wire format, each with the schema of its id.
+    """Records in Confluent's wire format, each with the schema that it names.
 
     Attributes:
         of: the type of these schemas.
@@ -221,36 +222,38 @@ class SchemaOfEach(SchemaDecoder):
 
     of: ClassVar[SchemaType]
 
-    def __init__(self, kind: pa.DataType, schemas: Mapping[int, RegisteredSchema], watch: Watch | None = None) -> None:
+    def __init__(
+        self, kind: pa.DataType, schemas: Mapping[SchemaId, RegisteredSchema], watch: Watch | None = None
+    ) -> None:
         super().__init__(kind, watch)
         self._schemas = dict(schemas)
-        self._readings: dict[tuple[int, tuple[int, ...]], Reading | Refused] = {}
+        self._readings: dict[tuple[SchemaId, MessageIndex], Reading | Refused] = {}
 
     @abstractmethod
-    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+    def reading(self, schema: RegisteredSchema, message: MessageIndex) -> Reading:
         """How these records are read; raises Refused, Unrepresentable, ConfigurationError if they cannot be read."""
 
     @abstractmethod
-    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
-        """The message indexes of a record with a schema id, and the offset where the message begins; raises Refused."""
+    def message_at(self, record: bytes, at: int) -> tuple[MessageIndex, int]:
+        """The message that is told there, and where it begins; raises Refused."""
 
     def value(self, record: bytes) -> Any:
-        schema_id, _ = split(record)
-        message, start = self.prefix(record)
+        schema_id, at = split(record)
+        message, start = self.message_at(record, at)
         reading = self.known_reading(schema_id, message)
         if isinstance(reading, Refused):
             raise reading
         return self.watched(reading.parse(record, start), reading)
 
-    def known_reading(self, schema_id: int, message: tuple[int, ...]) -> Reading | Refused:
+    def known_reading(self, schema_id: SchemaId, message: MessageIndex) -> Reading | Refused:
         if (schema_id, message) not in self._readings:
             self._readings[schema_id, message] = self._prepared(schema_id, message)
         return self._readings[schema_id, message]
 
-    def _prepared(self, schema_id: int, message: tuple[int, ...]) -> Reading | Refused:
+    def _prepared(self, schema_id: SchemaId, message: MessageIndex) -> Reading | Refused:
         try:
             return self.complete(self.reading(known(self._schemas, schema_id, self.of), message))
         except Refused as refused:
             return refused
         except (Unrepresentable, ConfigurationError) as problem:
-            return Refused("schema", f"schema id {schema_id}: {problem}")
+            return Refused("schema", f"{called(schema_id)}: {problem}")

@@ -18,11 +18,11 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.convert import column_converter
 from jobs.decode.columns.cursors import NotInStep
 from jobs.decode.columns.protobuf import protobuf_read, read_wire
-from jobs.decode.columns.reading import InStep, by_prefix, tombstones
+from jobs.decode.columns.reading import InStep, by_prefix, by_schema_id, tombstones
 from jobs.decode.convert import converter
 from jobs.decode.of_schema import Marked, OneSchema, Reading, SchemaOfEach
 from jobs.decode.parts import Part
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, SchemaType, split
+from jobs.decode.registered import MessageIndex, RegisteredSchema, SchemaType, called, message_index, split
 from jobs.decode.unknown import Watch, json_text
 from jobs.schema.protobuf import JSON, TIMESTAMP, WRAPPERS, Messages, message_class, message_wire
 from jobs.schema.wire import Wire
@@ -57,68 +57,38 @@ class RegisteredProtobuf(SchemaOfEach):
     def __reduce__(self) -> tuple[type[RegisteredProtobuf], tuple[Any, ...]]:
         return type(self), (self.type, self._schemas, self._watch)
 
-    def reading(self, schema: RegisteredSchema, message: tuple[int, ...]) -> Reading:
+    def reading(self, schema: RegisteredSchema, message: MessageIndex) -> Reading:
         if schema.problem:
-            raise Refused("schema", f"schema id {schema.id}: {schema.problem}")
+            raise Refused("schema", f"{called(schema.id)}: {schema.problem}")
         try:
             return _reading(schema.descriptors, message, Marked(self._fields), self._rest is not None)
         except (KeyError, IndexError):
-            raise Refused("schema", f"schema id {schema.id} has no message at the indexes of the record") from None
+            raise Refused("schema", f"{called(schema.id)} has no message at the indexes of the record") from None
 
-    def prefix(self, record: bytes) -> tuple[tuple[int, ...], int]:
-        indexes, size = message_indexes(record[PREFIX_BYTES:])
-        return indexes, PREFIX_BYTES + size
+    def message_at(self, record: bytes, at: int) -> tuple[MessageIndex, int]:
+        return message_index(record, at)
 
     def bulk_parts(self, raw: pa.Array) -> list[Part]:
         found = [tombstones(raw, self.type)]
-        for first, rows in by_prefix(raw, PREFIX_BYTES + 1):
-            # The first number is the number of indexes; most records have the same indexes.
-            example = self._indexes(raw[int(rows[0])].as_py()) if first[0] == 0 else None
+        # The first number after the id is the number of indexes; most records have the same indexes.
+        for first, rows in by_schema_id(raw, beyond=1):
+            schema_id, at = split(first)
+            example = self._indexes(raw[int(rows[0])].as_py(), at)
             for prefix, own in by_prefix(raw.take(arrow(rows)), example[1]) if example else ():
-                named = self._indexes(prefix)
+                named = self._indexes(prefix, at)
                 if named and named[1] == len(prefix):
-                    found += self.in_bulk(self.known_reading(split(prefix)[0], named[0]), raw, rows[own], len(prefix))
+                    found += self.in_bulk(self.known_reading(schema_id, named[0]), raw, rows[own], len(prefix))
         return found
 
-    def _indexes(self, record: bytes) -> tuple[tuple[int, ...], int] | None:
+    def _indexes(self, record: bytes, at: int) -> tuple[MessageIndex, int] | None:
         try:
-            return self.prefix(record)
+            return self.message_at(record, at)
         except Refused:
             return None
 
 
-def message_indexes(rest: bytes) -> tuple[tuple[int, ...], int]:
-    """The indexes between schema id and message, and the offset where the message begins.
-
-    The number of indexes, then the indexes, all as zigzag variable-length integers; a single zero means [0].
-    """
-    count, at = _zigzag(rest, 0)
-    if count == 0:
-        return (0,), at
-    if not 0 < count <= 32:
-        raise Refused("undecodable", "the record has no message indexes")
-    indexes = []
-    for _ in range(count):
-        index, at = _zigzag(rest, at)
-        indexes.append(index)
-    return tuple(indexes), at
-
-
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(data) or shift > 35:
-            raise Refused("undecodable", "the record has no message indexes")
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        shift += 7
-
-
 @lru_cache(256)
-def _reading(descriptors: bytes, message: str | tuple[int, ...], marked: Marked, whole: bool) -> Reading:
+def _reading(descriptors: bytes, message: str | MessageIndex, marked: Marked, whole: bool) -> Reading:
     """Made once per worker process; raises Unrepresentable, or KeyError for indexes without a message.
 
     Args:

@@ -15,24 +15,26 @@ import pyarrow.compute as pc
 from jobs.decode.base import Decoded, Decoder, Refused, decode_each
 from jobs.decode.by_topic import decode_by_topic
 from jobs.decode.columns.cursors import cut
+from jobs.decode.columns.reading import schema_prefixes
 from jobs.decode.json_dialect import in_base64
 from jobs.decode.json_fast import Json
-from jobs.decode.registered import PREFIX_BYTES, RegisteredSchema, known, split
+from jobs.decode.registered import RegisteredSchema, known, split
 from jobs.decode.undeclared import undeclared_wires
 from jobs.decode.unknown import Watch
 from jobs.schema.found_fields import FoundField, FoundFields
 from jobs.schema.json_schema import column_type, json_schema_wire
 from jobs.schema.types import inside, with_inside
 from jobs.schema.wire import Wire, parts_of
+from resources.stored_schema import SchemaId
 
 
 class RegisteredJson:
-    """Removes the prefix and leaves the rest to the JSON decoder; the schema id must be known, and of type JSON."""
+    """Removes what names the schema, which must be known and of type JSON, and leaves the rest to the JSON decoder."""
 
     def __init__(
         self,
         kind: pa.DataType,
-        schemas: Mapping[int, RegisteredSchema],
+        schemas: Mapping[SchemaId, RegisteredSchema],
         watch: Watch | None = None,
         one_value: bool = False,
     ) -> None:
@@ -42,11 +44,12 @@ class RegisteredJson:
 
     def decode(self, raw: pa.Array) -> Decoded:
         records = pc.cast(raw, pa.binary())
-        prefixes = pc.binary_slice(records, 0, PREFIX_BYTES).dictionary_encode()
+        prefixes = schema_prefixes(records)
         good = [self._is_good(prefix) for prefix in prefixes.dictionary.to_pylist()]
         taken = pa.array(good, pa.bool_()).take(prefixes.indices)
-        _, errors = decode_each(pc.if_else(taken, pa.scalar(None, pa.binary()), records), self._text)
-        texts = pc.if_else(taken, cut(records, PREFIX_BYTES, 0), pa.scalar(None, pa.binary()))
+        _, errors = decode_each(pc.if_else(taken, pa.scalar(None, pa.binary()), records), self._require)
+        sizes = pa.array(list(map(len, prefixes.dictionary.to_pylist())), pa.int64()).take(prefixes.indices)
+        texts = pc.if_else(taken, cut(records, sizes.fill_null(0).to_numpy(), 0), pa.scalar(None, pa.binary()))
         decoded = self._decoded(texts, prefixes, good)
         unknown = self._unknown(prefixes.filter(taken), decoded.unknown)
         return Decoded(decoded.values, {**decoded.errors, **errors}, unknown=unknown)
@@ -64,7 +67,7 @@ class RegisteredJson:
             self._inner, others, texts, pa.array(names, pa.string()).take(prefixes.indices).fill_null(plain)
         )
 
-    def _wire(self, schema_id: int) -> Wire:
+    def _wire(self, schema_id: SchemaId) -> Wire:
         return _wire(self._schemas[schema_id].texts[-1])
 
     def _unknown(self, prefixes: pa.Array, by_value: FoundFields) -> FoundFields:
@@ -83,15 +86,13 @@ class RegisteredJson:
 
     def _is_good(self, prefix: bytes) -> bool:
         try:
-            self._text(prefix)
+            self._require(prefix)
         except Refused:
             return False
         return True
 
-    def _text(self, record: bytes) -> bytes:
-        schema_id, text = split(record)
-        known(self._schemas, schema_id, "JSON")
-        return text
+    def _require(self, record: bytes) -> None:
+        known(self._schemas, split(record)[0], "JSON")
 
 
 def _identity(kind: pa.DataType) -> str:

@@ -40,7 +40,7 @@ KEPT_FROM = TableProperty[int]("kept-from", "0")
 NEW_TABLES = TableProperty[Mapping[str, tuple[int, Sequence[str]]]]("tables", "{}")
 REQUIRED_COLUMNS = TableProperty[Sequence[str]]("required-columns", "[]")
 # By registry.
-SCHEMA_IDS = TableProperty[Mapping[str, Sequence[int]]]("schema-ids", "{}")
+SCHEMA_IDS = TableProperty[Mapping[str, Sequence[int | str]]]("schema-ids", "{}")
 # Those that were logged.
 UNKNOWN_FIELDS = TableProperty[Sequence[str]]("unknown-fields", "[]")
 # Open dead letters that the landed batches do not count (`jobs.dead_letters.open_count`).

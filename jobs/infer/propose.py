@@ -10,22 +10,24 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 
 from jobs.decode.base import Refused
 from jobs.decode.extended_json import plain_text
 from jobs.decode.json_strict import parse_json
-from jobs.decode.registered import PREFIX_BYTES, split
+from jobs.decode.registered import GUID_BYTES, called, split
 from jobs.infer.schema_types import described_fields, string_instead, wire_of
 from jobs.infer.trial import Trial, trial
 from jobs.infer.value_types import infer_json
+from jobs.landing.framing import NAMES, Framing, last_headers
 from jobs.schema.connect import connect_wire
 from jobs.spec.formats import columns_text
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from jobs.decode.decoders import Schemas
-    from resources.schema_registry import SchemaRegistry
+    from resources.stored_schema import Registry, SchemaId
 
 # Characters that no text has, but numbers in bytes have.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -55,17 +57,33 @@ class Proposal:
         return "\n".join([*lines, text.rstrip()])
 
 
-def propose(records: Sequence[bytes], registry: SchemaRegistry | None) -> Proposal | None:
+def sampled(sample: pa.Table, part: str) -> tuple[list[bytes], bool]:
+    """The keys or values of a sample, as decoders expect them, and whether headers name their schemas."""
+    records, named_in_headers = list[bytes](), False
+    for batch in sample.combine_chunks().to_batches():
+        said = last_headers(batch, NAMES[part])
+        # Only Protobuf has more than the id there.
+        longest = 0 if said is None else pc.max(pc.binary_length(said)).as_py() or 0
+        framing = Framing({None: "protobuf" if longest > GUID_BYTES else "avro"})
+        records += framing.records(batch, part).drop_null().to_pylist()
+        named_in_headers = named_in_headers or said is not None
+    return records, named_in_headers
+
+
+def propose(records: Sequence[bytes], registry: Registry | None, named_in_headers: bool = False) -> Proposal | None:
     """The proposed format and columns of these records; None without records.
 
+    Args:
+        named_in_headers: headers name their schemas (`sampled`).
+
     Raises:
-        ConfigurationError: the records are in Confluent's wire format, and no registry is given; or neither they nor
+        ConfigurationError: the records are in a registry's wire format, and no registry is given; or neither they nor
         their schema have fields. Unavailable: the registry does not answer.
     """
     if not records:
         return None
     schemas: Schemas | None = None
-    if all(map(_has_schema_id, records)):
+    if all(_has_schema_id(record, named_in_headers) for record in records):
         found, schemas = _registered(records, registry)
     else:
         found = _by_content(records)
@@ -90,7 +108,7 @@ def _tried(found: Proposal, tried: Callable[[dict[str, Any]], Trial]) -> Proposa
 
 
 def _by_content(records: Sequence[bytes]) -> Proposal:
-    """The proposal for records that are not in Confluent's wire format."""
+    """The proposal for records that are not in a registry's wire format."""
     parsed = list(_parsed(records, numbers=False))
     if 2 * len(parsed) < len(records) or not any(isinstance(one, dict) for one in parsed):
         return _opaque(records)
@@ -132,7 +150,7 @@ def _opaque(records: Sequence[bytes]) -> Proposal:
         is_text = False
     if is_text:
         return Proposal({"format": "string", "columns": {"value": "string"}})
-    return _bytes(records, "neither text nor in Confluent's wire format; for Avro or Protobuf name a `schema_file`")
+    return _bytes(records, "neither text nor in a registry's wire format; for Avro or Protobuf name a `schema_file`")
 
 
 def _bytes(records: Sequence[bytes], why: str) -> Proposal:
@@ -161,32 +179,43 @@ def _connect(parsed: list[dict[str, Any]]) -> Proposal | None:
     return Proposal({"format": "connect_json", **_described(kind, _row(kind, fields))}, remarks)
 
 
-def _registered(records: Sequence[bytes], registry: SchemaRegistry | None) -> tuple[Proposal, Schemas]:
+def _registered(records: Sequence[bytes], registry: Registry | None) -> tuple[Proposal, Schemas]:
     from jobs.landing.registry_schemas import registered
 
     if registry is None:
         raise ConfigurationError(
-            "the records are in Confluent's wire format", remedy="name their registry's connection: --registry NAME"
+            "the records are in a registry's wire format", remedy="name their registry's connection: --registry NAME"
         )
     ids = Counter(split(record)[0] for record in records)
-    found = {schema_id: stored for schema_id in ids if (stored := registry.by_id(schema_id))}
+    found = {schema_id: stored for schema_id in sorted(ids, key=_age) if (stored := registry.by_id(schema_id))}
     if not found:
-        some = ", ".join(map(str, sorted(ids)[:3]))
+        some = ", ".join(map(str, sorted(ids, key=_age)[:3]))
         why = f"if these begin with schema ids ({some} …), name their registry: {registry.name} has none of them"
         return _bytes(records, why), {}
-    newest = max(found)
+    newest = list(found)[-1]
     stored = found[newest]
     document = {"format": stored.type.lower(), "registry": registry.name}
-    remarks = [f"from schema id {newest}; ids in the sample: {', '.join(f'{i} ({n})' for i, n in sorted(ids.items()))}"]
+    counted = ", ".join(f"{one} ({ids[one]})" for one in sorted(ids, key=_age))
+    remarks = [f"from {called(newest)}; ids in the sample: {counted}"]
     fields = described_fields(wire_of(stored, (one for one in records if split(one)[0] == newest)), remarks)
     kind = _envelope(fields)
     described = _described(kind, _row(kind, fields))
     return Proposal({**document, **described}, remarks), {i: registered(one) for i, one in found.items()}
 
 
-def _has_schema_id(record: bytes) -> bool:
-    """Whether the record may be in Confluent's wire format. A number in bytes may begin with zeros too."""
-    return len(record) >= PREFIX_BYTES and record[0] == 0 and 0 < split(record)[0] < 2**31
+def _age(schema_id: SchemaId) -> tuple[int, str]:
+    """Sorts ids, newer ones behind; GUIDs do not say which are newer."""
+    return (schema_id, "") if isinstance(schema_id, int) else (0, schema_id)
+
+
+def _has_schema_id(record: bytes, named_in_headers: bool) -> bool:
+    """Whether the record may be in a registry's wire format. A number in bytes may begin with zeros too, and with a
+    one: what looks like Confluent's GUID is one only if it comes from a header."""
+    try:
+        found, size = split(record)
+    except Refused:
+        return False
+    return named_in_headers or size != GUID_BYTES if isinstance(found, str) else 0 < found < 2**31
 
 
 def _row(kind: str | None, fields: list[pa.Field]) -> list[pa.Field]:

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from jobs.decode.base import Refused
 from jobs.decode.json_strict import parse_json
-from jobs.decode.protobuf import message_indexes
-from jobs.decode.registered import split
+from jobs.decode.registered import MessageIndex, message_index, split
 from jobs.schema.avro import avro_wire
 from jobs.schema.json_schema import json_schema_wire
 from jobs.schema.protobuf import Messages, compiled, message_wire
@@ -21,7 +20,7 @@ from jobs.schema.wire import UNFIXED_DECIMAL, Wire, natural_type
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from resources.schema_registry import StoredSchema
+    from resources.stored_schema import StoredSchema
 
 
 def described_fields(wire: Wire, remarks: list[str]) -> list[pa.Field]:
@@ -54,8 +53,8 @@ def wire_of(stored: StoredSchema, records: Iterable[bytes]) -> Wire:
     return avro_wire(stored.texts)
 
 
-def _indexes(records: Iterable[bytes]) -> Iterable[tuple[int, ...]]:
-    """The message indexes of each record that has them."""
+def _indexes(records: Iterable[bytes]) -> Iterable[MessageIndex]:
+    """What tells the message of each record that has it."""
     for record in records:
         with suppress(Refused):
-            yield message_indexes(split(record)[1])[0]
+            yield message_index(record, split(record)[1])[0]

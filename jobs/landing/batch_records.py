@@ -18,6 +18,7 @@ from jobs.decode.envelope import OF_MOVES
 from jobs.decode.registered import Ids
 from jobs.iceberg.new_files import NewFiles
 from jobs.landing.failing_records import Coordinates, error_class, failing_records
+from jobs.landing.framing import wanted_headers
 from jobs.landing.new_tables import NameRule
 from jobs.landing.places import Places
 from jobs.landing.readers import record_reader
@@ -126,7 +127,8 @@ class BatchRecords:
     @property
     def _reads_headers(self) -> WantedHeaders:
         # The two records of a primary-key change name each other's key in a header.
-        return reads_headers(self.spec) or (names_unchanged_columns(self.spec) and frozenset(OF_MOVES))
+        of_moves = frozenset(OF_MOVES if names_unchanged_columns(self.spec) else ())
+        return reads_headers(self.spec) or of_moves | wanted_headers(self.spec.source)
 
     def _records(self, spark: SparkSession) -> DataFrame:
         return kafka_records(spark, self.kafka, self.batch.ranges, self._reads_headers, self._size)

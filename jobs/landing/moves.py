@@ -17,6 +17,7 @@ from jobs.changes.columns import MOVE
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope import MOVED, OF_MOVES
 from jobs.landing.topic_decoder import TopicDecoder
+from resources.kafka_records import header_column
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ class MoveReader:
         """For each record of a primary-key change the change's position; null for other records."""
         if self.position is None or not len(rows := _rows_that_name_another_key(batch)):
             return pa.nulls(batch.num_rows, MOVE.type)
-        values, topics = (batch.column(name).take(rows) for name in ("value", "topic"))
-        found = self.position.decode(values, topics).values
+        found = self.position.decode(batch, "value", rows).values
         places = pc.index_in(pa.array(range(batch.num_rows), pa.int64()), value_set=rows)
         return found.take(places)
 
@@ -50,7 +50,7 @@ def moves_among(move: pa.Array, op: pa.Array, errors: Iterable[DecodeError]) -> 
 
 
 def _rows_that_name_another_key(batch: pa.RecordBatch) -> pa.Array:
-    headers = batch.column("headers" if "headers" in batch.schema.names else "some_headers")
+    headers = batch.column(header_column(batch.schema.names))
     names = pc.struct_field(pc.list_flatten(headers), "key")
     naming = pc.is_in(names, value_set=pa.array(OF_MOVES, pa.string()))
     return pc.unique(pc.list_parent_indices(headers).filter(naming)).cast(pa.int64())

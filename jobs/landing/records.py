@@ -211,7 +211,7 @@ class RecordReader:
 
     @staticmethod
     def _decoded(stage: str, decoder: TopicDecoder, batch: pa.RecordBatch, verdicts: Verdicts) -> pa.Array:
-        decoded = decoder.decode(batch.column(stage), batch.column("topic"))
+        decoded = decoder.decode(batch, stage)
         verdicts.add(decoded, stage)
         return decoded.values
 
@@ -254,8 +254,7 @@ class RecordReader:
         bad = [row for row, error in verdicts.errors.items() if error.stage == _BAD_VALUE]
         if not bad or self.value_key_decoder is None:
             return value
-        raw, topics = (batch.column(name).take(pa.array(bad)) for name in (_BAD_VALUE, "topic"))
-        found = self.value_key_decoder.decode(raw, topics).values
+        found = self.value_key_decoder.decode(batch, _BAD_VALUE, pa.array(bad)).values
         # One array of all values, then of the bad ones: each row is taken from where it can be read.
         places = np.arange(len(value))
         places[bad] = len(value) + np.arange(len(bad))

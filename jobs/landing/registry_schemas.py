@@ -1,4 +1,4 @@
-"""The schemas with which records were written, by the ids in the records; the driver fetches them.
+"""The schemas with which records were written, by the ids that the records name; the driver fetches them.
 
 The pass that decodes a batch also reports its ids. It is repeated only if the registry has one that was not known yet;
 known ids are kept with the intermediate table. Workers get schemas, not credentials. So a registry that is down stops
@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.decode.registered import PREFIX_BYTES, Ids, RegisteredSchema, SchemaType
+from jobs.decode.base import Refused
+from jobs.decode.columns.reading import distinct_prefixes
+from jobs.decode.registered import Ids, RegisteredSchema, SchemaType, split
 from jobs.iceberg.table_commit import TableCommit
 from jobs.iceberg.table_property import SCHEMA_IDS
+from jobs.landing.encodings import encodings
+from jobs.landing.framing import Framing
 from jobs.landing.task_report import TaskReport, joined
-from jobs.landing.topic_decoder import encodings
 from jobs.schema.protobuf import compiled
 from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.source import Source
 from resources.errors import ConfigurationError
-from resources.schema_registry import SchemaRegistry, StoredSchema
+from resources.kafka_records import header_column
+from resources.stored_schema import Registry, SchemaId, StoredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_IDS = pa.schema([("registry", pa.string()), ("id", pa.int64())])
+_IDS = pa.schema([("registry", pa.string()), ("id", pa.string())])
 # Ids are positive 32-bit integers.
 _LARGEST = 2**31 - 1
 # If records seem to have more different ids than this, they do not have the wire format.
@@ -36,7 +41,7 @@ _MOST = 10_000
 # The most ids that are kept, the newest ones, so that a new run fetches few schemas; others cost a second pass.
 _KEPT = 50
 
-Schemas = Mapping[str, Mapping[int, RegisteredSchema]]
+Schemas = Mapping[str, Mapping[SchemaId, RegisteredSchema]]
 """Schemas by id, by name of the registry."""
 
 
@@ -46,9 +51,11 @@ class SchemaIds:
 
     Attributes:
         registries: the registry of keys and of values, by topic; None: of all other topics.
+        framings: of keys and of values, if they have schemas in a registry.
     """
 
     registries: Mapping[str, Mapping[str | None, str | None]]
+    framings: Mapping[str, Framing] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source) -> SchemaIds | None:
@@ -56,23 +63,26 @@ class SchemaIds:
         if not source.registries:
             return None
         found = {part: encodings(source, part).items() for part in ("key", "value")}
-        return cls({part: {topic: one.registry if one else None for topic, one in own} for part, own in found.items()})
+        registries = {part: {topic: one.registry if one else None for topic, one in own} for part, own in found.items()}
+        framings = {part: one for part in registries if (one := Framing.of(source, part))}
+        return cls(registries, framings)
 
     def __call__(self, batch: pa.RecordBatch) -> Ids:
         """The ids in these records."""
-        found: dict[str, frozenset[int]] = {}
+        found: dict[str, frozenset[SchemaId]] = {}
         topics = batch.column("topic").cast(pa.string())
-        for column, by_topic in self.registries.items():
+        for part, by_topic in self.registries.items():
+            raw = self.framings[part].records(batch, part) if part in self.framings else batch.column(part)
             for topic, name in by_topic.items():
                 if name is not None:
-                    records = _of_topic(batch.column(column), topics, topic, [one for one in by_topic if one])
+                    records = _of_topic(raw, topics, topic, [one for one in by_topic if one])
                     found[name] = found.get(name, frozenset()) | ids_in(records)
         return found
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The ids in a task's records, as rows of registry and id."""
         for batch in batches:
-            rows = [{"registry": name, "id": one} for name, ids in self(batch).items() for one in ids]
+            rows = [{"registry": name, "id": str(one)} for name, ids in self(batch).items() for one in ids]
             yield pa.RecordBatch.from_pylist(rows, _IDS)
 
 
@@ -83,18 +93,25 @@ def _of_topic(records: pa.Array, topics: pa.Array, topic: str | None, others: li
     return records.filter(pc.invert(pc.is_in(topics, value_set=pa.array(others, pa.string())))) if others else records
 
 
-def ids_in(records: pa.Array) -> frozenset[int]:
-    """The ids with which records begin."""
-    prefixes = pc.unique(pc.binary_slice(records, 0, PREFIX_BYTES)).drop_null().to_pylist()
-    found = (int.from_bytes(p[1:], "big") for p in prefixes if len(p) == PREFIX_BYTES and p[0] == 0)
-    return frozenset(i for i in list(found)[:_MOST] if 0 < i <= _LARGEST)
+def ids_in(records: pa.Array) -> frozenset[SchemaId]:
+    """The ids that records name."""
+    found = (_id(prefix) for prefix in distinct_prefixes(records))
+    return frozenset(islice((one for one in found if one is not None), _MOST))
+
+
+def _id(prefix: bytes) -> SchemaId | None:
+    try:
+        found, _ = split(prefix)
+    except Refused:
+        return None
+    return found if isinstance(found, str) or 0 < found <= _LARGEST else None
 
 
 @dataclass(frozen=True)
 class Registries:
     """The registries that a pipeline names."""
 
-    by_name: Mapping[str, SchemaRegistry] = field(default_factory=dict)
+    by_name: Mapping[str, Registry] = field(default_factory=dict)
 
     def schemas_of(self, source: Source, records: DataFrame) -> Schemas:
         """The schemas of all ids in these records.
@@ -105,11 +122,13 @@ class Registries:
         where = SchemaIds.of(source)
         if where is None:
             return {}
-        columns = records.select("topic", "key", "value")
+        headers = header_column(records.columns)
+        columns = records.select("topic", "key", "value", *([headers] if headers else []))
         rows = in_arrow(columns, where.rows, _IDS).distinct().limit(_MOST)
-        found: dict[str, set[int]] = {name: set() for name in source.registries}
+        found: dict[str, set[SchemaId]] = {name: set() for name in source.registries}
         for row in rows.collect():
-            found[row["registry"]].add(row["id"])
+            written: str = row["id"]
+            found[row["registry"]].add(int(written) if written.isdecimal() else written)
         return {name: self.of_ids(name, ids) for name, ids in found.items()}
 
     def read(
@@ -138,7 +157,7 @@ class Registries:
         there = {name: met[name].intersection(schemas[name]) for name in met}
         return [replace(report, schema_ids=there) for report in reports]
 
-    def _newest(self, name: str, source: Source, topics: Collection[str]) -> dict[int, RegisteredSchema]:
+    def _newest(self, name: str, source: Source, topics: Collection[str]) -> dict[SchemaId, RegisteredSchema]:
         """The newest schemas of the subjects `<topic>-key` or `<topic>-value`: the default naming strategy."""
         where = SchemaIds.of(source)
         wanted = [
@@ -149,13 +168,19 @@ class Registries:
         ]
         return _registered(self.by_name[name].latest(subject) for subject in wanted)
 
-    def of_ids(self, name: str, ids: Iterable[int]) -> dict[int, RegisteredSchema]:
+    def of_ids(self, name: str, ids: Iterable[SchemaId]) -> dict[SchemaId, RegisteredSchema]:
         """The schemas of these ids that the registry has; raises as `schemas_of` does."""
-        return _registered(self.by_name[name].by_id(i) for i in sorted(ids))
+        return _registered(self.by_name[name].by_id(i) for i in sorted(ids, key=str))
 
 
-def _registered(found: Iterable[StoredSchema | None]) -> dict[int, RegisteredSchema]:
-    return {stored.id: registered(stored) for stored in found if stored}
+def _registered(found: Iterable[StoredSchema | None]) -> dict[SchemaId, RegisteredSchema]:
+    by_id = dict[SchemaId, RegisteredSchema]()
+    for stored in found:
+        if stored:
+            by_id[stored.id] = registered(stored)
+            if stored.guid:
+                by_id[stored.guid] = by_id[stored.id]
+    return by_id
 
 
 def registered(stored: StoredSchema) -> RegisteredSchema:
@@ -180,4 +205,12 @@ def schema_id_properties(commit: TableCommit, met: Ids) -> dict[str, str]:
     all_ids = joined([known, met])
     if all_ids == known:
         return {}
-    return SCHEMA_IDS.written({name: sorted(ids)[-_KEPT:] for name, ids in all_ids.items()}, commit.pipeline)
+    kept = {name: kept_ids(ids, met.get(name, frozenset())) for name, ids in all_ids.items()}
+    return SCHEMA_IDS.written(kept, commit.pipeline)
+
+
+def kept_ids(ids: Collection[SchemaId], met: Collection[SchemaId]) -> list[SchemaId]:
+    """The ids that are kept. GUIDs do not say which are newer: those of the last batch are kept first."""
+    guids = sorted((one in met, one) for one in ids if isinstance(one, str))
+    numbers = sorted(one for one in ids if isinstance(one, int))
+    return [*numbers[-_KEPT:], *(one for _, one in guids[-_KEPT:])]

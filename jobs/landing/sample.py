@@ -11,10 +11,11 @@ import pyarrow as pa
 from jobs.decode.base import Decoded
 from jobs.decode.verdicts import Verdicts
 from jobs.destinations.takes import Taking
+from jobs.landing.encodings import encodings
+from jobs.landing.framing import Framing, wanted_headers
 from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries, ids_in
-from jobs.landing.topic_decoder import encodings
 from jobs.schema.found_fields import NOTHING_FOUND
 from jobs.spec.added_columns import Additions, additions
 from jobs.spec.formats import Format
@@ -105,14 +106,16 @@ def _sampled(
 ) -> Iterator[tuple[str, Decoded]]:
     """The newest keys or values (`part`) of each topic that has any, with the fields that have no column."""
     columns: Format = getattr(spec.source, part)
-    own = encodings(spec.source, part)
+    own, framing = encodings(spec.source, part), Framing.of(spec.source, part)
     for topic in sorted(topics)[:_TOPICS]:
-        raws = newest_records(kafka, topic, _RECORDS)[part].drop_null().combine_chunks()
-        if len(raws):
-            encoding = own.get(topic) or columns
-            name = encoding.registry
-            schemas = {name: registries.of_ids(name, ids_in(raws))} if name else {}
-            yield topic, reporting_decoder(spec, columns, encoding, schemas).decode(raws)
+        newest = newest_records(kafka, topic, _RECORDS, wanted_headers(spec.source))
+        for batch in newest.combine_chunks().to_batches():
+            raws = (framing.records(batch, part) if framing else batch.column(part)).drop_null()
+            if len(raws):
+                encoding = own.get(topic) or columns
+                name = encoding.registry
+                schemas = {name: registries.of_ids(name, ids_in(raws))} if name else {}
+                yield topic, reporting_decoder(spec, columns, encoding, schemas).decode(raws)
 
 
 def keyless(pipeline: str) -> ConfigurationError:

@@ -27,7 +27,7 @@ from jobs.schema.types import parse_columns
 from jobs.spark.spark_tasks import in_arrow
 from jobs.spec.source import Source
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved
-from resources.kafka_records import HEADERS, records_schema
+from resources.kafka_records import HEADERS, header_column, records_schema
 
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
 
@@ -38,14 +38,14 @@ class DecodeStep:
 
     Attributes:
         refused: records on which the transform has failed, with Spark's error class.
-        headers: the records have headers.
+        headers: the records' column of headers, if they have one.
         carried: further columns that each record keeps.
     """
 
     key_decoder: TopicDecoder | None
     value_decoder: TopicDecoder
     refused: Mapping[Coordinates, str] = field(default_factory=dict)
-    headers: bool = False
+    headers: str | None = None
     carried: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -56,17 +56,18 @@ class DecodeStep:
     def schema(self) -> pa.Schema:
         key = [(KEY, self.key_decoder.type)] if self.key_decoder else []
         value = [("row", self.value_decoder.type)]
-        return pa.schema([*records_schema(self.headers), *self.carried.items(), *key, *value, *COLUMNS])
+        headers = [(self.headers, HEADERS)] if self.headers else []
+        return pa.schema([*records_schema(False), *headers, *self.carried.items(), *key, *value, *COLUMNS])
 
     def read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         verdicts = Verdicts(batch.num_rows)
         columns = {name: batch.column(name).cast(self.schema.field(name).type) for name in (*RAW, *self.carried)}
         if self.headers:
-            columns["headers"] = batch.column("headers").cast(HEADERS)
+            columns[self.headers] = batch.column(self.headers).cast(HEADERS)
         for name, stage, decoder in (("row", "value", self.value_decoder), (KEY, "key", self.key_decoder)):
             if decoder is None:
                 continue
-            decoded = decoder.decode(batch.column(stage), batch.column("topic"))
+            decoded = decoder.decode(batch, stage)
             columns[name] = decoded.values
             verdicts.add(decoded, stage)
         self._refuse(batch, verdicts)
@@ -91,7 +92,7 @@ def transformed(
     carried: Mapping[str, pa.DataType] | None = None,
 ) -> DataFrame:
     """Kafka records decoded and evaluated, for the reader to shape."""
-    headers, carried = "headers" in records.columns, carried or {}
+    headers, carried = header_column(records.columns), carried or {}
     step = DecodeStep(reader.key_decoder, reader.value_decoder, refused or {}, headers, carried)
     decoded = in_arrow(records, step, step.schema)
     operations = reader.operations if reader.shows_deletes else None
@@ -112,7 +113,8 @@ def evaluated(
     """
     own = [F.col("row.*"), *([F.col(KEY)] if has_key else [])]
     places = [F.col(n.removeprefix("_")).alias(n) for n in METADATA if n.removeprefix("_") in decoded.columns]
-    carried_columns = (*RAW, *carried, *(["headers"] if "headers" in decoded.columns else []))
+    headers = header_column(decoded.columns)
+    carried_columns = (*RAW, *carried, *([headers] if headers else []))
     raw = [F.col(name).alias(f"__raw_{name}") for name in carried_columns]
     usable = F.col("row").isNotNull() & F.col("problem").isNull() & ~F.col("filtered")
     state = [*(F.col(name).alias(f"__{name}") for name in COLUMNS.names), usable.alias("__usable")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
@@ -108,16 +108,29 @@ class Messages:
                 f"there is no Protobuf message {name!r} (known: {', '.join(known)})", remedy="name a known message"
             ) from None
 
-    def at(self, indexes: Sequence[int]) -> Descriptor:
-        """The message that Confluent's message indexes point to, in the last file: outermost first."""
+    def at(self, index: Sequence[int] | int) -> Descriptor:
+        """The message of the last file that Confluent's indexes point to, outermost first; or, as AWS Glue numbers
+        them, the one with this number among all of the file in the order of full names. Raises KeyError, IndexError."""
+        if isinstance(index, int):
+            return sorted(_all_messages(self.files[-1].message_types_by_name.values()), key=_full_name)[index]
         file = descriptor_pb2.FileDescriptorProto()
         self.files[-1].CopyToProto(file)
         name, messages = file.package, file.message_type
-        for index in indexes:
-            if not 0 <= index < len(messages):
-                raise KeyError(f"message index {index}")
-            name, messages = f"{name}.{messages[index].name}".lstrip("."), messages[index].nested_type
+        for one in index:
+            if not 0 <= one < len(messages):
+                raise KeyError(f"message index {one}")
+            name, messages = f"{name}.{messages[one].name}".lstrip("."), messages[one].nested_type
         return self._pool.FindMessageTypeByName(name)
+
+
+def _all_messages(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
+    for message in messages:
+        yield message
+        yield from _all_messages(message.nested_types)
+
+
+def _full_name(message: Descriptor) -> str:
+    return str(message.full_name)
 
 
 def message_class(message: Descriptor) -> Any:

@@ -45,8 +45,8 @@ class Encoding(Spec):
     options: dict[str, str] = Field(default_factory=dict, description="options of the format of an installed package")
     registry: str | None = Field(
         None,
-        description="name of a Schema Registry connection: records (Avro, Protobuf, JSON Schema) begin with a zero "
-        "byte and a schema id; an unknown id makes a dead letter",
+        description="name of a registry's connection: records (Avro, Protobuf, JSON Schema) name their schemas as the "
+        "serializers of Confluent (in the record, or in a header) or of AWS Glue do; an unknown id makes a dead letter",
     )
     schema_file: str | None = Field(
         None,

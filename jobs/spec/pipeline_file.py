@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from resources.config_files.mistakes import Mistake, closest, did_you_mean, one_
 from resources.config_files.mistakes import Path as InFile
 from resources.config_files.models import examine
 from resources.config_files.positions import YamlFile, read_yaml_file, shown_file
-from resources.connections import Connections
+from resources.connections import REGISTRIES, Connections
 from resources.errors import ConfigurationError
 
 TYPE = "batchmerge.KafkaPipeline"
@@ -121,27 +121,27 @@ def _of_topics(name: str, spec: PipelineSpec) -> list[Mistake]:
     return [mistake for refused in expand(name, spec, written_topics(spec)).refused for mistake in refused.mistakes]
 
 
-def _named_connections(spec: PipelineSpec) -> Iterator[tuple[InFile, str, str]]:
-    """Path, name and kind of every connection; those of tables are of the table's kind."""
-    yield ("source", "connection"), spec.source.connection, "kafka"
-    yield ("intermediate", "connection"), spec.intermediate.connection, FORMAT
-    yield ("spark",), spec.spark, "spark"
+def _named_connections(spec: PipelineSpec) -> Iterator[tuple[InFile, str, Sequence[str]]]:
+    """Path, name and possible kinds of every connection; those of tables are of the table's kind."""
+    yield ("source", "connection"), spec.source.connection, ["kafka"]
+    yield ("intermediate", "connection"), spec.intermediate.connection, [FORMAT]
+    yield ("spark",), spec.spark, ["spark"]
     for path, encoding in spec.source.encodings:
         if encoding.registry:
-            yield ("source", *path, "registry"), encoding.registry, "schema_registry"
+            yield ("source", *path, "registry"), encoding.registry, REGISTRIES
     for number, table in enumerate(spec.tables):
-        yield ("tables", number, "connection"), table.connection, table.kind
+        yield ("tables", number, "connection"), table.connection, [table.kind]
 
 
 def _connection_mistakes(spec: PipelineSpec, connections: Connections) -> Iterator[Mistake]:
     """Mistakes: names that the connections file lacks, or has for a system of another kind."""
     known = connections.kinds()
-    for path, name, kind in _named_connections(spec):
-        right = [other for other, its in known.items() if its == kind]
+    for path, name, possible in _named_connections(spec):
+        kind, right = one_of(possible), [other for other, its in known.items() if its in possible]
         if name not in known:
             listed = f"name one of kind {kind} ({', '.join(right) or 'there is none yet'}), or add this one there"
             what = f"there is no connection {name!r} in {connections.origin}"
             yield Mistake(path, what, did_you_mean(name, right, listed))
-        elif known[name] != kind:
+        elif known[name] not in possible:
             what = f"{name!r} is a connection of kind {known[name]} in {connections.origin}, not of kind {kind}"
             yield Mistake(path, what, f"name {one_of(right)}" if right else f"add a connection of kind {kind} there")

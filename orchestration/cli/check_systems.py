@@ -54,7 +54,7 @@ def ask_members(members: Members) -> Iterator[Answer]:
 def _ask_shared(pipeline: Pipeline) -> Iterator[Answer]:
     """Queries what all topics of a pipeline share: registries, Spark, the transform."""
     for name, registry in pipeline.intermediate.registries.by_name.items():
-        yield _answer(f"Schema Registry {name}", registry.subjects, pipeline)
+        yield _answer(f"Schema Registry {name}", registry.answers, pipeline)
     yield _answer("Spark", lambda: _reach_tables(pipeline), pipeline)
     if pipeline.spec.source.transform:
         yield _answer("transform in Spark", lambda: _analyse(pipeline), pipeline)

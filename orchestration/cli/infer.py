@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from jobs.connections_file import load_connections
-from jobs.infer.propose import propose
+from jobs.infer.propose import propose, sampled
+from jobs.landing.framing import NAMES
 from orchestration.cli import output
 from orchestration.files import pipeline_names, pipeline_spec
-from resources.connections import Connections, KafkaConnection, SchemaRegistryConnection
+from resources.connections import Connections, KafkaConnection, RegistryConnection
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
 from resources.topic_reading import newest_records
 
 if TYPE_CHECKING:
-    from resources.schema_registry import SchemaRegistry
+    from resources.stored_schema import Registry
 
 
 @click.command()
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, records: int) -> None:
     """Print `source` for a topic, with the columns that its newest records have. Changes nothing.
 
-    Columns come from the registry (Avro, Protobuf and JSON Schema in Confluent's wire format), from the schema in the
-    records (Kafka Connect's JSON), or from the values (plain JSON). The command tries its proposal on these records:
-    comments say how many records fit, and what you should check.
+    Columns come from the registry (Avro, Protobuf and JSON Schema), from the schema in the records (Kafka Connect's
+    JSON), or from the values (plain JSON). The command tries its proposal on these records: comments say how many
+    records fit, and what you should check.
     """
     connections = load_connections()
     topics, registries = [pipeline_or_topic], [registry] if registry else []
@@ -44,21 +45,22 @@ def infer(pipeline_or_topic: str, connection: str | None, registry: str | None, 
     output.result([_show(cluster, topic, _registry(connections, registries), records) for topic in topics])
 
 
-def _registry(connections: Connections, names: list[str]) -> SchemaRegistry | None:
-    from resources.schema_registry import SchemaRegistry  # an HTTP client, which most topics do not need
+def _registry(connections: Connections, names: list[str]) -> Registry | None:
+    from resources.registries import open_registry  # an HTTP client, which most topics do not need
 
-    return SchemaRegistry(names[0], connections.get(names[0], SchemaRegistryConnection)) if names else None
+    return open_registry(names[0], connections.get(names[0], RegistryConnection)) if names else None
 
 
-def _show(cluster: KafkaCluster, topic: str, registry: SchemaRegistry | None, count: int) -> dict[str, object]:
+def _show(cluster: KafkaCluster, topic: str, registry: Registry | None, count: int) -> dict[str, object]:
     """Prints the proposal for a topic, and returns it for programs."""
-    sample = newest_records(cluster, topic, count)
+    sample = newest_records(cluster, topic, count, frozenset(NAMES.values()))
     output.say(f"# {topic}: {len(sample)} of its newest records\nsource:\n  connection: {cluster.name}")
     output.say(f"  topics: [{topic}]")
     found: dict[str, object] = {"topic": topic, "records": len(sample)}
-    for name, raw in (("key", sample["key"]), ("value", sample["value"])):
+    for name in NAMES:
+        records, named_in_headers = sampled(sample, name)
         try:
-            proposal = propose(raw.drop_null().to_pylist(), registry)
+            proposal = propose(records, registry, named_in_headers)
         except ConfigurationError as problem:
             if name == "value":
                 raise

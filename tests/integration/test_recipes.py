@@ -47,7 +47,7 @@ def test_recipe(spark: SparkSession, name: str, recipe: dict[str, Any], example:
     kind = row_type(recipe["columns"])
     key_kind = pa.struct([("id", pa.int64())])
     of_key, of_value = (TopicDecoder(decoder_for("json", one)) for one in (key_kind, kind))
-    step = DecodeStep(of_key, of_value, headers=True)
+    step = DecodeStep(of_key, of_value, headers="headers")
     value = example["value"]
     given = example.get("headers", {})
     headers = [{"key": name, "value": text.encode()} for name, text in (given or {}).items()]

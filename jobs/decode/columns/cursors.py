@@ -168,8 +168,9 @@ class Cursors:
         return values
 
 
-def cut(raw: pa.Array, first: int, last: int) -> pa.Array:
-    """The values of a binary array without their first `first` and last `last` bytes; null remains null."""
+def cut(raw: pa.Array, first: int | Ints, last: int) -> pa.Array:
+    """The values of a binary array without their first `first` (of all, or of each) and last `last` bytes; null remains
+    null."""
     # Arrow's `binary_slice` allocates too much memory if no end is given.
     bounds, data = value_bounds(raw)
     start = np.minimum(bounds[:-1] + first, bounds[1:])

@@ -14,6 +14,7 @@ from jobs.decode.columns.assembly import Read
 from jobs.decode.columns.convert import Convert
 from jobs.decode.columns.cursors import Cursors, Mask
 from jobs.decode.parts import SMALL, Part, Rows
+from jobs.decode.registered import LEAST_BYTES, prefix_size
 from jobs.schema.found_fields import NOTHING_FOUND, FoundFields
 
 
@@ -72,3 +73,36 @@ def by_prefix(raw: pa.Array, size: int) -> Iterator[tuple[bytes, Rows]]:
         rows = long[codes == code]
         if len(rows) > SMALL:
             yield prefix, rows
+
+
+def by_schema_id(raw: pa.Array, beyond: int = 0) -> Iterator[tuple[bytes, Rows]]:
+    """What many records have in common that name the same schema, with so many bytes `beyond`, each with their rows."""
+    for shortest, rows in by_prefix(raw, LEAST_BYTES + beyond):
+        size = prefix_size(shortest)
+        if size == LEAST_BYTES:
+            yield shortest, rows
+        elif size:
+            yield from ((prefix, rows[own]) for prefix, own in by_prefix(chosen(raw, rows), size + beyond))
+
+
+def schema_prefixes(raw: pa.Array) -> pa.DictionaryArray:
+    """The bytes of each record that name its schema; its first bytes if it names none."""
+    shortest = pc.binary_slice(raw, 0, LEAST_BYTES).dictionary_encode()
+    sizes = [prefix_size(prefix) for prefix in shortest.dictionary.to_pylist()]
+    found = shortest
+    for size in {*sizes} - {0, LEAST_BYTES}:
+        own = pa.array([one == size for one in sizes], pa.bool_()).take(shortest.indices)
+        found = pc.if_else(own, pc.binary_slice(raw, 0, size), found.cast(pa.binary()))
+    return found if found is shortest else found.dictionary_encode()
+
+
+def distinct_prefixes(raw: pa.Array) -> Iterator[bytes]:
+    """All that `schema_prefixes` would find of records that name a schema, each once."""
+    shortest = pc.unique(pc.binary_slice(raw, 0, LEAST_BYTES)).drop_null().to_pylist()
+    for size in sorted({prefix_size(prefix) for prefix in shortest}):
+        if size == LEAST_BYTES:
+            yield from (prefix for prefix in shortest if prefix_size(prefix) == size)
+        elif size:
+            firsts = {prefix[:1] for prefix in shortest if prefix_size(prefix) == size}
+            own = raw.filter(pc.is_in(pc.binary_slice(raw, 0, 1), value_set=pa.array(sorted(firsts), raw.type)))
+            yield from pc.unique(pc.binary_slice(own, 0, size)).to_pylist()

@@ -556,6 +556,54 @@ def test_converters_become_formats(converter: str, options: dict[str, str], expe
     assert imported.connections.get("registry", {}).get("url") == options.get("schema.registry.url")
 
 
+GLUE = "com.amazonaws.services.schemaregistry.kafkaconnect."
+
+
+@pytest.mark.parametrize(
+    ("converter", "format"),
+    [
+        ("AWSKafkaAvroConverter", "avro"),
+        ("jsonschema.JsonSchemaConverter", "json"),
+        ("protobuf.ProtobufSchemaConverter", "protobuf"),
+    ],
+)
+def test_converters_of_aws_glue(converter: str, format: str) -> None:
+    options = {
+        "value.converter": GLUE + converter,
+        "value.converter.region": "eu-west-1",
+        "value.converter.endpoint": "https://glue.eu-west-1.amazonaws.com",
+        "value.converter.schemaAutoRegistrationEnabled": "true",
+        "value.converter.avroRecordType": "GENERIC_RECORD",
+    }
+    imported, spec = made({**CLICKHOUSE, **options})
+    assert (spec.source.value.format, spec.source.value.registry) == (format, "glue")
+    assert imported.connections["glue"] == {"kind": "glue_schema_registry", "region": "eu-west-1"}
+    assert not [line for line in imported.todo if "converter" in line or "glue" in line]
+
+
+def test_what_a_converter_of_aws_glue_does_besides() -> None:
+    """Beside a key in Confluent's registry."""
+    options = {
+        "key.converter": "io.confluent.connect.avro.AvroConverter",
+        "key.converter.schema.registry.url": "http://r",
+        "value.converter": f"{GLUE}AWSKafkaAvroConverter",
+        "value.converter.endpoint": "https://vpce-1.glue.eu-west-1.vpce.amazonaws.com/",
+        "value.converter.secondaryDeserializer": "io.confluent.kafka.serializers.KafkaAvroDeserializer",
+        "value.converter.assumeRoleArn": "arn:aws:iam::1:role/r",
+    }
+    imported, spec = made({**CLICKHOUSE, **options})
+    assert spec.source.value.registry == "glue"
+    assert imported.connections["registry"] == {"kind": "schema_registry", "url": "http://r"}
+    assert imported.connections["glue"] == {
+        "kind": "glue_schema_registry",
+        "region": "${env:AWS_REGION}",
+        "endpoint_url": "https://vpce-1.glue.eu-west-1.vpce.amazonaws.com",
+    }
+    said = " ".join(imported.todo)
+    assert "source.value.registry: the sink also reads records in another wire format" in said
+    assert "the connection `glue`: the sink takes a role" in said
+
+
 @pytest.mark.parametrize(("form", "value"), [("JSON", "json"), ("", "json"), ("CSV", "string"), ("NONE", "string")])
 def test_texts_that_the_sink_has_its_system_read(form: str, value: str) -> None:
     """Its default is JSON."""

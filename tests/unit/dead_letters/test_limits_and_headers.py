@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from jobs.batch import Counts
 from jobs.dead_letters.dead_letter import DeadLetter
-from jobs.dead_letters.topic import to_message
+from jobs.dead_letters.topic import _landed, to_message
 from jobs.spec.dead_letters import DeadLetters
 
 
@@ -59,3 +60,15 @@ def test_message_is_the_record_with_headers_of_kafka_connect() -> None:
         "__connect.errors.exception.class.name": b"CAST",
         "__connect.errors.exception.message": b"column a: no number",
     }
+
+
+def test_message_has_the_headers_that_name_its_schemas() -> None:
+    """Nobody could decode it otherwise. The others were perhaps not even read."""
+    place = {"topic": "t", "partition": 0, "offset": 1, "timestamp": None, "batch": 1, "i": 0}
+    error = {"stage": "value", "kind": "schema", "message": "unknown", "key": b"k", "value": b"v"}
+    headers = [{"key": "trace", "value": b"x"}, {"key": "__value_schema_id", "value": b"\1id"}]
+    rows = [{**place, **error, "headers": headers}, {**place, **error, "headers": None}]
+    kinds = pa.RecordBatch.from_pylist(rows)
+    messages = [dict(message.headers) for message in _landed("shop", [kinds])]
+    assert [message.get("__value_schema_id") for message in messages] == [b"\1id", None]
+    assert all("trace" not in message and len(message) >= 9 for message in messages)

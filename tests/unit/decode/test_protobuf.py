@@ -13,8 +13,8 @@ from google.protobuf import json_format
 from jobs.decode.base import DecodeError
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
-from jobs.decode.protobuf import Protobuf, RegisteredProtobuf, message_indexes
-from jobs.decode.registered import RegisteredSchema
+from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
+from jobs.decode.registered import RegisteredSchema, message_indexes
 from jobs.schema.protobuf import Messages, compiled, message_class, message_wire
 from jobs.schema.types import parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type

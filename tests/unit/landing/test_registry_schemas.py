@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from jobs.decode.protobuf import RegisteredProtobuf
-from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas, registered
+from jobs.landing.registry_schemas import Registries, SchemaIds, Schemas, kept_ids, registered
 from jobs.landing.task_report import TaskReport
 from jobs.spec.source import Source
-from resources.schema_registry import SchemaRegistry, StoredSchema
+from resources.schema_registry import SchemaRegistry
+from resources.stored_schema import StoredSchema
 from tests.kit.arrow import kafka_records, raw_values
 
 
@@ -49,7 +50,7 @@ def test_ids_of_keys_and_values_by_topic() -> None:
     places = [(topic, 0, n) for n, topic in enumerate("tuvtt")]
     assert found(kafka_records(*pairs, places=places)) == {"one": {1, 2}, "two": {3}}
     (rows,) = found.rows([kafka_records(*pairs, places=places)])
-    assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [("one", 1), ("one", 2), ("two", 3)]
+    assert sorted(map(tuple, (row.values() for row in rows.to_pylist()))) == [("one", "1"), ("one", "2"), ("two", "3")]
     assert SchemaIds.of(Source.model_validate({"topics": ["t"], "value": {"columns": {"id": "long"}}})) is None
 
 
@@ -79,6 +80,14 @@ def test_records_are_read_again_only_for_a_schema_that_is_new() -> None:
     assert meeting(6, known=()) == [[6]], "the newest schema of a topic is tried where none is known"
     assert meeting(5, 6, known=()) == [[6], [5, 6]]
     assert meeting(6, known=(), topic="u") == [[], [6]]
+
+
+def test_ids_that_are_kept() -> None:
+    """The largest ids are the newest; of GUIDs nobody knows, so that those of the last batch come first."""
+    guids = [f"{n:08x}-0000-0000-0000-000000000000" for n in range(60)]
+    kept = kept_ids({*range(1, 61), *guids}, {3, *guids[:5]})
+    assert kept == [*range(11, 61), *guids[15:], *guids[:5]]
+    assert kept_ids({7, 10, 9}, {7}) == [7, 9, 10]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,46 @@ def test_a_subject_that_is_not_shown_to_us_is_none(server: str) -> None:
         registry(server).latest("t-value")
 
 
+GUID = "c8a6f9f0-9c6d-4f0e-8d5f-0d6f0a3b2c1d"
+
+
+def test_a_guid_is_asked_for_once(server: str) -> None:
+    Answers.table = {f"/schemas/guids/{GUID}": (200, {"schema": "top", "schemaType": "JSON", "guid": GUID})}
+    asked = registry(server)
+    for _ in range(2):
+        found = asked.by_id(GUID)
+        assert found is not None
+        assert (found.id, found.type, found.texts, found.guid) == (GUID, "JSON", ("top",), GUID)
+    assert [path for path, _ in Answers.asked] == [f"/schemas/guids/{GUID}"]
+
+
+NO_PAGE = (404, {"error_code": 404, "message": "HTTP 404 Not Found"})
+
+
+@pytest.mark.parametrize("answer", [(404, {"error_code": 40403}), NO_PAGE, (404, b"")])
+@pytest.mark.parametrize("id_zero", [(404, {"error_code": 40403}), (403, {})])
+def test_an_unknown_guid_is_none_also_where_the_registry_has_no_guids(
+    server: str, answer: tuple[int, object], id_zero: tuple[int, object]
+) -> None:
+    Answers.table = {f"/schemas/guids/{GUID}": answer, "/schemas/ids/0": id_zero}
+    assert registry(server).by_id(GUID) is None
+
+
+@pytest.mark.parametrize("answer", [NO_PAGE, (404, b"")])
+def test_a_guid_does_not_hide_a_wrong_address(server: str, answer: tuple[int, object]) -> None:
+    Answers.table = {f"/schemas/guids/{GUID}": answer, "/schemas/ids/0": answer}
+    with pytest.raises(TerminalError, match=r"root of a Confluent-compatible API"):
+        registry(server).by_id(GUID)
+
+
+def test_the_newest_version_says_its_guid(server: str) -> None:
+    newest = {"id": 7, "schema": "top", "guid": GUID}
+    Answers.table = {"/subjects/t-value/versions/latest": (200, newest)}
+    found = registry(server).latest("t-value")
+    assert found is not None
+    assert (found.id, found.guid) == (7, GUID)
+
+
 @pytest.mark.parametrize("answer", [(200, {"message": "welcome"}), (404, {"error_code": 40401}), (404, b"")])
 def test_what_lists_no_subjects_is_no_registry(server: str, answer: tuple[int, object]) -> None:
     Answers.table = {"/subjects": answer}

@@ -19,7 +19,8 @@ from jobs.schema.wire import natural_type
 from orchestration.cli import infer as infer_command
 from resources.errors import ConfigurationError
 from resources.kafka import KafkaCluster
-from resources.schema_registry import SchemaRegistry, StoredSchema
+from resources.schema_registry import SchemaRegistry
+from resources.stored_schema import StoredSchema
 
 CONNECT = {"type": "struct", "fields": [{"field": "a", "type": "int32"}]}
 
@@ -244,7 +245,7 @@ def test_a_key_that_cannot_be_proposed_does_not_hide_the_value(
     monkeypatch.setattr(infer_command, "newest_records", lambda *_: records)
     found = infer_command._show(cast(KafkaCluster, SimpleNamespace(name="kafka")), "t", None, 9)
     assert (found["key"], found["value"]) == (None, {"format": "json", "columns": {"a": "long"}})
-    assert "# no key is proposed: the records are in Confluent's wire format" in capsys.readouterr().out
+    assert "# no key is proposed: the records are in a registry's wire format" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("record", [b"{}", b'{"schema": {"type": "struct", "fields": []}, "payload": {}}'])

@@ -1,0 +1,170 @@
+"""Records whose headers name their schemas, from a real broker into a table: landed, dead letters, tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from jobs.dead_letters.listing import list_dead_letters
+from jobs.dead_letters.retry import retry
+from jobs.schema.protobuf import Messages, compiled, message_class
+from orchestration.cli import infer as infer_command
+from resources.connections import Connections, SchemaRegistryConnection
+from tests.kit.avro import record
+from tests.kit.confluent import Headers, registry_client, serialized
+from tests.kit.dead_letters import read_all
+from tests.kit.engine import Engine
+from tests.kit.flow import Flow
+from tests.kit.guid_registry import GuidRegistry, guid_registry
+from tests.kit.network import with_connection
+from tests.kit.records import bootstrap
+from tests.kit.waiting import PATIENCE
+
+COLUMNS = {"id": "long not null", "name": "string"}
+KEY = record(("id", "long"), name="Key")
+AVRO = record(("id", "long"), ("name", ["null", "string"]), name="Row")
+JSON_SCHEMA = {
+    "title": "Row",
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "name": {"type": ["string", "null"]}},
+}
+PROTO = """syntax = "proto3"; package shop;
+message Unused { int64 id = 1; }
+message Row { int64 id = 1; optional string name = 2; }"""
+Written = tuple[bytes, Headers]
+
+
+@pytest.fixture
+def registry(connections: Connections) -> Iterator[tuple[Connections, str, type[GuidRegistry]]]:
+    with guid_registry() as (url, kept):
+        known = SchemaRegistryConnection(kind="schema_registry", url=url)
+        yield with_connection(connections, "registry", known), url, kept
+
+
+def send(connections: Connections, topic: str, *records: tuple[Written | None, Written | None]) -> None:
+    """Records of keys and values with their headers."""
+    producer = Producer({"bootstrap.servers": bootstrap(connections)})
+    for key, value in records:
+        headers: Any = [("trace", b"t"), *(key[1] if key else []), *(value[1] if value else [])]
+        producer.produce(topic, key=key and key[0], value=value and value[0], headers=headers)
+    assert producer.flush(PATIENCE) == 0
+
+
+def test_every_format_with_the_id_in_the_record_and_in_a_header(
+    spark: SparkSession, topic: Callable[..., str], registry: tuple[Connections, str, type[GuidRegistry]]
+) -> None:
+    connections, url, kept = registry
+    client, names = registry_client(url), {format: topic(format) for format in ("avro", "json", "protobuf")}
+    kept.register(f"{names['protobuf']}-value", PROTO, "PROTOBUF")
+    row = message_class(Messages(compiled((PROTO,), ("",))).named("shop.Row"))
+    source = {
+        "topics": [*names.values()],
+        "value": {"format": "json", "columns": COLUMNS},
+        "per_topic": {name: {"value": {"format": format, "registry": "registry"}} for format, name in names.items()},
+    }
+    flow = Flow(names["avro"], ["append"], overrides={"source": source, "changes": {}})
+    engine, number, wanted = Engine(flow, connections, spark), 0, list[tuple[int, str]]()
+    for _ in range(2):  # the second batch knows the ids of the first
+        for format, name in names.items():
+            for in_header in (True, False):
+                number += 1
+                value: Any = {"id": number, "name": format}
+                schema = {"avro": AVRO, "json": JSON_SCHEMA, "protobuf": None}[format]
+                value = row(**value) if schema is None else value
+                send(connections, name, (None, serialized(client, schema, value, name, in_header=in_header)))
+                wanted.append((number, format))
+        (landed,) = engine.advance()
+        assert (landed.counts.landed, landed.counts.quarantined) == (6, 0)
+        assert engine.read("append") == wanted
+    guids = [path for path in kept.asked if path.startswith("schemas/guids/")]
+    assert len(set(guids)) == 3
+
+
+def test_unknown_guids_are_dead_letters_until_they_are_known(
+    spark: SparkSession, topic: Callable[..., str], registry: tuple[Connections, str, type[GuidRegistry]]
+) -> None:
+    """With the schema of the key in a header, too; then tried again, and in the dead-letter topic with their header."""
+    connections, url, kept = registry
+    client, name = registry_client(url), topic("keyed")
+    encoding = {"format": "avro", "registry": "registry"}
+    source = {"topics": [name], "key": {**encoding, "columns": {"id": "long not null"}},
+              "value": {**encoding, "columns": COLUMNS}}  # fmt: skip
+    changes = {"key": {"columns": ["id"]}}
+    queue = topic("dead")
+    overrides = {"source": source, "changes": changes, "dead_letters": {"topic": queue}}
+    engine = Engine(Flow(name, ["upsert_delete"], overrides=overrides), connections, spark)
+
+    def key(number: int) -> Written:
+        return serialized(client, KEY, {"id": number}, name, "key")
+
+    def value(number: int, schema: dict[str, Any] = AVRO) -> Written:
+        return serialized(client, schema, {"id": number, "name": f"n{number}"}, name)
+
+    other = record(("id", "long"), ("name", "string"), name="Other")
+    lost = value(3, other)
+    kept.hidden.update(
+        kept.version(place)["guid"] for place, (_, one) in enumerate(kept.schemas) if "Other" in str(one)
+    )
+    send(connections, name, (key(1), value(1)), (key(2), value(2)), (key(3), lost), (key(2), None))
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (3, 1)
+    assert engine.read("upsert_delete") == [(1, "n1")]
+    (letter,) = list_dead_letters(engine.pipeline, 9)
+    assert letter.message == f"schema GUID {next(iter(kept.hidden))} is not in the registry"
+    (sent,) = read_all(connections, queue, 1)
+    headers = dict(sent.headers() or [])
+    assert headers["__value_schema_id"] == lost[1][0][1]
+    assert (sent.value(), "trace" in headers) == (lost[0], False)
+
+    kept.hidden.clear()
+    retry(engine.pipeline)
+    assert engine.read("upsert_delete") == [(1, "n1"), (3, "n3")]
+
+
+def test_a_transform_reads_them_and_keeps_headers_of_dead_letters(
+    spark: SparkSession, topic: Callable[..., str], registry: tuple[Connections, str, type[GuidRegistry]]
+) -> None:
+    connections, url, _ = registry
+    client, name = registry_client(url), topic("transformed")
+    source = {
+        "topics": [name],
+        "value": {"format": "avro", "registry": "registry", "columns": COLUMNS},
+        "transform": "select id, upper(name) as name from records",
+    }
+    engine = Engine(Flow(name, ["append"], overrides={"source": source, "changes": {}}), connections, spark)
+    data, headers = serialized(client, AVRO, {"id": 1, "name": "a"}, name)
+    send(connections, name, (None, (data, headers)), (None, (data + b"more", headers)))
+    (landed,) = engine.advance()
+    assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
+    assert engine.read("append") == [(1, "A")]
+    table = spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
+    (row,) = table.select("error.value", "error.headers").collect()
+    assert (bytes(row["value"]), row["headers"][0]["key"]) == (data + b"more", "__value_schema_id")
+
+
+def test_columns_and_proposals_come_from_the_schemas_of_headers(
+    spark: SparkSession,
+    topic: Callable[..., str],
+    registry: tuple[Connections, str, type[GuidRegistry]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections, url, _ = registry
+    client, name = registry_client(url), topic("open")
+    both = [serialized(client, AVRO, {"id": n, "name": "a"}, name) for n in (1, 2)]
+    send(connections, name, *((None, one) for one in both))
+    monkeypatch.setattr(infer_command, "load_connections", lambda: connections)
+    done = CliRunner().invoke(infer_command.infer, [name, "--registry", "registry"])
+    assert done.exit_code == 0, done.output
+    value = {"format": "avro", "registry": "registry", "columns": {"id": "long not null", "name": "string"}}
+    assert yaml.safe_load(done.output)["source"]["value"] == value
+    source = {"topics": [name], "value": {"format": "avro", "registry": "registry"}}
+    engine = Engine(Flow(name, ["append"], overrides={"source": source, "changes": {}}), connections, spark)
+    (landed,) = engine.advance()
+    assert landed.counts.landed == 2
+    assert engine.pipeline.spec.source.value.columns == {"id": "long", "name": "text"}
