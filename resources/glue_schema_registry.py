@@ -1,6 +1,6 @@
 """AWS Glue Schema Registry: schemas by the ids of their versions, asked through AWS's own library (boto3).
 
-Its errors are told by their kind only: their texts may repeat keys, or what a program that gives keys has answered.
+Its errors are named by their kind only: their texts may repeat keys, or what a program that gives keys has answered.
 
 Source: AWS's documentation, "Schema Registry API", GetSchemaVersion. A version never changes, so it is asked for once
 per process.

@@ -235,7 +235,7 @@ class SchemaOfEach(SchemaDecoder):
 
     @abstractmethod
     def message_at(self, record: bytes, at: int) -> tuple[MessageIndex, int]:
-        """The message that is told there, and where it begins; raises Refused."""
+        """The message that the bytes there name, and where it begins; raises Refused."""
 
     def value(self, record: bytes) -> Any:
         schema_id, at = split(record)

@@ -115,8 +115,8 @@ def test_unknown_guids_are_dead_letters_until_they_are_known(
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (3, 1)
     assert engine.read("upsert_delete") == [(1, "n1")]
-    (letter,) = list_dead_letters(engine.pipeline, 9)
-    assert letter.message == f"schema GUID {next(iter(kept.hidden))} is not in the registry"
+    (dead_letter,) = list_dead_letters(engine.pipeline, 9)
+    assert dead_letter.message == f"schema GUID {next(iter(kept.hidden))} is not in the registry"
     (sent,) = read_all(connections, queue, 1)
     headers = dict(sent.headers() or [])
     assert headers["__value_schema_id"] == lost[1][0][1]

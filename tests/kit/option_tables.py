@@ -62,12 +62,20 @@ def options() -> list[Option]:
     return [*found, *common, *own]
 
 
+def connection_models() -> list[type[connections.Connection]]:
+    """The models of our kinds of connections, in their order; not those of other packages that are installed."""
+    return [
+        found
+        for found in vars(connections).values()
+        if isinstance(found, type) and issubclass(found, connections.Connection) and "kind" in found.model_fields
+    ]
+
+
 def connection_options() -> list[Option]:
     """All options of the kinds of connections."""
-    ours = [one for one in connections.Connection.__subclasses__() if one.__module__ == connections.__name__]
     return [
         replace(o, path=f"{_kind(model.model_fields['kind'].annotation)}: {o.path}")
-        for model in ours
+        for model in connection_models()
         for o in _options(model, "")
         if o.path != "kind"
     ]

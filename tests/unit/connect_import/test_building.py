@@ -599,9 +599,9 @@ def test_what_a_converter_of_aws_glue_does_besides() -> None:
         "region": "${env:AWS_REGION}",
         "endpoint_url": "https://vpce-1.glue.eu-west-1.vpce.amazonaws.com",
     }
-    said = " ".join(imported.todo)
-    assert "source.value.registry: the sink also reads records in another wire format" in said
-    assert "the connection `glue`: the sink takes a role" in said
+    todo = " ".join(imported.todo)
+    assert "source.value.registry: the sink also reads records in another wire format" in todo
+    assert "the connection `glue`: the sink takes a role" in todo
 
 
 @pytest.mark.parametrize(("form", "value"), [("JSON", "json"), ("", "json"), ("CSV", "string"), ("NONE", "string")])

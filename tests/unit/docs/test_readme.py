@@ -8,9 +8,8 @@ from typing import get_args
 import click
 
 from orchestration.cli import batchmerge
-from resources.connections import Connection
 from tests.kit.guides import DOCS, README, ROOT, SECURITY, all_blocks
-from tests.kit.option_tables import options, with_options
+from tests.kit.option_tables import connection_models, options, with_options
 
 OPERATIONS, OPTIONS = DOCS / "operations.md", DOCS / "options.md"
 # The marks of processes that we started, and the tests' own switch.
@@ -69,9 +68,7 @@ def test_every_check_is_in_its_table() -> None:
 
 
 def test_every_kind_of_connection_is_shown() -> None:
-    # Not those of other packages that are installed here.
-    own = [model for model in Connection.__subclasses__() if model.__module__ == Connection.__module__]
-    kinds = [get_args(model.model_fields["kind"].annotation)[0] for model in own]
+    kinds = [get_args(model.model_fields["kind"].annotation)[0] for model in connection_models()]
     text = SECURITY.read_text()
     assert kinds
     assert sorted(kind for kind in kinds if f"kind: {kind}," not in text) == []

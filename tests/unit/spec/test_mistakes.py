@@ -230,7 +230,8 @@ def test_connections_that_are_not_there(tmp_path: Path) -> None:
     assert [line.removeprefix(f"{path}:") for line in caught.value.what.splitlines()] == [
         "5:17: source.connection: there is no connection 'kafak' in connections.yaml. Did you mean `kafka`?",
         "8:17: source.key.registry: 'lake' is a connection of kind iceberg in connections.yaml, not of kind "
-        "schema_registry. Fix: add a connection of kind schema_registry there",
+        "schema_registry or glue_schema_registry. Fix: add a connection of kind schema_registry or "
+        "glue_schema_registry there",
         "20:19: tables[0].connection: there is no connection 'sea' in connections.yaml. Fix: name one of kind "
         "iceberg (lake), or add this one there",
         "22:7: tables[1].connection: there is no connection 'clickhouse' in connections.yaml. Fix: name one "
