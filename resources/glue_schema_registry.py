@@ -52,7 +52,7 @@ class GlueSchemaRegistry:
             self._known[schema_id] = StoredSchema(schema_id, found["DataFormat"], (found["SchemaDefinition"],), ("",))
         return self._known[schema_id]
 
-    def latest(self, subject: str) -> StoredSchema | None:
+    def latest(self, subject: str) -> None:
         """None: producers may name schemas as they like."""
         del subject
 

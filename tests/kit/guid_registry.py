@@ -1,4 +1,4 @@
-"""A stand-in for Confluent's Schema Registry, which names schemas by GUIDs too, as no other registry does yet. What
+"""A stand-in for Confluent's Schema Registry, which names schemas by GUIDs too, as Apicurio does not. What
 Confluent's own clients ask of it, it answers as that one does."""
 
 from __future__ import annotations

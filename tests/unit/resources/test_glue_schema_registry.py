@@ -54,7 +54,6 @@ def test_a_version_is_asked_for_once(service: Service, format: str) -> None:
     assert kept.asked == [(version, "AKIAEXAMPLE")]
     assert asked.by_id(UNKNOWN) is None
     assert asked.by_id(7) is None, "a number is the id of another registry"
-    assert asked.latest("t-value") is None
     asked.answers()
     assert [wanted for wanted, _ in kept.asked[1:]] == [UNKNOWN, "00000000-0000-0000-0000-000000000000"]
 

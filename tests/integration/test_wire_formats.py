@@ -1,4 +1,5 @@
-"""Records whose headers name their schemas, from a real broker into a table: landed, dead letters, tried again."""
+"""Records that name schemas in headers, or as AWS Glue's do, from a real broker into a table: landed, dead letters,
+tried again."""
 
 from __future__ import annotations
 
@@ -15,12 +16,13 @@ from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.retry import retry
 from jobs.schema.protobuf import Messages, compiled, message_class
 from orchestration.cli import infer as infer_command
-from resources.connections import Connections, SchemaRegistryConnection
-from tests.kit.avro import record
+from resources.connections import Connections, GlueSchemaRegistryConnection, SchemaRegistryConnection
+from tests.kit.avro import encoded, record, text
 from tests.kit.confluent import Headers, registry_client, serialized
-from tests.kit.dead_letters import read_all
-from tests.kit.engine import Engine
+from tests.kit.dead_letters import WHERE, read_all
+from tests.kit.engine import Engine, catalog
 from tests.kit.flow import Flow
+from tests.kit.glue_registry import framed, glue_service
 from tests.kit.guid_registry import GuidRegistry, guid_registry
 from tests.kit.network import with_connection
 from tests.kit.records import bootstrap
@@ -45,6 +47,12 @@ def registry(connections: Connections) -> Iterator[tuple[Connections, str, type[
     with guid_registry() as (url, kept):
         known = SchemaRegistryConnection(kind="schema_registry", url=url)
         yield with_connection(connections, "registry", known), url, kept
+
+
+def rows(engine: Engine) -> list[tuple[int, str]]:
+    """Those of its only table."""
+    table = catalog(engine.connections).require(engine.flow.table(engine.flow.modes[0]))
+    return sorted((row["id"], row["name"]) for row in table.scan().to_arrow().to_pylist())
 
 
 def send(connections: Connections, topic: str, *records: tuple[Written | None, Written | None]) -> None:
@@ -81,7 +89,7 @@ def test_every_format_with_the_id_in_the_record_and_in_a_header(
                 wanted.append((number, format))
         (landed,) = engine.advance()
         assert (landed.counts.landed, landed.counts.quarantined) == (6, 0)
-        assert engine.read("append") == wanted
+        assert rows(engine) == wanted
     guids = [path for path in kept.asked if path.startswith("schemas/guids/")]
     assert len(set(guids)) == 3
 
@@ -114,7 +122,7 @@ def test_unknown_guids_are_dead_letters_until_they_are_known(
     send(connections, name, (key(1), value(1)), (key(2), value(2)), (key(3), lost), (key(2), None))
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (3, 1)
-    assert engine.read("upsert_delete") == [(1, "n1")]
+    assert rows(engine) == [(1, "n1")]
     (dead_letter,) = list_dead_letters(engine.pipeline, 9)
     assert dead_letter.message == f"schema GUID {next(iter(kept.hidden))} is not in the registry"
     (sent,) = read_all(connections, queue, 1)
@@ -124,7 +132,7 @@ def test_unknown_guids_are_dead_letters_until_they_are_known(
 
     kept.hidden.clear()
     retry(engine.pipeline)
-    assert engine.read("upsert_delete") == [(1, "n1"), (3, "n3")]
+    assert rows(engine) == [(1, "n1"), (3, "n3")]
 
 
 def test_a_transform_reads_them_and_keeps_headers_of_dead_letters(
@@ -142,7 +150,7 @@ def test_a_transform_reads_them_and_keeps_headers_of_dead_letters(
     send(connections, name, (None, (data, headers)), (None, (data + b"more", headers)))
     (landed,) = engine.advance()
     assert (landed.counts.landed, landed.counts.quarantined) == (1, 1)
-    assert engine.read("append") == [(1, "A")]
+    assert rows(engine) == [(1, "A")]
     table = spark.table(".".join(engine.pipeline.intermediate.path)).where("error is not null")
     (row,) = table.select("error.value", "error.headers").collect()
     assert (bytes(row["value"]), row["headers"][0]["key"]) == (data + b"more", "__value_schema_id")
@@ -168,3 +176,32 @@ def test_columns_and_proposals_come_from_the_schemas_of_headers(
     (landed,) = engine.advance()
     assert landed.counts.landed == 2
     assert engine.pipeline.spec.source.value.columns == {"id": "long", "name": "text"}
+
+
+def test_records_of_aws_glue(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> None:
+    """Compressed or not. Dead letters have the record as it was, and are tried again when the version is known."""
+    name, other = topic("glue"), record(("id", "long"), ("name", "string"), name="Other")
+    source = {"topics": [name], "value": {"format": "avro", "registry": "glue", "columns": COLUMNS}}
+    parts: dict[str, object] = {"source": source, "changes": {}}
+    with glue_service() as (url, kept):
+        glue = GlueSchemaRegistryConnection.model_validate(
+            {"kind": "glue_schema_registry", "region": "eu-west-1", "endpoint_url": url,
+             "access_key_id": "AKIAEXAMPLE", "secret_access_key": "hunter2"}
+        )  # fmt: skip
+        known = with_connection(connections, "glue", glue)
+        engine = Engine(Flow(name, ["append"], overrides=parts, table_options=WHERE), known, spark)
+        version, unknown = kept.register(text(AVRO), "AVRO"), kept.register(text(other), "AVRO")
+        hidden = kept.versions.pop(unknown)
+        data = [encoded(AVRO, {"id": n, "name": f"n{n}"}) for n in (1, 2)]
+        lost = framed(unknown, encoded(other, {"id": 3, "name": "n3"}), compressed=True)
+        values = [framed(version, data[0]), framed(version, data[1], compressed=True), lost]
+        send(connections, name, *((None, (value, [])) for value in values))
+        (landed,) = engine.advance()
+        assert (landed.counts.landed, landed.counts.quarantined) == (2, 1)
+        assert rows(engine) == [(1, "n1"), (2, "n2")]
+        (dead_letter,) = list_dead_letters(engine.pipeline, 9, values=True)
+        assert dead_letter.message == f"schema GUID {unknown} is not in the registry"
+        assert dead_letter.value == lost
+        kept.versions[unknown] = hidden
+        retry(engine.pipeline)
+        assert rows(engine) == [(1, "n1"), (2, "n2"), (3, "n3")]
