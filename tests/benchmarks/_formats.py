@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 
 from jobs.decode.base import Decoder
-from jobs.decode.decoders import decoder_for
+from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.registered import RegisteredSchema, SchemaType
@@ -117,7 +117,9 @@ class Encoded:
 
     def decoder(self) -> Decoder:
         descriptors = compiled((self.schema,), ("",)) if self.type == "PROTOBUF" else b""
-        schemas = {1: RegisteredSchema(1, self.type, (self.schema,), ("",), descriptors)} if self.type else None
+        schemas: Schemas | None = None
+        if self.type:
+            schemas = {1: RegisteredSchema(1, self.type, (self.schema,), ("",), descriptors)}
         kind = row_type(COLUMNS)
         if not self.change:
             return decoder_for(self.format, kind, registered=schemas)

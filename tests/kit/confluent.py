@@ -49,7 +49,8 @@ def serialized(
         "schema.id.serializer": header_schema_id_serializer if in_header else prefix_schema_id_serializer,
         "subject.name.strategy": topic_subject_name_strategy,
     }
-    made: bytes = _serializer(client, schema, value, options)(value, SerializationContext(topic, part, headers))
+    context: Any = SerializationContext
+    made: bytes = _serializer(client, schema, value, options)(value, context(topic, part, headers))
     return made, headers
 
 

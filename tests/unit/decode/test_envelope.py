@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.decode.base import Decoded, DecodeError, Decoder
-from jobs.decode.decoders import decoder_for
+from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.extended_json import MongoKey
@@ -100,7 +100,7 @@ def test_unknown_field_beside_a_bad_old_value_counts_once(format_: str, times: i
     columns, before, after = {"id": "long", "n": "int"}, {"id": 1, "n": 2**40}, {"id": 1, "n": 5, "extra": 7}
     of_row = ("id", "n", "extra")
     schema = b""
-    registered: dict[int, RegisteredSchema] | None = None
+    registered: Schemas | None = None
     if format_ == "avro":
         optional = [(name, ["null", "long"]) for name in of_row]
         written = avro_record(
@@ -490,7 +490,7 @@ def test_registered_avro() -> None:
     schema = avro_record(
         ("before", ["null", image]), ("after", ["null", "Value"]), ("source", source), ("op", "string"), name="Envelope"
     )
-    schemas = {5: RegisteredSchema(5, "AVRO", (avro_text(schema),))}
+    schemas: Schemas = {5: RegisteredSchema(5, "AVRO", (avro_text(schema),))}
     columns = {**COLUMNS, "_lsn": "long"}
     kind = row_type(columns)
     chosen = rules("debezium", metadata={"_lsn": "source.lsn"})

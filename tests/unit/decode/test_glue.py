@@ -12,7 +12,7 @@ import pytest
 
 from jobs.decode import glue
 from jobs.decode.avro import RegisteredAvro
-from jobs.decode.decoders import decoder_for
+from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.glue import uncompressed
 from jobs.decode.of_schema import SchemaDecoder
 from jobs.decode.parts import SMALL
@@ -57,7 +57,7 @@ def contents(format: str) -> list[bytes]:
 @pytest.mark.parametrize("times", [1, SMALL + 1])
 def test_every_format_compressed_or_not(format: str, times: int) -> None:
     texts = {"avro": json.dumps(AVRO), "json": "{}", "protobuf": PROTO}
-    schemas = {VERSION: schema(format.upper(), texts[format])}
+    schemas: Schemas = {VERSION: schema(format.upper(), texts[format])}
     decoder = copied(decoder_for(format, row_type(COLUMNS), registered=schemas))
     records = [framed(VERSION, one, compressed) for one in contents(format) for compressed in (False, True)]
     raw = uncompressed(raw_values(*records * times, None, framed(OTHER, contents(format)[0])))
@@ -82,7 +82,7 @@ def test_messages_by_their_numbers(number: int, name: str | None) -> None:
 
 @pytest.mark.parametrize("format", ["avro", "protobuf"])
 def test_many_at_once_are_read_as_one_by_one(format: str) -> None:
-    schemas = {VERSION: schema(format.upper(), PROTO if format == "protobuf" else json.dumps(AVRO))}
+    schemas: Schemas = {VERSION: schema(format.upper(), PROTO if format == "protobuf" else json.dumps(AVRO))}
     kind = row_type(COLUMNS)
     decoder: SchemaDecoder = (
         RegisteredProtobuf(kind, schemas) if format == "protobuf" else RegisteredAvro(kind, schemas, None)

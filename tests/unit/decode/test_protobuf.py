@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 
 from jobs.decode.base import DecodeError
+from jobs.decode.decoders import Schemas
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.parts import SMALL
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
@@ -239,7 +240,7 @@ def test_message_indexes(rest: bytes, wanted: tuple[tuple[int, ...], int]) -> No
 def test_schema_ids_and_message_indexes() -> None:
     schema = RegisteredSchema(7, "PROTOBUF", (COMMON, SHOP), ("common.proto", ""), DESCRIPTORS)
     broken = RegisteredSchema(8, "PROTOBUF", ("message {",), ("",))
-    by_id = {7: schema, 8: broken, 9: RegisteredSchema(9, "AVRO", ('"int"',))}
+    by_id: Schemas = {7: schema, 8: broken, 9: RegisteredSchema(9, "AVRO", ('"int"',))}
     registered = copied(RegisteredProtobuf(parse_type("struct<id: long, sku: string>")[0], by_id))
     prefix = b"\x00\x00\x00\x00"
     line = message_class(Messages(DESCRIPTORS).named("shop.Order.Line"))(sku="a").SerializeToString()

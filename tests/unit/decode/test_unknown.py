@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import json_format
 
 from jobs.decode.base import Decoded, Decoder
-from jobs.decode.decoders import decoder_for
+from jobs.decode.decoders import Schemas, decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import EnvelopeRules
 from jobs.decode.json_strict import StrictJson
@@ -283,7 +283,7 @@ JSON_TYPES = {
 
 
 def registered(schemas: Mapping[int, object], watch: Watch, **columns: str) -> Decoder:
-    known = {i: RegisteredSchema(i, "JSON", (json.dumps(schema),)) for i, schema in schemas.items()}
+    known: Schemas = {i: RegisteredSchema(i, "JSON", (json.dumps(schema),)) for i, schema in schemas.items()}
     return copied(decoder_for("json", row_type({"id": "long", **columns}), registered=known, watch=watch))
 
 

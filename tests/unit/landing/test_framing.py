@@ -55,7 +55,7 @@ message First { int64 id = 1; message Row { int64 id = 1; optional string name =
 message Other { optional string name = 2; int64 id = 1; }"""
 DESCRIPTORS = compiled((PROTO,), ("",))
 COLUMNS = {"id": "long not null", "name": "string"}
-ROWS = [{"id": 1, "name": "a"}, {"id": 2**40, "name": None}, {"id": -3, "name": "é" * 40}]
+ROWS: list[dict[str, Any]] = [{"id": 1, "name": "a"}, {"id": 2**40, "name": None}, {"id": -3, "name": "é" * 40}]
 
 
 @dataclass
