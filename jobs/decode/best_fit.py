@@ -27,6 +27,7 @@ from jobs.decode.json_values import NUMERIC, Convert, Integer, Real, scalar_conv
 from jobs.decode.meant import text_converter
 from jobs.decode.times import DATE
 from jobs.decode.unknown import text_of
+from jobs.schema.types import form_of
 from jobs.schema.wire import Wire
 
 _BOOLEANS = {"true": True, "false": False}
@@ -36,13 +37,13 @@ _ANY_NUMBER = r"^-?\d+(\.\d+)?([eE][+-]?\d+)?$"
 
 def of_json(field: pa.Field, convert: Convert) -> Convert:
     """The conversion of a parsed JSON value, or of text: `convert`, behind what best fit accepts besides."""
-    fitted = _fitted(field.type) if is_best_fit(field) else None
+    fitted = _fitted(field.type) if is_best_fit(field) and not form_of(field) else None
     return convert if fitted is None else lambda value: convert(fitted(value))
 
 
 def of_wire(wire: Wire, field: pa.Field, where: str) -> Convert | None:
     """The conversion of a value whose schema names another type; None: best fit does not read it."""
-    if not is_best_fit(field):
+    if not is_best_fit(field) or form_of(field):
         return None
     if pa.types.is_string(field.type):
         text = text_converter(wire)

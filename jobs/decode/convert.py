@@ -13,6 +13,7 @@ declared              accepted
 ``string``            text, enum, uuid, time of day (ISO), decimals as plain text
 ``text``              the same; any other value of a field as JSON (`jobs.decode.meant`)
 ``binary``            bytes, fixed
+``uuid`` ``time`` ``fixed(n)``  see `jobs.decode.forms`
 ``date``              dates, ``"YYYY-MM-DD"``
 ``timestamp``         timestamps of any unit (digits below microseconds are cut), RFC 3339 text, else milliseconds
 ``timestamp_ntz``     the same without a zone
@@ -31,9 +32,10 @@ import pyarrow as pa
 from jobs.decode import best_fit
 from jobs.decode.base import Refused
 from jobs.decode.branches import branch_signs
+from jobs.decode.forms import ISO_TIME, has_form, in_form, wire_in_form
 from jobs.decode.meant import text_converter
 from jobs.decode.scalars import Convert, as_it_is, scalar_converter
-from jobs.schema.types import is_text, type_name
+from jobs.schema.types import form_of, is_text, shown_type, type_name
 from jobs.schema.wire import Wire
 
 
@@ -74,7 +76,7 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
         if found and convert:
             work.append((field.name, convert))
         if not field.nullable:  # also where the schema says so: JSON beside a schema need not keep to it
-            required.append((field.name, f"column {inner_path}: expected {type_name(field.type)} not null"))
+            required.append((field.name, f"column {inner_path}: expected {shown_type(field)} not null"))
     if not work and not required:
         return None
 
@@ -93,6 +95,8 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
 
 
 def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
+    if form := form_of(field):
+        return _in_form(wire, field, form, path)
     try:
         convert = converter(wire, field.type, path)
     except Unrepresentable:
@@ -104,6 +108,16 @@ def _field(wire: Wire, field: pa.Field, path: str) -> Convert | None:
     return best_fit.of_json(field, convert) if convert and wire.kind == "string" else convert
 
 
+def _in_form(wire: Wire, field: pa.Field, form: str, path: str) -> Convert:
+    where, read = f"column {path}", wire_in_form(wire, form)
+    if not has_form(read, form):
+        raise Unrepresentable(f"{where}: expected {form}, the record's schema has {wire}")
+    convert, of_value = converter(read, field.type, path) or as_it_is, in_form(form, where)
+    if read.logical == ISO_TIME:
+        return lambda value: of_value(value.removesuffix("Z"))
+    return lambda value: of_value(convert(value))
+
+
 def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
     element = _field(wire, kind.value_field, path)
     required = not kind.value_field.nullable
@@ -112,7 +126,7 @@ def _array(wire: Wire, kind: pa.ListType, path: str) -> Convert | None:
 
     def convert(value: list[Any]) -> list[Any]:
         if required and None in value:
-            raise Refused("missing", f"column {path}: expected {type_name(kind.value_type)} not null, found null")
+            raise Refused("missing", f"column {path}: expected {shown_type(kind.value_field)} not null, found null")
         return value if element is None else [None if item is None else element(item) for item in value]
 
     return convert
@@ -127,7 +141,7 @@ def _map(wire: Wire, kind: pa.MapType, path: str) -> Convert:
     def convert(value: Any) -> list[tuple[Any, Any]]:
         pairs = value.items() if isinstance(value, dict) else value
         if required and any(inner is None for _, inner in pairs):
-            raise Refused("missing", f"column {path}: expected {type_name(kind.item_type)} not null, found null")
+            raise Refused("missing", f"column {path}: expected {shown_type(kind.item_field)} not null, found null")
         return [(key(name), None if inner is None else item(inner)) for name, inner in pairs]
 
     return convert

@@ -10,6 +10,7 @@ from jobs.decode.avro import Avro, RegisteredAvro
 from jobs.decode.base import Decoder
 from jobs.decode.connect_json import ConnectJson
 from jobs.decode.foreign import foreign_decoder
+from jobs.decode.formed import Formed, has_forms
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import StrictJson
 from jobs.decode.protobuf import Protobuf, RegisteredProtobuf
@@ -65,7 +66,11 @@ def decoder_for(
         case "connect_json", _:
             found = ConnectJson(type, watch)
         case "string" | "bytes", _:
-            found = OneValue(type, format)
+            found = _formed(OneValue(type, format))
         case _:
-            found = foreign_decoder(format, type, options or {}, watch)
+            found = _formed(foreign_decoder(format, type, options or {}, watch))
     return found
+
+
+def _formed(decoder: Decoder) -> Decoder:
+    return Formed(decoder) if has_forms(decoder.type) else decoder

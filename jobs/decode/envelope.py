@@ -35,7 +35,7 @@ from jobs.decode.json_fast import Json
 from jobs.decode.old_values import WithoutBadOldValues
 from jobs.decode.unknown import Watch
 from jobs.decode.verdicts import Verdicts
-from jobs.schema.types import type_name
+from jobs.schema.types import shown_type
 from jobs.schema.with_fields import with_fields
 
 # The kind of error of a primary-key change's insert that omits values.
@@ -146,7 +146,7 @@ class Enveloped:
         values = self._available(values, column, operation, found)
         if not column.nullable:
             lacking = pc.and_(pc.is_null(values), pc.is_in(operation, value_set=pa.array(ROW_OPS)))
-            text = f"column {column.name}: expected {type_name(column.type)} not null, found null"
+            text = f"column {column.name}: expected {shown_type(column)} not null, found null"
             found.refuse_where(lacking, DecodeError("missing", text))
         return values
 

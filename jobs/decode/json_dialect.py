@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.schema.types import inside, with_inside
+from jobs.schema.types import form_of, inside, with_inside
 
 OTHERS = "*"
 _UNIT, _SCALE, _FIT = b"json.unit", b"json.scale", b"best_fit"
@@ -24,7 +24,7 @@ class JsonDialect:
     """How columns are written, nested fields too, if not in the decoder's default way.
 
     Attributes:
-        timestamps: the unit of timestamps that are numbers; or the units by column, `OTHERS` for all others.
+        timestamps: the unit of timestamps and times that are numbers; or the units by column, `OTHERS` for all others.
         decimals: `base64` of their unscaled bytes, or `text`.
         best_fit: whether values of other types are read that say the same (`jobs.decode.best_fit`).
     """
@@ -42,7 +42,7 @@ class JsonDialect:
     def _with_unit(self, column: pa.Field, unit: str) -> pa.Field:
         kind = column.type
         marked = column.with_type(with_inside(kind, [self._with_unit(f, unit) for f in inside(kind)]))
-        if pa.types.is_timestamp(kind) and unit != "ms":
+        if (pa.types.is_timestamp(kind) or form_of(column) == "time") and unit != "ms":
             marked = _marked(marked, _UNIT, unit)
         if pa.types.is_decimal(kind) and self.decimals == "base64":
             marked = in_base64(marked, kind.scale)

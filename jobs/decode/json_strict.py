@@ -37,7 +37,7 @@ from jobs.decode import best_fit
 from jobs.decode.base import Decoded, Refused, decode_each
 from jobs.decode.json_values import Convert, Exact, Integer, Real, field_converter, mismatch, scalar_converter
 from jobs.decode.unknown import Finding, Rest, Watch, text_of
-from jobs.schema.types import is_text, type_name
+from jobs.schema.types import is_text, shown_type, type_name
 from resources.errors import ConfigurationError
 
 MAX_DEPTH = 200
@@ -168,7 +168,7 @@ def _array(kind: pa.ListType, path: str, where: str, ignore_case: bool) -> Conve
         if type(value) is not list:
             raise mismatch(where, expected, value)
         if required and None in value:
-            raise mismatch(f"column {inner_path}", type_name(kind.value_type), None)
+            raise mismatch(f"column {inner_path}", shown_type(kind.value_field), None)
         return [None if item is None else element(item) for item in value]
 
     return convert
@@ -187,7 +187,7 @@ def _map(kind: pa.MapType, path: str, where: str, ignore_case: bool) -> Convert:
         if type(value) is not dict:
             raise mismatch(where, expected, value)
         if required and None in value.values():
-            raise mismatch(f"column {inner_path}", type_name(kind.item_type), None)
+            raise mismatch(f"column {inner_path}", shown_type(kind.item_field), None)
         return [(key, None if inner is None else item(inner)) for key, inner in value.items()]
 
     return convert
@@ -197,7 +197,7 @@ def _struct(kind: pa.StructType, path: str, where: str, ignore_case: bool) -> Co
     fields = []
     for field in kind:
         inner_path = f"{path}.{field.name}" if path else field.name
-        expected = "" if field.nullable else f"column {inner_path}: expected {type_name(field.type)} not null"
+        expected = "" if field.nullable else f"column {inner_path}: expected {shown_type(field)} not null"
         fields.append((field.name, _field_converter(field, inner_path, ignore_case), expected))
     spelling = {field.name.lower(): field.name for field in kind}
 

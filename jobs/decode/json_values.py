@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.decode.base import Refused
+from jobs.decode.forms import in_form, time_of_number
 from jobs.decode.json_dialect import base64_scale, unit_of
 from jobs.decode.times import (
     FIRST_DAY,
@@ -24,7 +25,7 @@ from jobs.decode.times import (
     text_to_date,
     text_to_microseconds,
 )
-from jobs.schema.types import type_name
+from jobs.schema.types import form_of, type_name
 from resources.errors import ConfigurationError
 
 Convert = Callable[[Any], Any]
@@ -67,8 +68,10 @@ _FOUND = {
 
 
 def field_converter(field: pa.Field, where: str) -> Convert | None:
-    """As `scalar_converter`, for a field with a mark of `json_dialect`; None if it has none."""
+    """As `scalar_converter`, for a field with a mark of `json_dialect` or of a form; None if it has none."""
     scale, unit = base64_scale(field), unit_of(field)
+    if form := form_of(field):
+        return _in_form(form, where, unit)
     if scale is not None:
         return _base64_decimal(field.type, scale, where)
     return _timestamp(type_name(field.type), where, unit) if unit != "ms" else None
@@ -278,6 +281,18 @@ def _timestamp(expected: str, where: str, unit: str = "ms") -> Convert:
         return text_to_microseconds(value, expected, where)
 
     return convert
+
+
+def _in_form(form: str, where: str, unit: str) -> Convert:
+    of_text = in_form(form, where)
+    if form not in ("time", "uuid"):
+        read = _binary(where)
+        return lambda value: of_text(read(value))
+    if form == "uuid":
+        text = _exactly(str, form, where)
+        return lambda value: of_text(text(value))
+    whole_number, of_number = _integer(-(2**63), 2**63 - 1, form, where), time_of_number(unit, where)
+    return lambda value: of_text(value) if type(value) is str else of_number(whole_number(value))
 
 
 _SCALARS: dict[str, Callable[[str], Convert]] = {

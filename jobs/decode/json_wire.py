@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 
 from jobs.decode import best_fit
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, unscaled
+from jobs.decode.forms import all_in_form
 from jobs.decode.json_dialect import base64_scale, is_best_fit, unit_of
 from jobs.decode.json_values import base64_bytes
-from jobs.decode.times import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, UNITS
-from jobs.schema.types import inside, is_text
+from jobs.decode.times import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, LAST_OF_DAY, UNITS
+from jobs.schema.own_values import time_texts
+from jobs.schema.types import form_of, inside, is_text
 
 _AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+"
 
@@ -65,7 +67,7 @@ def _wire_scalar(field: pa.Field, samples: list[Any]) -> pa.DataType:
         return any(isinstance(sample, python_type) for sample in samples)
 
     kind = field.type
-    if pa.types.is_temporal(kind):
+    if pa.types.is_temporal(kind) or form_of(field) == "time":
         return pa.int64() if has(int) else pa.string()
     if is_best_fit(field) and _may_be_in_text(kind) and has(str):
         return pa.string()
@@ -92,6 +94,8 @@ def _may_be_in_text(kind: pa.DataType) -> bool:
 def _declared(values: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_string(values.type) and _may_be_in_text(field.type):
         values = best_fit.in_text(values, field.type)
+    if form := form_of(field):
+        return _in_form(values, field, form)
     for fits, convert in _CONVERSIONS:
         if fits(field.type):
             return convert(values, field)
@@ -165,6 +169,12 @@ def declared_binary(values: pa.Array) -> pa.Array:
         return pa.array([None if v is None else base64_bytes(v) for v in values.to_pylist()], pa.binary())
     except ValueError:
         raise pa.ArrowInvalid("a string that is no base64") from None
+
+
+def _in_form(values: pa.Array, field: pa.Field, form: str) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        return time_texts(within(microseconds(values, unit_of(field)), 0, LAST_OF_DAY).cast(pa.time64("us")))
+    return all_in_form(declared_binary(values) if pa.types.is_binary(field.type) else values, form)
 
 
 def _declared_decimal(values: pa.Array, field: pa.Field) -> pa.Array:

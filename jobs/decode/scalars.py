@@ -182,8 +182,14 @@ def _string(wire: Wire, _kind: pa.DataType, where: str) -> Convert | None:
         assert number is not None
         return lambda value: f"{number(value):f}"
     if wire.logical == "uuid" and wire.kind == "bytes":
-        return lambda value: str(UUID(bytes=value))
+        return lambda value: _uuid(value, where)
     return as_it_is if wire.kind == "string" and not wire.bytes_as else None
+
+
+def _uuid(value: bytes, where: str) -> str:
+    if len(value) != 16:
+        raise Refused("range", f"{where}: expected the 16 bytes of a uuid, found {len(value)}")
+    return str(UUID(bytes=value))
 
 
 def _time_of_day(wire: Wire, where: str) -> Convert:

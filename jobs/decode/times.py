@@ -10,6 +10,8 @@ from jobs.decode.base import Refused
 # Bounds of years 1 to 9999.
 FIRST_DAY, LAST_DAY = date.min.toordinal() - 719_163, date.max.toordinal() - 719_163
 FIRST_MICROSECOND, LAST_MICROSECOND = FIRST_DAY * 86_400_000_000, (LAST_DAY + 1) * 86_400_000_000 - 1
+# Microseconds since midnight.
+LAST_OF_DAY = 86_400_000_000 - 1
 # MySQL's TIME has up to 838:59:59, also negative; 24:00 is a time of day in PostgreSQL.
 LONGEST_TIME = 839 * 3_600_000_000 - 1
 

@@ -38,6 +38,8 @@ class TableProperty(Generic[T]):
 KEPT_FROM = TableProperty[int]("kept-from", "0")
 # By name: the first batch with it, and its new columns (`jobs.landing.new_tables`).
 NEW_TABLES = TableProperty[Mapping[str, tuple[int, Sequence[str]]]]("tables", "{}")
+# The forms of landed columns, also nested ones, by their paths (`jobs.landing.column_forms`).
+COLUMN_FORMS = TableProperty[Sequence[tuple[Sequence[str], str]]]("column-forms", "[]")
 REQUIRED_COLUMNS = TableProperty[Sequence[str]]("required-columns", "[]")
 # By registry.
 SCHEMA_IDS = TableProperty[Mapping[str, Sequence[int | str]]]("schema-ids", "{}")

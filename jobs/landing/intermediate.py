@@ -21,6 +21,7 @@ from jobs.iceberg.history import History, PipelineBranch, ancestors
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.iceberg.table_property import RECREATED_TOPICS
+from jobs.landing.column_forms import forms_property, with_forms
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
 from jobs.landing.publish import publish_batch, publish_landed
 from jobs.landing.reads import Reads, read_alone
@@ -98,6 +99,7 @@ class IntermediateTable:
         if table is None:
             return None, {}
         columns = with_required(arrow_schema(table), table.properties, self.pipeline)
+        columns = with_forms(columns, table.properties, self.pipeline)
         return columns, allowed(self.spec, known_names(table.properties, self.pipeline))
 
     def exists(self) -> bool:
@@ -112,12 +114,17 @@ class IntermediateTable:
         wanted = landing_schema(self.spec)
         table = self.catalog.load(self.identifier)
         if table is None:
-            properties = {"format-version": "2", **_PROPERTIES, _OWNER: self.pipeline}
+            forms = forms_property({}, wanted, self.pipeline)
+            properties = {"format-version": "2", **_PROPERTIES, _OWNER: self.pipeline, **forms}
             made = self.catalog.create(self.identifier, iceberg_schema(wanted), properties=properties)
             self._check_owner(made)
             return [f"create {self.identifier}"]
         self._check_owner(table)
         self._set_properties(table)
+        if forms := forms_property(table.properties, wanted, self.pipeline):
+            # Before the columns exist: a column without this record counts as text or bytes.
+            self.keep(table, forms)
+            table = self.catalog.require(self.identifier)
         changes = plan_evolution(self.identifier, arrow_schema(table), wanted, Evolution())
         apply_changes(table, changes)
         self._stamp_schema(self.catalog.require(self.identifier) if changes else table)

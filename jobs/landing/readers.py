@@ -14,6 +14,7 @@ from jobs.decode.decoders import decoder_for
 from jobs.decode.envelope import Enveloped
 from jobs.decode.envelope_shape import OPERATION, EnvelopeRules
 from jobs.decode.extended_json import MongoKey
+from jobs.decode.formed import has_forms
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.source_position import SourcePosition
 from jobs.decode.unknown import Watch
@@ -73,6 +74,7 @@ def record_reader(
         shows_deletes=any(table.shows_deletes for table in spec.tables),
         float_order=_float_order(spec),
         required=tuple(f.name for f in value_fields(spec) if not f.nullable) if source.transform else (),
+        forms=_forms(spec),
         routes=route_filters(spec),
         skips_tombstones=spec.changes.tombstones == "skip",
         skips_unrouted=spec.unrouted == "skip",
@@ -98,6 +100,12 @@ def _delete_order(spec: PipelineSpec) -> DeleteOrder | None:
     others = tuple(name for name, read in columns.items() if name not in {by, *apart} and not brought.issuperset(read))
     some = tuple(taken for taken in shown if taken is not None)
     return DeleteOrder(by, others, None if spec.new_tables or len(some) < len(shown) else some)
+
+
+def _forms(spec: PipelineSpec) -> pa.StructType | None:
+    """The columns of a transform's result, if some have a form; None: the decoders have read all of them by it."""
+    result = pa.struct(value_fields(spec))
+    return result if spec.source.transform and has_forms(result) else None
 
 
 def _float_order(spec: PipelineSpec) -> str | None:

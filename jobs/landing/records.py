@@ -15,6 +15,7 @@ from jobs.changes.columns import FILTERED, MOVE, UNCHANGED
 from jobs.changes.routing import RouteFilter, matched_by_none
 from jobs.decode.base import DecodeError
 from jobs.decode.envelope_shape import TRUNCATE
+from jobs.decode.formed import formed
 from jobs.decode.verdicts import COLUMNS, Verdicts
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.coordinates import kafka_struct
@@ -89,6 +90,7 @@ class RecordReader:
         skips_unrouted: records that no table takes are filtered, not bad.
         new_tables: what becomes of records that no table takes, where records name tables; None: they do not.
         required: columns that a transform must not give as null.
+        forms: the columns of a transform's result, if some have a form (`jobs.decode.forms`).
         filtered_error: makes dead letters of filtered records; None: their op is `filtered`.
         float_order: the column that orders changes, if it can be NaN, which each system orders differently.
         truncation: how a record that truncates the table is known; None: there are none.
@@ -116,6 +118,7 @@ class RecordReader:
     skips_unrouted: bool = False
     new_tables: NameRule | None = None
     required: tuple[str, ...] = ()
+    forms: pa.StructType | None = None
     names_unchanged: bool = False
     moves: MoveReader | None = None
     float_order: str | None = None
@@ -207,7 +210,16 @@ class RecordReader:
             lacking = pc.and_(rows, pc.is_null(pc.struct_field(value, [name])))
             text = f"column {name}: expected a value, found null"
             verdicts.refuse_where(lacking, DecodeError("missing", text, "transform"))
-        return value, verdicts
+        return self._formed(value, verdicts), verdicts
+
+    def _formed(self, value: pa.Array, verdicts: Verdicts) -> pa.Array:
+        """What a transform has made, by the forms of its columns."""
+        if self.forms is None:
+            return value
+        found, errors = formed(value, self.forms)
+        for row, error in errors.items():
+            verdicts.refuse(row, error.at("transform"))
+        return found
 
     @staticmethod
     def _decoded(stage: str, decoder: TopicDecoder, batch: pa.RecordBatch, verdicts: Verdicts) -> pa.Array:

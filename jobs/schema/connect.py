@@ -32,7 +32,7 @@ _NAMES = {
     f"{_TIME}IsoDate": ("date-iso", False),
     f"{_TIME}IsoTimestamp": ("timestamp-iso", True),
     f"{_TIME}ZonedTime": ("time-text", False),
-    f"{_TIME}IsoTime": ("time-text", False),
+    f"{_TIME}IsoTime": ("time-iso", False),
     f"{_DATA}Uuid": ("uuid", False),
     f"{_DATA}Enum": ("enum", False),
     f"{_DATA}Json": ("json", False),

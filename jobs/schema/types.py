@@ -9,6 +9,9 @@ in a pipeline file               Arrow
 ``decimal(p,s)``                 ``decimal128(p, s)``, 1 <= p <= 38, 0 <= s <= p
 ``string``, ``binary``           ``string()``, ``binary()``
 ``text``                         ``string()`` with a mark (`is_text`): any value, as JSON where it is no text
+``uuid``                         ``string()`` with a mark (`form_of`): 36 characters in lower case
+``time``                         ``string()`` with a mark: ``HH:MM:SS`` or ``HH:MM:SS.ffffff``
+``fixed(n)``                     ``binary()`` with a mark: n bytes, 1 <= n <= 65,535
 ``date``                         ``date32()``
 ``timestamp``                    ``timestamp('us', 'UTC')``: an instant
 ``timestamp_ntz``                ``timestamp('us')``: a wall clock, no zone
@@ -16,6 +19,9 @@ in a pipeline file               Arrow
 ``map<K,V>``                     ``map_(K, V)``, keys are never null
 ``struct<a: T, b: T>``           ``struct([...])``
 ===============================  ===============================================
+
+Values of ``uuid``, ``time`` and ``fixed(n)`` are landed as text or bytes of one form, since Spark has no such types.
+Tables have types of their own for them (`own_type`).
 
 Every type may be followed by ``not null``: of a column, an array's elements, a map's values, a struct's field.
 A field name that is no identifier stands in backticks, a backtick in it doubled.
@@ -41,16 +47,24 @@ _SCALARS: dict[str, pa.DataType] = {
     "double": pa.float64(),
     "string": pa.string(),
     "text": pa.string(),
+    "uuid": pa.string(),
+    "time": pa.string(),
     "binary": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_NAMES = {kind: name for name, kind in _SCALARS.items() if name not in ("bigint", "text")}
-_TEXT = {b"batchmerge": b"text"}
+# What tables have for text and bytes of a form, beside binary of n bytes.
+_OWN: dict[str, pa.DataType] = {"uuid": pa.uuid(), "time": pa.time64("us")}
+_NAMES = {kind: name for name, kind in _SCALARS.items() if name not in ("bigint", "text", *_OWN)}
+_NAMES |= {kind: name for name, kind in _OWN.items()}
+_MARK = b"batchmerge"
+_TEXT = {_MARK: b"text"}
+_MOST_BYTES = 65_535
 _KNOWN = (
-    "use one of boolean, int, long, float, double, decimal(p,s), string, text, binary, date, timestamp, timestamp_ntz, "
-    "array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if it must be present"
+    "use one of boolean, int, long, float, double, decimal(p,s), string, text, binary, date, timestamp, "
+    "timestamp_ntz, time, uuid, fixed(n), array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if "
+    "it must be present"
 )
 # YAML reads `{price: decimal(10,2)}` as the two entries `decimal(10` and `2)`.
 _CUT_OFF = "write the whole type; in YAML put a type that has a comma in quotes, because otherwise it ends there"
@@ -110,8 +124,45 @@ def is_text(field: pa.Field) -> bool:
     return bool(field.metadata) and _TEXT.items() <= field.metadata.items()
 
 
+def form_of(field: pa.Field) -> str:
+    """`uuid`, `time` or `fixed(n)`, if the values of the field, which are text or bytes, have this form; else empty."""
+    found = str((field.metadata or {}).get(_MARK, b""), "ascii")
+    return found if found != "text" else ""
+
+
+def with_form(field: pa.Field, form: str) -> pa.Field:
+    """The field, with values of this form."""
+    return field.with_metadata({_MARK: form})
+
+
+def own_type(field: pa.Field) -> pa.DataType:
+    """The type of the field's column in a table: with types of their own for text and bytes of a form, also nested."""
+    if form := form_of(field):
+        return _OWN.get(form) or pa.binary(length_of(form))
+    return with_inside(field.type, [f.with_type(own_type(f)) for f in inside(field.type)])
+
+
+def length_of(form: str) -> int:
+    """The number of bytes of `fixed(n)`."""
+    return int(form.removeprefix("fixed(").removesuffix(")"))
+
+
+def is_own(kind: pa.DataType) -> bool:
+    """Whether the type is one that tables have for text or bytes of a form."""
+    return kind in _OWN.values() or pa.types.is_fixed_size_binary(kind)
+
+
+def landed_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which values of a table's type are landed: the inverse of `own_type`."""
+    if is_own(kind):
+        return pa.binary() if pa.types.is_fixed_size_binary(kind) else pa.string()
+    return with_inside(kind, [f.with_type(landed_type(f.type)) for f in inside(kind)])
+
+
 def as_text(field: pa.Field) -> pa.Field:
-    """The field with all its strings, also nested ones, marked to accept values of any type."""
+    """The field with all its strings, also nested ones, marked to accept values of any type; not those of a form."""
+    if form_of(field):
+        return field
     if pa.types.is_string(field.type):
         return field.with_metadata(_TEXT)
     return field.with_type(with_inside(field.type, [as_text(f) for f in inside(field.type)]))
@@ -119,11 +170,16 @@ def as_text(field: pa.Field) -> pa.Field:
 
 def field_text(field: pa.Field) -> str:
     """The type string of a field, with `text` and `not null`; raises as `type_name` does."""
-    return ("text" if is_text(field) else type_name(field.type)) + ("" if field.nullable else " not null")
+    return shown_type(field) + ("" if field.nullable else " not null")
+
+
+def shown_type(field: pa.Field) -> str:
+    """The same without `not null`."""
+    return "text" if is_text(field) else form_of(field) or type_name(field.type)
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The type string of an Arrow type, the inverse of `parse_type`.
+    """The type string of an Arrow type, the inverse of `parse_type`; also that of a type of `own_type`.
 
     Raises:
         ConfigurationError: the Arrow type has no type string.
@@ -132,6 +188,8 @@ def type_name(kind: pa.DataType) -> str:
         return _NAMES[kind]
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_fixed_size_binary(kind):
+        return f"fixed({kind.byte_width})"
     if pa.types.is_list(kind):
         return f"array<{field_text(kind.value_field)}>"
     if pa.types.is_map(kind):
@@ -163,8 +221,11 @@ class _Parser:
             raise self._error(f"more than {MAX_DEPTH} types inside each other")
         start = self.at
         name = (self._take("a type", _IDENTIFIER.fullmatch)).lower()
+        mark = name if name in ("text", *_OWN) else ""
         if name in _SCALARS:
             kind = _SCALARS[name]
+        elif name == "fixed":
+            kind, mark = pa.binary(), f"fixed({self._length()})"
         elif name == "decimal":
             kind = self._decimal()
         elif name in ("array", "map", "struct"):
@@ -174,7 +235,7 @@ class _Parser:
         else:
             self.at = start
             raise self._error("no such type")
-        return pa.field("", kind, nullable=not self._not_null(), metadata=_TEXT if name == "text" else None)
+        return pa.field("", kind, nullable=not self._not_null(), metadata={_MARK: mark} if mark else None)
 
     def _decimal(self) -> pa.DataType:
         start = self.at
@@ -188,11 +249,25 @@ class _Parser:
             raise self._error("a decimal has a precision of 1 to 38 and a scale of 0 to the precision")
         return pa.decimal128(precision, scale)
 
+    def _length(self) -> int:
+        start = self.at
+        self._symbol("(")
+        length = int(self._take("a number of bytes", str.isdigit))
+        self._symbol(")")
+        if not 1 <= length <= _MOST_BYTES:
+            self.at = start
+            raise self._error(f"fixed has 1 to {_MOST_BYTES:,} bytes")
+        return length
+
     def _array(self, depth: int) -> pa.DataType:
         return pa.list_(self._type(depth).with_name("element"))
 
     def _map(self, depth: int) -> pa.DataType:
+        start = self.at
         key = self._type(depth)
+        if form := form_of(key):
+            self.at = start
+            raise self._error(f"the key of a map cannot be {form}: write {type_name(key.type)}")
         self._symbol(",")
         value = self._type(depth)
         return pa.map_(key.type, value.with_name("value"))
@@ -271,7 +346,7 @@ def number_type(kinds: Set[pa.DataType]) -> pa.DataType | None:
 
 
 def as_integers(values: pa.Array) -> pa.Array:
-    """Dates in days and timestamps in microseconds, as Iceberg's metadata has them; other values as they are."""
+    """Dates in days, timestamps and times in microseconds, as Iceberg's metadata has them; other values as they are."""
     if pa.types.is_date(values.type):
         return values.cast(pa.int32())
-    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) or pa.types.is_time(values.type) else values

@@ -27,6 +27,7 @@ logical                     meaning
 ``time-ms -us -ns``         time of day, as a number; MySQL's are of up to 838 hours, and below zero
 ``time-parts``              a record of `hours`, `minutes`, `seconds` and `nanos` (Google's)
 ``time-text``               time of day as ISO text, perhaps with a zone
+``time-iso``                the same with a Z, of a wall clock all the same (Debezium's IsoTime)
 ``timestamp-ms -us -ns``    an instant, or a wall clock counted as if it were in UTC (`local`)
 ``timestamp-text``          an RFC 3339 string
 ``timestamp-iso``           the same, of a wall clock all the same (Debezium's IsoTimestamp)

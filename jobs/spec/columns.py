@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jobs.schema.types import inside, parse_columns, with_inside
+from jobs.schema.types import inside, own_type, parse_columns, with_inside
 from jobs.spec.metadata import metadata_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ class RowColumn:
 
     Attributes:
         path: in a landed row: ``key.<name>``, ``value.<name>``, or a metadata column's path.
+        type: as its values are landed.
         is_key: whether it is part of the key that identifies the row.
+        own: the type in the table, if it is one of its own for landed text or bytes (`own_type`).
     """
 
     name: str
@@ -29,6 +31,17 @@ class RowColumn:
     nullable: bool
     path: tuple[str, ...]
     is_key: bool = False
+    own: pa.DataType | None = None
+
+    @classmethod
+    def of(cls, field: pa.Field, nullable: bool, path: tuple[str, ...], is_key: bool = False) -> RowColumn:
+        own = own_type(field)
+        return cls(field.name, field.type, nullable, path, is_key, own if own != field.type else None)
+
+    @property
+    def table_type(self) -> pa.DataType:
+        """The type in a table."""
+        return self.type if self.own is None else self.own
 
 
 def key_fields(spec: PipelineSpec) -> list[pa.Field]:
@@ -59,14 +72,12 @@ def row_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
     in_value = {f.name for f in values}
     key_nullable = bool(spec.changes.key and spec.changes.key.nulls == "match")
     from_key = [
-        RowColumn(f.name, f.type, key_nullable, ("key", f.name), is_key=True)
-        for f in key.values()
-        if f.name not in in_value
+        RowColumn.of(f, key_nullable, ("key", f.name), is_key=True) for f in key.values() if f.name not in in_value
     ]
     from_value = [
-        RowColumn(f.name, key[f.name].type, key_nullable, ("key", f.name), is_key=True)
+        RowColumn.of(key[f.name], key_nullable, ("key", f.name), is_key=True)
         if f.name in key
-        else RowColumn(f.name, f.type, f.nullable, ("value", f.name))
+        else RowColumn.of(f, f.nullable, ("value", f.name))
         for f in values
     ]
     added = [RowColumn(m.column, m.type, True, m.path) for m in metadata_of(table.metadata_columns)]
@@ -75,4 +86,4 @@ def row_columns(spec: PipelineSpec, table: Table) -> list[RowColumn]:
 
 def optional(field: pa.Field) -> pa.Field:
     """The field, made optional together with all nested fields."""
-    return pa.field(field.name, with_inside(field.type, [optional(f) for f in inside(field.type)]), True)
+    return field.with_type(with_inside(field.type, [optional(f) for f in inside(field.type)])).with_nullable(True)

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from jobs.decode.foreign import foreign_formats
 from jobs.decode.json_dialect import OTHERS
-from jobs.schema.types import inside, parse_columns
+from jobs.schema.types import form_of, inside, parse_columns
 from jobs.spec.base import Spec
 from resources.config_files.mistakes import Mistake, did_you_mean, one_of
 from resources.config_files.words import choice
@@ -100,11 +100,12 @@ def unit_mistakes(units: Unit | Mapping[str, Unit] | None, columns: Mapping[str,
     """Mistakes: units of what is no column of these with times, which is at least one."""
     if units is None or isinstance(units, str):
         return
-    known = [field.name for field in parse_columns(columns) if _has_times(field.type)]
+    known = [field.name for field in parse_columns(columns) if _has_times(field)]
     for name in units:
         if name not in (*known, OTHERS):
             yield Mistake((name,), f"{name} is not a timestamp column", did_you_mean(name, known), at_key=True)
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind)) or any(_has_times(field.type) for field in inside(kind))
+def _has_times(field: pa.Field) -> bool:
+    is_time = pa.types.is_timestamp(field.type) or form_of(field) == "time"
+    return bool(is_time) or any(map(_has_times, inside(field.type)))

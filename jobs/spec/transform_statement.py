@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from jobs.schema.types import parse_columns, parse_type, type_name
+from jobs.schema.types import form_of, parse_columns, parse_type, type_name
 from jobs.spec.conversions import CLOSING, OPENING, conversion, expression_of, text_of
 from jobs.spec.statement_types import certain_type, path
 from jobs.spec.transform import KEY, METADATA, RECORDS, REFUSED, Conversion, Resolved, Transform, is_evaluated, is_taken
@@ -293,7 +293,7 @@ def _declared(expression: exp.Expr, value: Mapping[str, str]) -> str | None:
     if column is None:
         return None
     field = parse_columns({column: value[column]}).field(0)
-    return type_name(field.type) + ("" if field.nullable else " not null")
+    return (form_of(field) or type_name(field.type)) + ("" if field.nullable else " not null")
 
 
 def _type(name: str, expression: exp.Expr, known: Mapping[str, pa.DataType]) -> str:

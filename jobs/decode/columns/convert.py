@@ -17,6 +17,8 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.assembly import structs
 from jobs.decode.columns.cursors import Ints
 from jobs.decode.columns.scalars import Cast, scalar_cast
+from jobs.decode.forms import ISO_TIME, all_in_form, has_form, wire_in_form
+from jobs.schema.types import form_of
 from jobs.schema.wire import Wire
 
 Convert = Callable[[pa.Array], tuple[pa.Array, Ints]]
@@ -40,6 +42,17 @@ def column_converter(wire: Wire, kind: pa.DataType) -> Convert | None:
     return None if cast is None else lambda values: _cast(values, cast, kind)
 
 
+def _field(wire: Wire, field: pa.Field) -> Convert | None:
+    form = form_of(field)
+    if not form:
+        return column_converter(wire, field.type)
+    read = wire_in_form(wire, form)
+    cast = scalar_cast(read, field.type) if has_form(read, form) else None
+    if cast is None or read.logical == ISO_TIME:
+        return None
+    return lambda values: _cast(values, lambda some: all_in_form(cast(some), form), field.type)
+
+
 def _cast(values: pa.Array, cast: Cast, kind: pa.DataType) -> tuple[pa.Array, Ints]:
     try:
         return cast(values), _NONE
@@ -55,7 +68,7 @@ def _struct(wire: Wire, kind: pa.StructType) -> Convert | None:
     known = dict(wire.fields)
     work: list[tuple[pa.Field, Convert | None]] = []
     for field in kind:
-        convert = column_converter(known[field.name], field.type) if field.name in known else None
+        convert = _field(known[field.name], field) if field.name in known else None
         if field.name in known and convert is None:
             return None
         work.append((field, convert))
@@ -75,7 +88,7 @@ def _struct(wire: Wire, kind: pa.StructType) -> Convert | None:
 
 
 def _array(wire: Wire, kind: pa.ListType) -> Convert | None:
-    element = column_converter(wire.items[0], kind.value_type)
+    element = _field(wire.items[0], kind.value_field)
     if element is None:
         return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +16,7 @@ from jobs.decode.columns.decimals import MOST_SCALE, fitting, of_texts, unscaled
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds, within
 from jobs.decode.scalars import as_it_is
 from jobs.decode.times import LONGEST_TIME
+from jobs.schema.own_values import uuid_texts
 from jobs.schema.wire import Wire
 
 Cast = Callable[[pa.Array], pa.Array]
@@ -115,16 +115,7 @@ def _time_of_day(wire: Wire) -> Cast:
 
 def _uuid(values: pa.Array) -> pa.Array:
     _check(pc.equal(pc.binary_length(values), 16), "an uuid that has not 16 bytes")
-    given = values.fill_null(bytes(16)) if values.null_count else values
-    raw = np.frombuffer(given.cast(pa.binary(16)).buffers()[1], np.uint8)[: 16 * len(values)]
-    digits = np.frombuffer(b"0123456789abcdef", np.uint8)
-    hexadecimal = np.stack([digits[raw >> 4], digits[raw & 15]], axis=1).reshape(-1, 32)
-    text = np.full((len(values), 36), ord("-"), np.uint8)
-    for start, end, to in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
-        text[:, to : to + end - start] = hexadecimal[:, start:end]
-    offsets = np.arange(0, 36 * len(values) + 1, 36, dtype=np.int32)
-    found = pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string())) if values.null_count else found
+    return uuid_texts(values)
 
 
 def _binary(wire: Wire, _kind: pa.DataType) -> Cast | None:

@@ -16,7 +16,6 @@ from jobs.decode.convert import Unrepresentable, converter
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import StrictJson
-from jobs.schema.types import parse_type
 from jobs.schema.wire import Wire
 from tests.kit.arrow import row_type
 from tests.kit.guides import DOCS
@@ -92,7 +91,7 @@ def test_every_declared_type_has_a_row() -> None:
     rows = {declared for declared, *_ in EXACT}
     scalars = set(types._SCALARS) - {"bigint"}
     assert scalars <= rows
-    assert {name.split("<")[0].split("(")[0] for name in rows} >= {"decimal", "array", "map", "struct"}
+    assert {name.split("<")[0].split("(")[0] for name in rows} >= {"decimal", "fixed", "array", "map", "struct"}
 
 
 # A type of a record's schema as the page calls it, to what stands for it.
@@ -126,11 +125,11 @@ TEXT = ["string", "number", "enum", "uuid", "json"]
     ],
 )
 def test_schema_types(declared: str, fitting: list[str]) -> None:
-    kind = parse_type(declared.replace("(p,s)", "(12,2)"))[0]
+    row = row_type({"c": declared.replace("(p,s)", "(12,2)").replace("(n)", "(16)")})
 
     def fits(wire: Wire) -> bool:
         try:
-            converter(wire, kind)
+            converter(Wire("record", fields=(("c", wire),)), row)
         except Unrepresentable:
             return False
         return True

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.schema.types import MAX_DEPTH, parse_columns, parse_type, type_name
+from jobs.schema.types import (
+    MAX_DEPTH,
+    as_text,
+    field_text,
+    landed_type,
+    own_type,
+    parse_columns,
+    parse_type,
+    type_name,
+)
 from resources.errors import ConfigurationError
 
 
@@ -23,6 +32,9 @@ from resources.errors import ConfigurationError
         ("double", pa.float64()),
         ("string", pa.string()),
         ("binary", pa.binary()),
+        ("uuid", pa.string()),
+        ("time", pa.string()),
+        ("fixed(16)", pa.binary()),
         ("date", pa.date32()),
         ("timestamp", pa.timestamp("us", "UTC")),
         ("timestamp_ntz", pa.timestamp("us")),
@@ -71,6 +83,11 @@ def test_columns_keep_their_order_and_their_nullability() -> None:
         ("struct<a int>", 10, "expected `:`"),
         ("struct<a: int, a: int>", 16, "stands twice"),
         ("int; drop", 4, "unexpected character"),
+        ("fixed", 6, "expected `(`"),
+        ("fixed(0)", 6, "fixed has 1 to 65,535 bytes"),
+        ("fixed(65536)", 6, "fixed has 1 to 65,535 bytes"),
+        ("map<uuid,int>", 5, "the key of a map cannot be uuid: write string"),
+        ("map<fixed(2),int>", 5, "the key of a map cannot be fixed(2): write binary"),
         ("array<" * (MAX_DEPTH + 1) + "int" + ">" * (MAX_DEPTH + 1), 6 * (MAX_DEPTH + 1) + 1, "inside each other"),
     ],
 )
@@ -86,6 +103,27 @@ def test_wrong_types_are_refused_with_column_position_and_remedy(text: str, posi
 def test_a_depth_of_thousands_is_refused_not_overflown() -> None:
     with pytest.raises(ConfigurationError, match="inside each other"):
         parse_type("array<" * 100_000)
+
+
+FORMS = {
+    "uuid": pa.uuid(),
+    "time": pa.time64("us"),
+    "fixed(3)": pa.binary(3),
+    "array<uuid>": pa.list_(pa.field("element", pa.uuid())),
+    "map<string,fixed(2)>": pa.map_(pa.string(), pa.field("value", pa.binary(2))),
+    "struct<a: time, b: array<uuid not null>>": pa.struct(
+        [("a", pa.time64("us")), ("b", pa.list_(pa.field("element", pa.uuid(), nullable=False)))]
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "own"), FORMS.items())
+def test_text_and_bytes_of_a_form_have_types_of_their_own_in_tables(text: str, own: pa.DataType) -> None:
+    field = parse_columns({"c": text}).field("c")
+    assert own_type(field) == own
+    assert landed_type(own) == field.type
+    assert field_text(field) == field_text(as_text(field)) == type_name(own) == text
+    assert parse_columns({"c": type_name(own)}).field("c").equals(field, check_metadata=True)
 
 
 def test_an_arrow_type_without_a_name_is_refused() -> None:
