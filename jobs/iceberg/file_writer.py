@@ -14,8 +14,9 @@ from pyiceberg.types import BooleanType
 from jobs.evolution import landed_otherwise
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
-from jobs.iceberg.partitioning import Values, at, by_partition, stored
+from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
+from jobs.schema.own_values import as_in_table, stored
 from jobs.schema.types import type_name
 from resources.iceberg_errors import catalog_errors
 
@@ -223,7 +224,7 @@ def _fitting(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Casts with field names compared without case: Arrow's cast makes struct fields with another spelling null."""
     kind = _named_as(values.type, wanted)
-    return (values if kind.equals(values.type) else values.view(kind)).cast(wanted)
+    return as_in_table(values if kind.equals(values.type) else values.view(kind), wanted).cast(wanted)
 
 
 def _named_as(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:

@@ -7,7 +7,7 @@ field ids, and delete files of a single data file; other tables are left to Spar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,10 +21,12 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
+from jobs.iceberg.file_writer import conformed
 from jobs.iceberg.keys import Keys
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
 from jobs.iceberg.statistics import Bounds, bounds_of, group_bounds
-from jobs.schema.types import as_integers
+from jobs.schema.own_values import as_landed, stored, stored_type
+from jobs.schema.types import as_integers, landed_type
 from jobs.spark.spark_tasks import Batches
 from resources.iceberg_errors import catalog_errors
 
@@ -52,8 +54,22 @@ class KeySearch:
 
     @property
     def found(self) -> pa.Schema:
-        """The schema of the rows that the search finds."""
-        return pa.schema([*self.columns, pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())])
+        """The schema of the rows that the search finds, with values as files store them."""
+        return self._with_places(stored_type)
+
+    @property
+    def landed(self) -> pa.Schema:
+        """The same, with values as they are landed: for Spark."""
+        return self._with_places(landed_type)
+
+    def _with_places(self, of: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+        columns = [field.with_type(of(field.type)) for field in self.columns]
+        return pa.schema([*columns, pa.field(FILE, pa.string()), pa.field(POSITION, pa.int64())])
+
+    def as_landed(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that the search has found, as they are landed."""
+        columns = [as_landed(found[field.name].cast(field.type)) for field in self.columns]
+        return pa.RecordBatch.from_arrays([*columns, found[FILE], found[POSITION]], schema=self.landed)
 
     @property
     def file_rows(self) -> int:
@@ -77,8 +93,10 @@ class KeySearch:
 
     def scan_for(self, keys: pa.Table) -> KeyScan:
         """A scan of the files that may hold one of these keys."""
-        own = [pa.field(name, self.columns.field(name).type) for name in keys.column_names]
-        wanted = Keys(keys.cast(pa.schema(own)))
+        own = pa.schema([pa.field(name, self.columns.field(name).type) for name in keys.column_names])
+        given = {name: keys[name].combine_chunks() for name in own.names}
+        known = conformed(given, own, self.where)
+        wanted = Keys(pa.table([stored(column) for column in known.columns], names=own.names))
         files = [(file, bounds) for file, bounds in self.files if wanted.may_be_between(bounds)]
         return KeyScan(wanted, replace(self, files=files))
 
@@ -167,7 +185,8 @@ class SearchTask:
         keys = pa.Table.from_batches(found)
         for number in keys[SHARE].unique().to_pylist():
             own = keys.filter(pc.equal(keys[SHARE], number)).drop_columns([SHARE])
-            yield from self.shares[number].scan_for(own).batches()
+            search = self.shares[number]
+            yield from map(search.as_landed, search.scan_for(own).batches())
 
 
 def with_bounds(
@@ -214,10 +233,10 @@ def _field_id(field: pa.Field) -> int:
 
 
 def _column(table: pa.Table | None, name: str | None, field: pa.Field, rows: int) -> Any:
-    """A column of a file in the table's type; null if the file is older than the column."""
+    """A column of a file as the table stores it; null if the file is older than the column."""
     if table is None or name is None:
-        return pa.chunked_array([pa.nulls(rows, field.type)])
-    return table[name].cast(field.type)
+        return pa.chunked_array([pa.nulls(rows, stored_type(field.type))])
+    return stored(table[name]).cast(stored_type(field.type))
 
 
 def _gone(storage: FileIO, file: BaseFile) -> Positions:

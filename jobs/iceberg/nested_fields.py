@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from jobs.schema.types import type_name
+from jobs.schema.types import landed_type, type_name
 from resources.errors import ConfigurationError
 from sql import quote
 
@@ -84,19 +84,19 @@ def type_at(schema: pa.Schema, path: Sequence[str]) -> pa.DataType | None:
 
 def _field(given: pa.Field | None, wanted: pa.Field) -> NestedField:
     if given is None:
-        return NestedField(wanted.name, None, _spark_type(wanted.type), None)
-    return NestedField(wanted.name, given.name, _spark_type(wanted.type), nested_change(given.type, wanted.type))
+        return NestedField(wanted.name, None, spark_type(wanted.type), None)
+    return NestedField(wanted.name, given.name, spark_type(wanted.type), nested_change(given.type, wanted.type))
 
 
-def _spark_type(kind: pa.DataType) -> str:
-    """`void`, whose null fits every type, where tables of others have a type without a type string (UUID)."""
+def spark_type(kind: pa.DataType) -> str:
+    """A table's type in Spark SQL: `void`, whose null fits every type, for one without a type string (nanoseconds)."""
     if pa.types.is_struct(kind):
-        return "struct<" + ", ".join(f"{quote('spark', f.name)}: {_spark_type(f.type)}" for f in kind) + ">"
+        return "struct<" + ", ".join(f"{quote('spark', f.name)}: {spark_type(f.type)}" for f in kind) + ">"
     if pa.types.is_list(kind):
-        return f"array<{_spark_type(kind.value_type)}>"
+        return f"array<{spark_type(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<{_spark_type(kind.key_type)}, {_spark_type(kind.item_type)}>"
+        return f"map<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
     try:
-        return type_name(kind)
+        return type_name(landed_type(kind))
     except ConfigurationError:
         return "void"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from jobs.schema.types import is_own
+
 TIMES = ("year", "month", "day", "hour")
 WIDE = ("bucket", "truncate")
 REMEDY = "write a column, year(c), month(c), day(c), hour(c), bucket(n, c) or truncate(n, c)"
@@ -37,6 +39,8 @@ class Partition:
             return not types.is_nested(kind)
         if types.is_date(kind) or types.is_timestamp(kind):
             return self.transform != "truncate" and (self.transform != "hour" or types.is_timestamp(kind))
+        if is_own(kind):
+            return self.transform == "bucket"
         cut = types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind) or types.is_binary(kind)
         return self.transform in WIDE and cut
 

@@ -16,6 +16,7 @@ from pyiceberg.transforms import MonthTransform, VoidTransform, YearTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
+from jobs.schema.own_values import stored
 from jobs.schema.types import as_integers
 
 Values = tuple[Any, ...]
@@ -90,8 +91,3 @@ def at(rows: pa.Table, name: str) -> pa.ChunkedArray:
     """The column, or the field of a struct, at this dotted path, as it is stored."""
     head, *parts = [name] if name in rows.column_names else name.split(".")
     return stored(pc.struct_field(rows[head], parts) if parts else rows[head])
-
-
-def stored(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values without an extension type, such as a UUID of tables that others made: Arrow computes with few."""
-    return values.cast(values.type.storage_type) if isinstance(values.type, pa.BaseExtensionType) else values

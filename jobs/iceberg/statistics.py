@@ -30,6 +30,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
@@ -78,9 +79,14 @@ class ColumnStatistics:
 
 
 def bounds_of(file: DataFile, column: NestedField) -> Bounds:
-    """The bounds of a column that is not nested, as Iceberg's metadata has them (days, microseconds)."""
+    """The bounds of a column that is not nested, as Iceberg's metadata has them (days, microseconds).
+
+    None for UUIDs: Java compares their halves as numbers with a sign, and some writers make bounds so.
+    """
     low, high, i, kind = file.lower_bounds or {}, file.upper_bounds or {}, column.field_id, column.field_type
     assert isinstance(kind, PrimitiveType), "a column of single values"
+    if isinstance(kind, UUIDType):
+        return None
     return (from_bytes(kind, low[i]), from_bytes(kind, high[i])) if i in low and i in high else None
 
 

@@ -128,6 +128,8 @@ def test_table_of_the_clickhouse_sink(
 COORDINATES = ["_topic", "__partition", "_offset"]
 MASKED = chain(("org.apache.kafka.connect.transforms.MaskField$Value", {"fields": "name", "replacement": "*"}))
 
+REF = "61f0c404-5cb3-11e7-907b-a6006ad3dba0"
+
 
 CDC = {"iceberg.tables.cdc-field": "op", "iceberg.tables.evolve-schema-enabled": "false"}
 
@@ -169,24 +171,25 @@ def test_table_of_the_iceberg_sinks(
     )
     before = made.schema()
     made.append(pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "a"}], made.schema().as_arrow()))
-    row = {"name": "b", "price": "1.50", "at": "2026-01-02T03:04:05Z", "tags": ["x"]}
+    row = {"name": "b", "price": "1.50", "at": "2026-01-02T03:04:05Z", "tags": ["x"], "ref": REF.upper()}
     changed = {"id": 2, **row, **({"op": "Update"} if more is CDC else {})}
     # The table requires more columns than a delete has.
     gone = [(None, {"id": 4, **row}), (None, {"id": 4, "op": "D"})] if more is CDC else []
     sink.produce((None, {"id": 1}), (None, changed), (None, {"id": 3, **row}), *gone)
     sink.has_written(1)
     document, output = sink.imported(tmp_path)
-    assert f"{table}: ref is" in output
+    assert f"{table}: ref" not in output
+    assert document["source"]["value"]["columns"]["ref"] == "uuid"
     run(flow, connections, spark, document, 2 + len(gone))
     after = catalog(connections).require(table)
     kept = len(before.fields)
     assert (after.schema().fields[:kept], after.schema().identifier_field_ids) == (before.fields, [1])
     assert [field.name for field in after.schema().fields[kept:]] == (COORDINATES if mode == "append" else [])
-    found = after.scan(selected_fields=("id", "name", "price", "tags")).to_arrow().sort_by([("id", "ascending")])
+    found = after.scan(selected_fields=("id", "name", "price", "tags", "ref")).to_arrow().sort_by([("id", "ascending")])
     first, *rest = [tuple(map(str, line.values())) for line in found.to_pylist()]
-    assert first == ("1", "a", "None", "None")
-    old = [("2", "a", "None", "None")] if mode == "append" else []
-    assert sorted(rest) == sorted([*old, *((n, name, "1.50", "['x']") for n in ("2", "3"))])
+    assert first == ("1", "a", "None", "None", "None")
+    old = [("2", "a", "None", "None", "None")] if mode == "append" else []
+    assert sorted(rest) == sorted([*old, *((n, name, "1.50", "['x']", REF) for n in ("2", "3"))])
 
 
 @pytest.mark.usefixtures("bigquery")

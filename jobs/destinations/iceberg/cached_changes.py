@@ -137,7 +137,7 @@ class CachedChanges:
         names = [F.col(quote("spark", key)) for key in self.reduced.keys]
         keys = to_each(self.spark.table(self.view).select(names), len(shares), SHARE)
         task = SearchTask(dict(zip(task_numbers(len(shares)), shares, strict=True)))
-        in_arrow(keys, task, search.found).createOrReplaceTempView(self.found)
+        in_arrow(keys, task, search.landed).createOrReplaceTempView(self.found)
         return (self.found,)
 
     def _keep_deletes(self) -> None:
@@ -154,22 +154,28 @@ class CachedChanges:
 
     @cached_property
     def _bounds(self) -> Row:
+        ordered = {n: self.reduced.keys[n] for n in self._ordered}
         text = render(
-            "spark", "key_bounds", keys=self.reduced.keys, changes=[self.view], keeps_deletes=bool(self.kept_deletes)
+            "spark", "key_bounds", ordered=ordered, changes=[self.view], keeps_deletes=bool(self.kept_deletes)
         )
         found = self.spark.sql(text).first()
         assert found is not None, "an aggregate has one row"
         return found
 
     @property
+    def _ordered(self) -> dict[int, str]:
+        """Number and type of the key columns whose smallest and largest value could prune.
+
+        Not those of a type of the table's own: its order in statistics is not that of the landed text.
+        """
+        types = {c.name: c.type for c in self.reduced.columns if c.own is None and _has_order(c.type)}
+        return {n: type_name(types[key]) for n, key in enumerate(self.reduced.keys) if key in types}
+
+    @property
     def _bounded(self) -> dict[int, str]:
-        """Number and type of the key columns whose smallest and largest value can prune: ordered, and never null."""
-        types = {c.name: c.type for c in self.reduced.columns}
-        return {
-            n: type_name(types[key])
-            for n, key in enumerate(self.reduced.keys)
-            if _has_order(types[key]) and self._bounds[f"present_{n}"] == self._bounds["changes"] > 0
-        }
+        """Those of which no value is null."""
+        changes = self._bounds["changes"]
+        return {n: kind for n, kind in self._ordered.items() if self._bounds[f"present_{n}"] == changes > 0}
 
     @property
     def _bound_values(self) -> dict[str, object]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from jobs.destinations.reduced import ReducedDestination, Step
 from jobs.destinations.requirements import require_batch_column, require_planned
 from jobs.destinations.row_values import RowValues
 from jobs.destinations.stages import Stages
+from jobs.destinations.takes import Takes
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
@@ -97,6 +98,13 @@ class IcebergDestination(ReducedDestination):
     def present_schema(self) -> pa.Schema | None:
         found = self._load()
         return arrow_schema(found) if found else None
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        return pa.schema([pa.field(c.name, c.table_type, c.nullable) for c in self.row_columns])
+
+    def takes(self, names: Collection[str]) -> Mapping[str, Takes]:
+        return {name: replace(one, type=_taken(one.type)) for name, one in super().takes(names).items()}
 
     def apply(self, step: Step) -> Merged:
         preparation = Preparation(self.catalog, self.table, self)
@@ -285,3 +293,8 @@ class IcebergDestination(ReducedDestination):
 
     def transaction(self) -> CatalogTransaction:
         return CatalogTransaction(self.catalog)
+
+
+def _taken(kind: pa.DataType) -> pa.DataType:
+    """The type of a column, for records: a type without a type string for times, which are not written into Iceberg."""
+    return pa.time64("ns") if pa.types.is_time(kind) else kind

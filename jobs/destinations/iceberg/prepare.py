@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
 from jobs.batch import PREFIX, CommittedState
+from jobs.changes.copy_task import takes_copies
 from jobs.destinations.iceberg.kept_deletes import BEGINS_WITH, RENEWED, KeptDeletes
 from jobs.destinations.iceberg.layout_differences import WRITE_MODES
 from jobs.destinations.iceberg.spec import IcebergTable
@@ -20,9 +22,11 @@ from jobs.iceberg.history import PipelineBranch
 from jobs.iceberg.row_delta import knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
+from jobs.schema.types import holds
 from jobs.spec.columns import RowColumn
 from jobs.spec.metadata import COORDINATES
-from resources.errors import CommitFailed, SchemaRefused
+from resources.config_files.mistakes import one_of
+from resources.errors import CommitFailed, ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog, require_version
 
 _PROPERTIES = {
@@ -67,6 +71,7 @@ class Preparation:
         if found is not None:
             branch = PipelineBranch(destination.pipeline, self.table.branch)
             require_only_writer(destination.pipeline, branch.other_writers(found.properties), self.where)
+            self._require_readable(found)
         changes = destination.evolution(arrow_schema(found) if found else None)
         if found is not None:
             self._check_recognized(found, changes)
@@ -114,6 +119,19 @@ class Preparation:
         if not self.table.has_unique_key and column.path[0] == "kafka":
             return self.table.has_coordinates and column.path[1] in COORDINATES
         return self.table.needs_key and (column.is_key or column.name == self.destination.spec.changes.ordered_by)
+
+    def _require_readable(self, table: Table) -> None:
+        """Rejects a table that Spark cannot read, unless rows are only copied into it, without values for its times."""
+        times = {field.name for field in arrow_schema(table) if holds(field.type, pa.types.is_time)}
+        written = {column.name.lower() for column in self.destination.row_columns}
+        only_copied = self.table.mode == "append" and takes_copies(table)
+        if times and not (only_copied and written.isdisjoint(map(str.lower, times))):
+            raise ConfigurationError(
+                f"{one_of(sorted(times), 'and')} is of Iceberg's type time, and Spark 4.0 reads no such table",
+                where=self.where,
+                remedy="let pyiceberg or Trino replace it by a column of text, or write to another table, in which a "
+                "column that is declared as `time` is text",
+            )
 
     @property
     def _write_mode(self) -> str:

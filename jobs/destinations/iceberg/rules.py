@@ -17,12 +17,15 @@ from resources.config_files.mistakes import Mistake
 _MODE = "write.merge.mode"
 # Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
 _RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
-_SUITS = "use year, month, day or hour on dates and timestamps, bucket or truncate on whole numbers, decimals and text"
+_SUITS = (
+    "use year, month, day or hour on dates and timestamps, bucket or truncate on whole numbers, decimals and text, "
+    "bucket on uuid and fixed"
+)
 
 
 def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:
     """The mistakes, each with its path below the table's entry."""
-    types = {column.name: column.type for column in table_columns(spec, table)}
+    types = {column.name: column.table_type for column in table_columns(spec, table)}
     for name in types:
         if name.lower() in _RESERVED:
             yield Mistake((), f"{name} is a column of Iceberg's own", "give the column of `source` another name")

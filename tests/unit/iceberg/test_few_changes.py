@@ -123,8 +123,12 @@ class Landing:
             }
             for i, (key, name) in enumerate(rows)
         ]
-        table = self.catalog.require(self.identifier)
-        table.append(pa.Table.from_pylist(made, schema))
+        self.add(pa.Table.from_pylist(made, schema))
+
+    def add(self, rows: pa.Table) -> None:
+        """A batch of these landed rows."""
+        table, number = self.catalog.require(self.identifier), len(self.known) + 1
+        table.append(rows)
         snapshot = table.current_snapshot()
         assert snapshot
         counts = Counts(len(rows), len(rows), 0, 0, 0)

@@ -77,9 +77,9 @@ def test_only_columns_with_other_fields_are_changed() -> None:
 
 def test_fields_that_have_no_type_here_are_null_all_the_same() -> None:
     """Of tables that others made."""
-    change = nested_change(GEO, struct(lat=LONG, id=pa.uuid(), at=pa.time64("us")))
+    change = nested_change(GEO, struct(lat=LONG, id=pa.uuid(), code=pa.binary(4), at=pa.timestamp("ns")))
     text = render("spark", "nested_value", column="c", change=change)
-    assert "'id', CAST(NULL AS void), 'at', CAST(NULL AS void)" in text
+    assert "'id', CAST(NULL AS string), 'code', CAST(NULL AS binary), 'at', CAST(NULL AS void)" in text
 
 
 @pytest.mark.parametrize(
