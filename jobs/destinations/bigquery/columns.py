@@ -7,6 +7,8 @@ int, long              INT64
 float, double          FLOAT64                       NaN and infinities as they are; never part of a key
 decimal(p,s)           NUMERIC, else BIGNUMERIC      NUMERIC where s <= 9 and p - s <= 29
 string, binary         STRING, BYTES
+uuid, fixed(n)         STRING, BYTES
+time                   TIME                          STRING inside arrays, maps and structs; never part of a key
 date                   DATE
 timestamp              TIMESTAMP                     microseconds
 timestamp_ntz          DATETIME                      microseconds
@@ -156,7 +158,7 @@ def table_column(declared: RowColumn, name: str, table: BigQueryTable) -> Column
     mode = "NULLABLE" if declared.nullable else "REQUIRED"
     sanitize, where = table.sanitize_names, table.title
     staged = schema_field(name, declared.type, "NULLABLE", sanitize, where, required=False)
-    wanted = table.column_types.get(declared.name)
+    wanted = table.column_types.get(declared.name, "TIME" if declared.own == pa.time64("us") else None)
     if wanted is None:
         field = schema_field(name, declared.type, mode, sanitize, where, required=True)
         return Column(declared.path, declared.is_key, staged, field, None)

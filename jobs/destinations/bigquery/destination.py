@@ -115,7 +115,8 @@ class BigQueryDestination(TableWork):
         del session
         found = self.bigquery.find_table(self.table.table)
         limited = limited_columns(self.spec, self.table, self.columns, found.schema if found else ())
-        options = self.table.column_types, limited, self.table.out_of_range
+        named = [column.name for column in self.columns if column.conversion]
+        options = named, limited, self.table.out_of_range
         values = BigQueryValues(self.row_columns, *options, bigquery=self.bigquery, table=self.table, own=self.columns)
         return BigQueryReader(values, self.pipeline, found)
 

@@ -72,7 +72,7 @@ def _order(spec: PipelineSpec, table: BigQueryTable, columns: Sequence[Column]) 
     kinds = {order.staged.field_type, order.field.field_type} if order and order.conversion else set()
     if order and not kinds <= _NUMBERS:
         yield Mistake(
-            ("column_types", order.source[-1]),
+            ("column_types", order.source[-1]) if order.source[-1] in table.column_types else (),
             f"`changes.order_by` names {order.source[-1]}, and BigQuery cannot compare {' with '.join(sorted(kinds))}",
             "declare it in the type that has the order, and leave it out here",
         )

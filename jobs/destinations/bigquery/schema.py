@@ -65,12 +65,16 @@ def taken(present: Fields, names: Collection[str], table: BigQueryTable) -> dict
     found: dict[str, Takes] = {}
     for name in names:
         field = known.get((column_name(name, table.sanitize_names) or "").lower())
+        own = field is not None and name not in table.column_types
+        if field is not None and own and standard_type(field) == "TIME" and field.mode != "REPEATED":
+            found[name] = Takes(pa.time64("us"), field.mode != "REQUIRED")
+            continue
         if field is None or name in table.column_types or not {*_kinds(field)} <= {*_COMPARED, "RECORD"}:
             continue
         (compared,) = _arrow_fields([field], present, limited=True)
         kind = standard_type(field) if field.mode != "REPEATED" else ""
         own = compared.type if digits(field) else _DECIMALS.get(kind, compared.type)
-        also = _also(kind, field) if kind in _DECIMALS else _is_map(field)
+        also = _also(kind, field) if kind in _DECIMALS else _is_one(kind, field)
         found[name] = Takes(own, compared.nullable, also)
     return found
 
@@ -94,10 +98,17 @@ def _also(column: str, field: AnyField) -> Callable[[pa.DataType], bool]:
     return takes
 
 
-def _is_map(field: AnyField) -> Callable[[pa.DataType], bool]:
-    """Whether a field is a map: BigQuery has arrays of keys and values instead."""
+def _is_one(column: str, field: AnyField) -> Callable[[pa.DataType], bool]:
+    """Whether a type becomes what the field is: a map is an array of pairs, a UUID text, fixed bytes bytes."""
     pairs = field.mode == "REPEATED" and [f.name for f in field.fields] == ["key", "value"]
-    return lambda kind: pairs and bool(pa.types.is_map(kind))
+
+    def takes(kind: pa.DataType) -> bool:
+        if kind == pa.uuid():
+            return column == "STRING"
+        is_fixed = bool(pa.types.is_fixed_size_binary(kind))
+        return column == "BYTES" if is_fixed else pairs and bool(pa.types.is_map(kind))
+
+    return takes
 
 
 def _foreign(path: tuple[str, ...], present: Fields, wanted: Fields) -> Iterator[str]:

@@ -7,15 +7,18 @@ boolean, int, long       Bool, Int32, Int64
 float, double            Float32, Float64
 decimal(p,s)             Decimal(p, s)
 string, binary           String
+uuid, time               UUID, Time64(6)           String inside arrays, maps and structs
+fixed(n)                 FixedString(n)            String inside arrays, maps and structs
 date                     Date32                    1900 to 2299
 timestamp(_ntz)          DateTime64(6, 'UTC')      1900 to 2299
 array, map, struct       Array, Map, Tuple         cannot be null themselves
 any, optional            Nullable(…)               except arrays, maps and structs
 =======================  ========================  =====================================================
 
-`column_types` may name any other type. The server converts to it with `accurateCast`, which refuses values that do not
-fit. Where that would change a value silently (tried on 26.9: decimals lose digits, dates wrap, big integers in text
-overflow, text that does not fit a Nullable type becomes null), the value is converted back and must be equal.
+`column_types` may name any other type. The server converts to it, and to UUID, Time64 and FixedString, with
+`accurateCast`, which refuses values that do not fit. Where that would change a value silently (tried on 26.9: decimals
+lose digits, dates wrap, big integers in text overflow, text that does not fit a Nullable type becomes null), the value
+is converted back and must be equal.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ SCALARS = {
     pa.timestamp("us", "UTC"): "DateTime64(6, 'UTC')",
     pa.timestamp("us"): "DateTime64(6, 'UTC')",
 }
+# Types for text of a form (`jobs.schema.types.own_type`).
+OWN = {"UUID": pa.uuid(), "Time64(6)": pa.time64("us")}
 ARROW = {name: kind for kind, name in reversed(SCALARS.items())}
 
 
@@ -56,7 +61,8 @@ class Column:
             `back as text`), a rule for text, or only that it is `not null`. Keys are always checked, so that two keys
             do not become one.
         compared: the type in which `back` compares: the declared one, without fields that cannot be compared.
-        declared: the file names the type (`column_types`), so values are converted.
+        declared: the file names the type (`column_types`), or it is `own`, so values are converted.
+        own: it is the type for text or bytes of a form (`jobs.schema.types.own_type`).
     """
 
     name: str
@@ -68,6 +74,7 @@ class Column:
     declared: bool = False
     check: str = ""
     compared: str = ""
+    own: bool = False
 
     @property
     def bare(self) -> str:
@@ -77,6 +84,11 @@ class Column:
     @property
     def holds_null(self) -> bool:
         return holds_null(self.type)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the column has bytes as they are declared; text of them might be no UTF-8."""
+        return bool(pa.types.is_binary(self.arrow)) and self.bare.startswith(("String", "FixedString"))
 
     @property
     def enum_names(self) -> list[str]:
@@ -93,7 +105,8 @@ class Column:
 def table_column(column: RowColumn, types: dict[str, str]) -> Column:
     """The table's column for a row's column."""
     plain = clickhouse_type(column.type, column.nullable)
-    declared = types.get(column.name)
+    own = _own_type(column) if column.name not in types else None
+    declared = types.get(column.name, own)
     if declared is None:
         return Column(column.name, plain, plain, column.type, column.nullable, column.is_key)
     check, kind = _check(column.type, bare(declared), column.is_key), column.type
@@ -104,7 +117,18 @@ def table_column(column: RowColumn, types: dict[str, str]) -> Column:
     if not check and is_text(column.type) and bare(declared) != "String" and holds_null(declared):
         check = "not null"
     compared = clickhouse_type(kind, True) if check.startswith("back") else ""
-    return Column(column.name, declared, plain, column.type, column.nullable, column.is_key, True, check, compared)
+    options = column.type, column.nullable, column.is_key, True, check, compared, own is not None
+    return Column(column.name, declared, plain, *options)
+
+
+def _own_type(column: RowColumn) -> str | None:
+    """The type for text and bytes of a form (`jobs.schema.types.own_type`); None for others, and inside of them."""
+    if column.own is None or pa.types.is_nested(column.own):
+        return None
+    is_fixed = pa.types.is_fixed_size_binary(column.own)
+    of_text = next((name for name, kind in OWN.items() if kind == column.own), "")
+    name = f"FixedString({column.own.byte_width})" if is_fixed else of_text
+    return f"Nullable({name})" if column.nullable else name
 
 
 def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:

@@ -108,7 +108,7 @@ class ClickHouseDestination(Destination):
         del session
         values = ClickHouseValues(
             self.row_columns,
-            self.table.column_types,
+            [column.name for column in self.layout.columns if column.declared and not column.is_bytes],
             limited_columns(self.spec, self.table),
             self.table.out_of_range,
             server=self.shards[0].server,

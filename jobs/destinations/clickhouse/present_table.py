@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type
+from jobs.destinations.clickhouse.named_types import bare, holds_null
 from jobs.destinations.clickhouse.present_types import declared_field, like_declared, stored_type, without_own_fields
 from jobs.destinations.clickhouse.wanted_table import STEP, TOPIC_ID, Layout, with_defaults
 from jobs.evolution import AddColumn, SchemaChange, evolved, plan_evolution
@@ -111,6 +112,9 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         if found == wanted_types[column.name]:
             there.append(pa.field(column.name, column.arrow, column.nullable))
             continue
+        if column.own and bare(found) == column.bare:
+            there.append(pa.field(column.name, column.arrow, holds_null(found)))
+            continue
         declared = None if column.declared else declared_field(found)
         if declared is None:
             raise SchemaRefused(
@@ -149,6 +153,7 @@ def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, ch
         if _is_new(change):
             # Nullable, so that existing rows get null and not a default that looks like a value.
             kind = column.type if column.declared else clickhouse_type(column.arrow, True)
+            kind = f"Nullable({kind})" if column.own and not column.holds_null else kind
             changed[column.name] = _ADD, kind
         else:
             changed[column.name] = "MODIFY COLUMN", _changed(column, present.types[column.name])

@@ -9,11 +9,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from jobs.destinations.clickhouse.columns import ARROW, SCALARS, Column, clickhouse_type
-from jobs.destinations.clickhouse.named_types import fields, holds_null, parts
+from jobs.destinations.clickhouse.columns import ARROW, OWN, SCALARS, Column, clickhouse_type
+from jobs.destinations.clickhouse.named_types import bare, fields, holds_null, parts
 from jobs.destinations.takes import Takes
 from jobs.evolution import evolved
 from jobs.schema.types import inside, with_inside
+
+_FIXED = re.compile(r"FixedString\((\d+)\)")
 
 
 def declared_field(name: str, scalar: Callable[[str], pa.Field | None] | None = None) -> pa.Field | None:
@@ -62,9 +64,16 @@ def _scalar(name: str) -> pa.Field | None:
     return pa.field("", ARROW[bare], nullable) if bare in ARROW else None
 
 
+def _own(name: str) -> pa.Field | None:
+    """The type for text and bytes of a form (`jobs.schema.types.own_type`); None: it is none."""
+    fixed = _FIXED.fullmatch(bare(name))
+    kind = pa.binary(int(fixed[1])) if fixed else OWN.get(bare(name))
+    return None if kind is None else pa.field("", kind, holds_null(name))
+
+
 def column_takes(present: Mapping[str, str], names: Collection[str]) -> dict[str, Takes]:
     """What the columns of these names accept, if their types correspond to declared types."""
-    known = {name: declared_field(present[name]) for name in names if name in present}
+    known = {name: _own(present[name]) or declared_field(present[name]) for name in names if name in present}
     return {
         name: Takes(found.type, found.nullable, also=partial(_are_one, found.type))
         for name, found in known.items()
