@@ -139,7 +139,7 @@ def column_schema(columns: Sequence[RowColumn]) -> dg.TableSchema:
         columns=[
             dg.TableColumn(
                 c.name,
-                type_name(c.type),
+                type_name(c.table_type),
                 description="part of the key" if c.is_key else None,
                 constraints=dg.TableColumnConstraints(nullable=c.nullable),
             )

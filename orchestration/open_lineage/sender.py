@@ -140,7 +140,7 @@ class Sender:
 
 
 def _output(output: Dataset, rows: int | None) -> OutputDataset:
-    columns = [schema_dataset.SchemaDatasetFacetFields(c.name, type_name(c.type)) for c in output.columns]
+    columns = [schema_dataset.SchemaDatasetFacetFields(c.name, type_name(c.table_type)) for c in output.columns]
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
     return OutputDataset(
         output.namespace,

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from jobs.destinations.bigquery.columns import schema_field
-from jobs.destinations.clickhouse.columns import clickhouse_type
+from jobs.destinations.bigquery import columns as bigquery
+from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.clickhouse import columns as clickhouse
+from jobs.destinations.iceberg.columns import with_times_as_text
 from jobs.iceberg.schema import iceberg_schema
 from jobs.schema import types
 from jobs.schema.types import parse_columns
+from jobs.spec.columns import RowColumn
 from tests.kit.guides import DOCS
 
+BIGQUERY = BigQueryTable(kind="bigquery", table="d.t", mode="append")
 _STANDARD = {"BOOLEAN": "BOOL", "INTEGER": "INT64", "FLOAT": "FLOAT64"}
 
 
@@ -40,14 +45,14 @@ def as_iceberg_says(kind: object) -> str:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
 def test_a_declared_type_is_this_type_in_each_system(row: list[str]) -> None:
-    declared, iceberg, clickhouse, bigquery = row
-    schema = parse_columns({"c": declared})
-    kind = schema.field("c").type
-    assert as_iceberg_says(iceberg_schema(schema).fields[0].field_type) == iceberg
-    assert clickhouse_type(kind, False) == clickhouse
-    assert standard(schema_field("c", kind, "NULLABLE", False, "here", required=True)) == bigquery
+    declared, iceberg, in_clickhouse, in_bigquery = row
+    column = RowColumn.of(parse_columns({"c": declared}).field("c"), False, ("value", "c"))
+    in_iceberg = pa.schema([("c", with_times_as_text(column).table_type)])
+    assert as_iceberg_says(iceberg_schema(in_iceberg).fields[0].field_type) == iceberg
+    assert clickhouse.table_column(column, {}).type == in_clickhouse
+    assert standard(bigquery.table_column(column, "c", BIGQUERY).field) == in_bigquery
 
 
 def test_every_declared_type_has_a_row() -> None:
     declared = {row[0].split("<")[0].split("(")[0] for row in rows()}
-    assert declared == {*types._SCALARS, "decimal", "array", "map", "struct"} - {"bigint"}
+    assert declared == {*types._SCALARS, "decimal", "fixed", "array", "map", "struct"} - {"bigint"}
