@@ -22,6 +22,7 @@ from jobs.batch import PREFIX
 from jobs.iceberg.branches import alive_for, attempt_branch, begun_before
 from jobs.iceberg.history import summary_of
 from jobs.iceberg.manifest_entries import live_entries
+from jobs.iceberg.partitioning import uuid_partitions
 from jobs.iceberg.table_commit import ATTEMPT, Contents, TableCommit, point
 from jobs.spec.tables import LONGEST
 from resources.errors import CommitFailed, InvariantBroken
@@ -43,6 +44,11 @@ class Attempt(TableCommit):
     def path(self) -> tuple[str, ...]:
         """The branch as a table of Spark SQL."""
         return (*self.table_path, f"branch_{self._branch}")
+
+    @property
+    def has_uuid_partitions(self) -> bool:
+        """Whether Spark cannot group rows by partition (`uuid_partitions`)."""
+        return bool(uuid_partitions(self._table))
 
     def _begin(self) -> int:
         """Creates the branch at the target's head.

@@ -33,14 +33,15 @@ class Partition:
         return f"{self.transform}({f'{self.width}, ' if self.width else ''}{self.column})"
 
     def suits(self, kind: pa.DataType) -> bool:
-        """Whether Iceberg has the transform for columns of this type (its specification: "Partition Transforms")."""
+        """Whether Iceberg and Spark have the transform for columns of this type (Iceberg's specification: "Partition
+        Transforms")."""
         types = pa.types
+        if is_own(kind):
+            return False  # Spark, which writes and compacts partitions, takes them for those of text
         if self.transform == "identity":
             return not types.is_nested(kind)
         if types.is_date(kind) or types.is_timestamp(kind):
             return self.transform != "truncate" and (self.transform != "hour" or types.is_timestamp(kind))
-        if is_own(kind):
-            return self.transform == "bucket"
         cut = types.is_integer(kind) or types.is_decimal(kind) or types.is_string(kind) or types.is_binary(kind)
         return self.transform in WIDE and cut
 

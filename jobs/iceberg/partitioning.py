@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform, VoidTransform, YearTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import PrimitiveType, UUIDType
 
 from jobs.schema.own_values import stored
 from jobs.schema.types import as_integers
@@ -44,6 +45,13 @@ class Partitioning(PartitionSpec):
         except OverflowError:
             path = "/".join(urlencode({field.name: data[n]}) for n, field in enumerate(self.fields))
         return "/".join(map(_cut, path.split("/")))
+
+
+def uuid_partitions(table: Table) -> list[str]:
+    """The partition fields that are made of UUIDs, which Spark takes for text: it groups rows by other buckets."""
+    types = table.schema()
+    fields = (field for field in table.spec().fields if not isinstance(field.transform, VoidTransform))
+    return [field.name for field in fields if isinstance(types.find_type(field.source_id), UUIDType)]
 
 
 def _cut(folder: str) -> str:

@@ -43,10 +43,15 @@ def with_nested_fields(rows: DataFrame, given: Mapping[str, pa.DataType], table:
     return rows.withColumns({name: F.expr(value) for name, value in values.items()}) if values else rows
 
 
-def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str]) -> None:
-    """Appends rows to a table or branch, as one snapshot."""
+def append(rows: DataFrame, path: Sequence[str], summary: Mapping[str, str], in_any_order: bool = False) -> None:
+    """Appends rows to a table or branch, as one snapshot.
+
+    Args:
+        in_any_order: tasks keep the files of all their partitions open, for rows that Spark cannot group by them.
+    """
     _remove_left(rows.sparkSession)
     writer = rows.writeTo(quote("spark", tuple(path)))
+    writer = writer.option("fanout-enabled", "true") if in_any_order else writer
     for key, value in summary.items():
         writer = writer.option(_OPTION + key, value)
     writer.append()

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from jobs.maintenance.run import maintain_table
 from tests.destinations.conftest import MakeStory
 from tests.destinations.test_keys import key_of
 from tests.kit.records import COLUMNS, Record, put
@@ -21,7 +22,7 @@ REFS = [str(UUID(int=n * 0x1F0C4045CB311E7907BA6006AD3DBA0 % 2**128)) for n in r
 def own(key: int, name: str, op: str = "u", n: int | None = None) -> Record:
     """With the values of number `n`."""
     n = key if n is None else n
-    at = {"ref": REFS[n].upper(), "opens": f"08:0{n}:00.{n}", "code": b64encode(code(n)).decode()}
+    at: dict[str, Any] = {"ref": REFS[n].upper(), "opens": f"08:0{n}:00.{n}", "code": b64encode(code(n)).decode()}
     return put(key, name, op, **at)
 
 
@@ -75,13 +76,13 @@ def test_values_are_those_of_the_records(target: Target, story: Story) -> None:
         "upsert": rows,
         "upsert_delete": [row for row in rows if row[0] != 2],
     }[target.mode]
-    assert read(table) == sorted(wanted, key=lambda row: row[:2])  # type: ignore[arg-type,return-value]
+    assert read(table) == sorted(wanted, key=lambda row: row[:2])
     verdict = table.verify()
     assert (verdict.wrong, verdict.compared) == ([], len(wanted))
     table.remove(below=3)
     assert table.verify().wrong
     assert table.replay(1, 2)
-    assert read(table) == sorted(wanted, key=lambda row: row[:2])  # type: ignore[arg-type,return-value]
+    assert read(table) == sorted(wanted, key=lambda row: row[:2])
     assert table.merge() is None
     assert table.destination.prepare(dry_run=True) == []
 
@@ -105,10 +106,27 @@ def test_rows_are_identified_by_them(target: Target, keyed: Story) -> None:
         "upsert_delete": [*replaced, *kept],
         "delete": [expected(0, "new"), expected(0, "newer"), expected(0, "old"), expected(8, "more"), *kept],
     }[target.mode]
-    assert read(table) == sorted(wanted, key=lambda row: row[:2])  # type: ignore[arg-type,return-value]
+    assert read(table) == sorted(wanted, key=lambda row: row[:2])
     assert not table.verify().wrong
     assert table.replay(1, 2)
-    assert read(table) == sorted(wanted, key=lambda row: row[:2])  # type: ignore[arg-type,return-value]
+    assert read(table) == sorted(wanted, key=lambda row: row[:2])
+
+
+@on_targets("append", "upsert_delete", always="upsert_delete", shared=True)
+def test_layout_by_them_makes_no_difference(target: Target, keyed: Story) -> None:
+    wanted = [expected(0, "newer"), *(expected(n, "old") for n in range(2, 8)), expected(8, "more")]
+    if target.mode == "append":
+        wanted += [expected(0, "new"), expected(0, "old"), expected(1, "old")]
+    for layout in target.kind.layouts_by_ref:
+        table = keyed.table(target, **layout)
+        table.merge_some(1)
+        table.merge()
+        assert read(table) == sorted(wanted, key=lambda row: row[:2]), layout
+        pipeline = table.engine.edited(maintenance={"compaction": {"min_input_files": 2}}).pipeline
+        done = list(maintain_table(pipeline, pipeline.destinations()[0]))
+        assert [str(d) for d in done if d.problem] == []
+        assert read(table) == sorted(wanted, key=lambda row: row[:2]), layout
+        assert not table.verify().wrong
 
 
 @on_targets("append", "upsert_delete", always="append")

@@ -26,6 +26,7 @@ class KindUnderTest:
         options: of each of its tables in a pipeline file.
         bulk: those of a table that gets many rows at a time, instead.
         layouts: options that a table's rows must not depend on.
+        layouts_by_ref: such options that name a column `ref`, a UUID.
         ways: options by which a merge is made in another way.
         names: of tables that topics are called.
         unrepresentable: a column's type and a value that landing takes and a table of this kind cannot hold; None:
@@ -47,6 +48,7 @@ class KindUnderTest:
     options: ClassVar[Mapping[str, object]] = {}
     bulk: ClassVar[Mapping[str, object]] = {}
     layouts: ClassVar[Sequence[Mapping[str, object]]] = ({},)
+    layouts_by_ref: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     ways: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     unrepresentable: tuple[str, object] | None = None
     names: ClassVar[Sequence[str]] = ("raw-orders", "1_raw")

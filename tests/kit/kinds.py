@@ -72,6 +72,7 @@ class ClickHouse(KindUnderTest):
     options: ClassVar[Mapping[str, object]] = {"chunk_rows": 50}
     bulk: ClassVar[Mapping[str, object]] = {"chunk_rows": 10_000}
     layouts = ({"chunk_rows": 7, "partition_by": "id % 3"},)
+    layouts_by_ref = ({"partition_by": "cityHash64(ref) % 3"},)
     names = ("pg.public.raw-orders",)
     unrepresentable = ("date", "9999-12-31")
     fitting = "least(odd, date '2100-01-01')"

@@ -76,7 +76,7 @@ class WantedChanges:
         self.one_task.is_not_enough()
         names = [c.name for c in self.wanted.columns]
         rows = spark_writes.with_all_columns(self._rows(attempt), names, attempt.schema)
-        spark_writes.append(rows, attempt.path, attempt.summary)
+        spark_writes.append(rows, attempt.path, attempt.summary, attempt.has_uuid_partitions)
         return attempt.added_rows()
 
     @contextmanager

@@ -19,7 +19,8 @@ from jobs.destinations.reduced import ReducedDestination
 from jobs.destinations.registry import kind_of
 from jobs.evolution import AddColumn, SchemaChange, plan_evolution
 from jobs.iceberg.history import PipelineBranch
-from jobs.iceberg.row_delta import knows_files
+from jobs.iceberg.partitioning import uuid_partitions
+from jobs.iceberg.row_delta import can_be_taken, knows_files
 from jobs.iceberg.schema import apply_changes, arrow_schema, emptied, iceberg_schema, partition_spec, sort_order
 from jobs.only_writer import require_only_writer
 from jobs.schema.types import holds
@@ -72,6 +73,7 @@ class Preparation:
             branch = PipelineBranch(destination.pipeline, self.table.branch)
             require_only_writer(destination.pipeline, branch.other_writers(found.properties), self.where)
             self._require_readable(found)
+            self._require_writable(found)
         changes = destination.evolution(arrow_schema(found) if found else None)
         if found is not None:
             self._check_recognized(found, changes)
@@ -131,6 +133,18 @@ class Preparation:
                 where=self.where,
                 remedy="let pyiceberg or Trino replace it by a column of text, or write to another table, in which a "
                 "column that is declared as `time` is text",
+            )
+
+    def _require_writable(self, table: Table) -> None:
+        """Rejects a table whose partitions Spark's MERGE would mix up."""
+        by, envelope = uuid_partitions(table), self.destination.spec.source.value.envelope
+        truncates = envelope is not None and envelope.truncates == "apply"
+        if by and self.table.needs_key and (truncates or not can_be_taken(table)):
+            raise ConfigurationError(
+                f"it is partitioned by UUIDs ({', '.join(by)}), and Spark's MERGE takes them for text",
+                where=self.where,
+                remedy="let its merges write positions of rows: set its property write.merge.mode to "
+                "merge-on-read (and apply no truncations, `envelope.truncates`)",
             )
 
     @property

@@ -17,10 +17,7 @@ from resources.config_files.mistakes import Mistake
 _MODE = "write.merge.mode"
 # Metadata columns of Iceberg tables: https://iceberg.apache.org/spec/#reserved-field-ids
 _RESERVED = {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
-_SUITS = (
-    "use year, month, day or hour on dates and timestamps, bucket or truncate on whole numbers, decimals and text, "
-    "bucket on uuid and fixed"
-)
+_SUITS = "use year, month, day or hour on dates and timestamps, bucket or truncate on whole numbers, decimals and text"
 
 
 def mistakes(spec: PipelineSpec, table: IcebergTable) -> Iterator[Mistake]:

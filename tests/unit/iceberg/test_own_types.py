@@ -9,7 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import parse_transform
 from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, TimeType, UUIDType
 
 from jobs.changes.columns import landing_schema
@@ -100,14 +102,17 @@ def expected(model: dict[int, int], first: dict[int, uuid.UUID] | None = None) -
 
 @pytest.mark.parametrize(
     ("layout", "share"),
-    [({}, 1000), ({}, 4), ({"partition_by": ["bucket(3, ref)"]}, 1000), ({"partition_by": ["code"]}, 1000)],
+    [("", 1000), ("", 4), ("bucket[3]", 1000), ("identity", 1000)],
 )
 def test_changes_are_merged_by_keys_of_own_types(
-    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: dict[str, Any], share: int
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, layout: str, share: int
 ) -> None:
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", share)
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
-    landing, destination, schema = flow(lake, "upsert_delete", **layout)
+    if layout:
+        fields = [PartitionField(n, 1000 + n, parse_transform(layout), f"p{n}") for n in (1, 2)]
+        lake.create("n.t", THEIRS, PartitionSpec(*fields), MERGE_ON_READ)
+    landing, destination, schema = flow(lake, "upsert_delete")
     assert [str(f.field_type) for f in lake.require("n.t").schema().fields[:2]] == ["uuid", "fixed[4]"]
     assert _merged_in_turns(lake, landing, destination, schema, {}) or layout
 
@@ -212,6 +217,12 @@ def test_a_table_that_spark_cannot_read_is_refused(
     assert "Trino" in refused.value.remedy
 
 
+def test_a_table_whose_partitions_spark_would_mix_up_is_refused(lake: IcebergCatalog) -> None:
+    lake.create("n.t", THEIRS, PartitionSpec(PartitionField(1, 1000, parse_transform("bucket[3]"), "ref_bucket")))
+    with pytest.raises(ConfigurationError, match=r"partitioned by UUIDs \(ref_bucket\)"):
+        flow(lake, "upsert")
+
+
 def test_a_table_into_which_rows_are_only_copied_may_have_times(lake: IcebergCatalog) -> None:
     lake.create("n.t", Schema(NestedField(1, "n", LongType()), NestedField(2, "at", TimeType())))
     spec = specs.spec(specs.table(mode="append"), columns={"n": "long"})
@@ -228,4 +239,5 @@ def test_a_declared_time_is_text(lake: IcebergCatalog) -> None:
     IcebergDestination("p", spec, spec.tables[0], lake).prepare()  # type: ignore[arg-type]
     at, of = lake.require("n.t").schema().fields
     assert str(at.field_type) == "string"
-    assert [str(f.field_type) for f in of.field_type.fields] == ["string", "uuid"]  # type: ignore[union-attr]
+    assert isinstance(of.field_type, StructType)
+    assert [str(f.field_type) for f in of.field_type.fields] == ["string", "uuid"]

@@ -98,3 +98,20 @@ def test_a_bad_value_has_its_key_where_the_statement_passes_it(
     landed = reader.read(decoded.append_column("result", pa.array([None], pa.struct(list(value_fields(made))))))
     (row,) = landed.to_pylist()
     assert (row["key"], row["error"]["stage"]) == (found, "value")
+
+
+def test_results_are_read_by_the_forms_of_their_columns() -> None:
+    ref = "61f0c404-5cb3-11e7-907b-a6006ad3dba0"
+    made = specs.spec(columns={"ref": "uuid"}, source={"transform": "select upper(ref) as n, * from records"})
+    reader = record_reader(made, batch(1, ranges={A: OffsetRange(0, 3)}), landing_schema(made))
+    step = DecodeStep(reader.key_decoder, reader.value_decoder)
+    records = [(None, {"ref": ref})] * 3
+    decoded = step.read(kafka_records(*records, places=[("a", 0, n) for n in range(3)]))
+    result = [{"n": "a", "ref": ref.upper()}, {"n": "b", "ref": "x"}, {"n": "c", "ref": None}]
+    landed = reader.read(decoded.append_column("result", pa.array(result))).to_pylist()
+    assert [row["value"] for row in landed] == [{"n": "a", "ref": ref}, None, {"n": "c", "ref": None}]
+    assert [row["error"] and (row["error"]["stage"], row["error"]["message"]) for row in landed] == [
+        None,
+        ("transform", "column ref: expected uuid, found a value that is none"),
+        None,
+    ]

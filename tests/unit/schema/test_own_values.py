@@ -29,7 +29,7 @@ def rows() -> list[dict[str, Any] | None]:
         }
         for n, (i, t, c) in enumerate(zip(IDS, TIMES, CODES, strict=True))
     ]  # fmt: skip
-    empty = {**dict.fromkeys(f.name for f in ROW), "ids": [], "by": []}
+    empty: dict[str, Any] = {**dict.fromkeys(f.name for f in ROW), "ids": [], "by": []}
     return [every[0], None, *every[1:], {**every[0], "ids": None, "by": None, "in": {"a": None}}, empty]
 
 

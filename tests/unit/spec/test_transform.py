@@ -49,6 +49,15 @@ def test_columns_follow_from_the_statement(sql: str, columns: dict[str, str]) ->
     assert dict(resolved(sql).columns) == columns
 
 
+def test_columns_keep_their_form() -> None:
+    value = {"id": "uuid not null", "at": "time", "of": "struct<code: fixed(2)>", "note": "text"}
+    found = resolve(Transform(sql="select id as ref, *, upper(id) as big, of.code from records"), value, None)
+    assert dict(found.columns) == {
+        "ref": "uuid not null", "id": "uuid not null", "at": "time", "of": "struct<code: fixed(2)>", "note": "string",
+        "big": "string", "code": "binary",
+    }  # fmt: skip
+
+
 def test_declared_types_and_the_condition() -> None:
     found = resolved("select price * 2 as double_price from records where id > 5", double_price="decimal(12,2)")
     assert dict(found.columns) == {"double_price": "decimal(12,2)"}
