@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.batch import PREFIX
-from jobs.iceberg.nested_fields import nested_changes, spark_type
+from jobs.iceberg.nested_fields import nested_changes
 from sql import quote, render
 
 _OPTION = "snapshot-property."
