@@ -107,6 +107,8 @@ def _pipeline(pipeline: PipelineStatus) -> list[str]:
     about += [f"  {line}" for line in (*pipeline.ticks, *pipeline.runs)]
     if pipeline.last_error:
         about.append(f"  last run failed: {pipeline.last_error}")
+    if pipeline.maintenance_error:
+        about.append(f"  last maintenance failed: {pipeline.maintenance_error}")
     width = max((len(table.name) for table in pipeline.tables), default=0)
     return [*about, *(f"  {table.name:<{width}}  {_table(table)}" for table in pipeline.tables)]
 

@@ -31,6 +31,7 @@ class DagsterState(BaseModel):
         daemon: whether Dagster's daemon runs; without it no schedule and no sensor starts anything.
         stopped: schedules and sensors that somebody has stopped in Dagster.
         errors: by pipeline the error of its newest finished run, if that failed.
+        maintenance_errors: likewise of its newest finished maintenance.
         ticks: by schedule and sensor the newest tick; Dagster deletes old ones.
         runs: by pipeline a line for each run under way.
         paused: by pipeline why a person has paused it; only paused ones.
@@ -42,6 +43,7 @@ class DagsterState(BaseModel):
     daemon: bool = False
     stopped: frozenset[str] = frozenset()
     errors: dict[str, str] = {}
+    maintenance_errors: dict[str, str] = {}
     ticks: dict[str, Tick] = {}
     runs: dict[str, list[str]] = {}
     paused: dict[str, str] = {}

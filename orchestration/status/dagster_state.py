@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -13,7 +13,7 @@ from dagster._core.scheduler.instigation import InstigatorState, InstigatorStatu
 from dagster_shared.error import SerializableErrorInfo
 
 from orchestration.databases import keep_databases_open
-from orchestration.names import PIPELINE_TAG, STALE_KEYS, landing_key
+from orchestration.names import MAINTENANCE_TAG, PIPELINE_TAG, STALE_KEYS, landing_key
 from orchestration.pauses import pauses_of
 from orchestration.runs.runs_about import is_about, to_process, under_way
 from orchestration.status.dagster_answers import AsksDagster, DagsterState, TableKey, Tick, used_home
@@ -49,6 +49,7 @@ class DagsterHere(AsksDagster):
             daemon=_daemon_runs(instance),
             stopped=frozenset(n for n, (state, _) in current.items() if state.status == InstigatorStatus.STOPPED),
             errors=_last_errors(instance, keys),
+            maintenance_errors=_maintenance_errors(instance, keys),
             ticks={name: tick for name, (_, tick) in current.items() if tick},
             runs={name: [_named(run) for run in now if is_about(run, name, keys[name])] for name in pipelines},
             paused={name: reason for name, found in pauses.items() if (reason := found.reason())},
@@ -127,6 +128,16 @@ def _last_errors(instance: dg.DagsterInstance, keys: Mapping[str, set[dg.AssetKe
         newest = max([*own, *others[:1]], key=lambda record: record.storage_id, default=None)
         if newest and newest.dagster_run.status == dg.DagsterRunStatus.FAILURE:
             found[name] = _error(instance, newest.dagster_run.run_id)
+    return found
+
+
+def _maintenance_errors(instance: dg.DagsterInstance, names: Iterable[str]) -> dict[str, str]:
+    found = dict[str, str]()
+    for name in names:
+        ended = dg.RunsFilter(statuses=_FINISHED, tags={MAINTENANCE_TAG: name})
+        for run in instance.get_runs(ended, limit=1):
+            if run.status == dg.DagsterRunStatus.FAILURE:
+                found[name] = _error(instance, run.run_id)
     return found
 
 

@@ -121,6 +121,7 @@ def _status(
         ticks=tick_problems(pipeline, spec, state, datetime.now(UTC)),
         runs=state.runs.get(pipeline, []),
         last_error=state.errors.get(pipeline),
+        maintenance_error=state.maintenance_errors.get(pipeline),
     )
 
 

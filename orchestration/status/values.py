@@ -54,6 +54,7 @@ class PipelineStatus(BaseModel):
         ticks: a line for each schedule and sensor of it that does not tick, or whose last tick failed.
         runs: a line for each run under way.
         last_error: the error of its last run, if that failed.
+        maintenance_error: likewise of its last maintenance.
         problem: why its file cannot be used, or what it needs cannot be asked.
         transient: whether the problem may pass by itself.
     """
@@ -66,6 +67,7 @@ class PipelineStatus(BaseModel):
     ticks: list[str] = []
     runs: list[str] = []
     last_error: str | None = None
+    maintenance_error: str | None = None
     problem: str | None = None
     transient: bool = False
 

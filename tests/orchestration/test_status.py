@@ -511,3 +511,21 @@ def test_the_newest_tick_is_known_without_the_text_of_its_error(home: Path, aski
     at = datetime.fromtimestamp(100, UTC)
     assert found.ticks == {"p_lag": Tick(at=at, problem="OSError"), "p_schedule": Tick(at=at)}
     assert found.stopped == frozenset()
+
+
+@IN_BOTH_PROCESSES
+@pytest.mark.parametrize("newest", ["FAILURE", "SUCCESS"])
+def test_maintenance_that_fails_is_shown_until_it_succeeds(home: Path, asking_dagster: Asks, newest: str) -> None:
+    """Nothing else says so: the pipeline's runs go on, and its metrics are about them."""
+    home.mkdir()
+    tags = {MAINTENANCE_TAG: "p"}
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        failed = create_run_for_test(instance, job_name="p_maintenance", status=dg.DagsterRunStatus.FAILURE, tags=tags)
+        if newest == "SUCCESS":
+            create_run_for_test(instance, job_name="p_maintenance", status=dg.DagsterRunStatus.SUCCESS, tags=tags)
+    with asking_dagster() as dagster:
+        found = dagster.state({"p": [], "q": []})
+    said = {"p": f"run {failed.run_id} failed"} if newest == "FAILURE" else {}
+    assert (found.errors, found.maintenance_errors) == ({}, said)
+    shown = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[], maintenance_error=said.get("p"))]))
+    assert ("  last maintenance failed: run" in str(shown)) is bool(said)
