@@ -525,7 +525,7 @@ def test_maintenance_that_fails_is_shown_until_it_succeeds(home: Path, asking_da
             create_run_for_test(instance, job_name="p_maintenance", status=dg.DagsterRunStatus.SUCCESS, tags=tags)
     with asking_dagster() as dagster:
         found = dagster.state({"p": [], "q": []})
-    said = {"p": f"run {failed.run_id} failed"} if newest == "FAILURE" else {}
-    assert (found.errors, found.maintenance_errors) == ({}, said)
-    shown = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[], maintenance_error=said.get("p"))]))
-    assert ("  last maintenance failed: run" in str(shown)) is bool(said)
+    errors = {"p": f"run {failed.run_id} failed"} if newest == "FAILURE" else {}
+    assert (found.errors, found.maintenance_errors) == ({}, errors)
+    shown = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[], maintenance_error=errors.get("p"))]))
+    assert ("  last maintenance failed: run" in str(shown)) is bool(errors)
