@@ -19,10 +19,14 @@ OWN = {**COLUMNS, "ref": "uuid", "opens": "time", "code": "fixed(4)"}
 REFS = [str(UUID(int=n * 0x1F0C4045CB311E7907BA6006AD3DBA0 % 2**128)) for n in range(10)]
 
 
-def own(key: int, name: str, op: str = "u", n: int | None = None) -> Record:
+def own(key: int, name: str, op: str = "u", n: int | None = None, ref: str | None = None) -> Record:
     """With the values of number `n`."""
     n = key if n is None else n
-    at: dict[str, Any] = {"ref": REFS[n].upper(), "opens": f"08:0{n}:00.{n}", "code": b64encode(code(n)).decode()}
+    at: dict[str, Any] = {
+        "ref": ref or REFS[n].upper(),
+        "opens": f"08:0{n}:00.{n}",
+        "code": b64encode(code(n)).decode(),
+    }
     return put(key, name, op, **at)
 
 
@@ -138,10 +142,11 @@ def test_table_that_is_there_says_that_text_is_of_a_form(target: Target, new_sto
     there = taken(made)
     story = story.reading({}, value={"format": "json"}, key={"format": "json"}).edited(changes={})
     table = made.under(story)
-    story.produce(own(1, "a"), put(2, "b", ref="no uuid", code="abcd"), put(3, "none"))
+    # A system without such a type keeps text as it is.
+    story.produce(own(1, "a", ref=REFS[1]), put(2, "b", ref="no uuid", code="abcd"), put(3, "none"))
     table.engine.land()
     table.merge()
-    story.produce(own(4, "d"))
+    story.produce(own(4, "d", ref=REFS[4]))
     table.engine.land()
     table.merge()
     assert [row for row in read(table) if row[0] != 2] == [
