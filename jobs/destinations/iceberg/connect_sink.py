@@ -103,6 +103,7 @@ class IcebergSink(Sink):
                 "name more" + ("" if self._creates else _MISSING)
             )
         todo += [_CASE_TODO] if self.configuration.flag(_ANY_CASE) and connect.has_schema(self.configuration) else []
+        todo += self._keys_todo() if placed.each and self._mode != "append" else []
         if self._route_field and not self._dynamic:
             # The sink sends no record to tables without an expression.
             taken = [n for n in names if self.configuration.text(f"iceberg.table.{n}.route-regex")]
@@ -145,12 +146,7 @@ class IcebergSink(Sink):
         """
         if self._mode == "append":
             return []
-        usual = self.configuration.items("iceberg.tables.default-id-columns")
-        own = {
-            match[1]: self.configuration.items(name)
-            for name in self.configuration.options
-            if (match := re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", name))
-        }
+        usual, own = self._usual_key, self._own_keys
         # If records name the tables, any table with a key of its own may be among them.
         tables = [*own, *placed.tables] if _NAMED in placed.tables else placed.tables
         keys = {table: own.get(table, usual) for table in tables}
@@ -211,6 +207,27 @@ class IcebergSink(Sink):
     def _branch(self, table: str) -> str:
         own = self.configuration.text(f"iceberg.table.{table}.commit-branch")
         return own or self.configuration.text("iceberg.tables.default-commit-branch", "main") or "main"
+
+    @property
+    def _usual_key(self) -> list[str]:
+        return self.configuration.items("iceberg.tables.default-id-columns")
+
+    @property
+    def _own_keys(self) -> dict[str, list[str]]:
+        """Key columns by table, where the configuration names them for a single table."""
+        found = ((re.fullmatch(r"iceberg\.table\.(.+)\.id-columns", n), n) for n in self.configuration.options)
+        return {match[1]: self.configuration.items(name) for match, name in found if match}
+
+    def _keys_todo(self) -> list[str]:
+        """What a person has to do about keys of single tables, whose topics are not known."""
+        here = ", ".join(self._usual_key) or "the record's key"
+        return [
+            f"iceberg.table.{table}.id-columns: the sink told rows of {table} apart by {', '.join(key)}, this file does "
+            f"by {here}: if that differs, declare the columns of its topic in `overrides` (source.value.columns), and "
+            f"name them there: `changes: {{key: {{columns: [{', '.join(key)}], source: value}}, order_by: arrival}}`"
+            for table, key in self._own_keys.items()
+            if key != self._usual_key
+        ]
 
     @property
     def _mode(self) -> str:

@@ -159,6 +159,32 @@ def test_spaces_around_both_parts_of_a_pair_mean_nothing() -> None:
     assert imported.connections["clickhouse"]["settings"] == {"max_memory_usage": "10"}
 
 
+def test_keys_of_single_tables_of_a_database_are_to_do() -> None:
+    """A topic's table is not known, so the key cannot be written; passed over, other columns would tell rows apart."""
+    database = {
+        **{name: text for name, text in TABULAR.items() if "iceberg.table" not in name and name != "topics"},
+        "topics.regex": "cdc.*",
+        "iceberg.tables.dynamic-enabled": "true",
+        "iceberg.tables.route-field": "_cdc.target",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "transforms": "dbz",
+        "transforms.dbz.type": "io.tabular.iceberg.connect.transforms.DebeziumTransform",
+        "iceberg.table.public.users.id-columns": "user_id",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    }
+    imported = build(Configuration("sink", database))
+    (todo,) = (line for line in imported.todo if line.startswith("iceberg.table.public.users.id-columns"))
+    assert "apart by user_id, this file does by the record's key" in todo
+    (changes,) = re.findall("`(changes: .*)`", todo)
+    own = {**yaml.safe_load(changes), "source": {"value": {"columns": {"user_id": "long not null"}}}}
+    spec = PipelineSpec.model_validate({**imported.document, "overrides": {"cdc.public.users": own}})
+    (member,) = expand("s", spec, ["cdc.public.users"]).members
+    assert member.spec.changes.key
+    assert (member.spec.changes.key.columns, member.spec.changes.key.source) == (["user_id"], "value")
+    same = build(Configuration("sink", {**database, "iceberg.tables.default-id-columns": "user_id"}))
+    assert not any("id-columns" in line for line in same.todo)
+
+
 @pytest.mark.parametrize("creates", [True, False])
 def test_tables_that_records_name(creates: bool) -> None:
     """The sink passes over records that name none; over those of missing ones too, unless it makes tables."""
