@@ -58,7 +58,7 @@ _NO_TOKEN = re.compile(
 _SETTING = re.compile(r'(?:property:?|value for) "([\w.]+)"')
 _SETTINGS = re.compile(r"\b(?:client|socket|broker|ssl|sasl)(?:\.\w+)+")
 _NO_CLIENT = "Failed to create "
-_BROKERS = "check the brokers, or `bootstrap_servers` in the connections file"
+_BROKERS = "check the brokers, or `bootstrap_servers` and `security_protocol` in the connections file"
 
 
 @contextmanager

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import ValidationError
 
 from resources.connections import KafkaConnection
 from resources.errors import ConfigurationError, Unavailable
 from resources.kafka import KafkaCluster
+from resources.kafka_errors import kafka_errors
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.range_reading import read_ranges
 from resources.topic_partition import TopicPartition
@@ -185,3 +187,9 @@ def test_an_identity_provider_that_refuses_is_not_repeated(
     assert [name for name in options if name not in caught.value.remedy] == []
     assert f'token from "{address}/token": (401)' in caplog.text
     assert "sekret" not in str(caught.value) + caplog.text
+
+
+def test_a_broker_that_does_not_answer_may_want_another_protocol() -> None:
+    """A plain client at a port with TLS gets no answer either."""
+    with pytest.raises(Unavailable, match="`bootstrap_servers` and `security_protocol`"), kafka_errors("kafka"):
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
