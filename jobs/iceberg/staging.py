@@ -8,7 +8,7 @@ and marks removed files in the manifests that name them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 
 from pyiceberg.io import FileIO
@@ -29,11 +29,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update import TableUpdate
 from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.types import NestedField, StringType
 
 from jobs.iceberg.manifest_entries import live_entries
 from jobs.iceberg.partitioning import Partitioning
 from jobs.iceberg.position_deletes import DeleteManifestWriter
+from resources.errors import ConfigurationError
 from resources.iceberg import require_version
 
 # Delete manifests with fewer entries are written again as one with each batch, so that their number does not grow.
@@ -42,6 +45,8 @@ _MANIFEST_ENTRIES = 500
 _CROWD = 16
 # ... except those of _CROWD ** _LEVELS or more files.
 _LEVELS = 3
+# The name of a column that stands in for a dropped one, before its number.
+_DROPPED = "__dropped_"
 
 
 def stage(
@@ -96,7 +101,8 @@ class _Producer(_FastAppendFiles):
     def _existing_manifests(self) -> list[ManifestFile]:
         known = super()._existing_manifests()
         kept, again = list[ManifestFile](), defaultdict[tuple[ManifestContent, int], list[ManifestEntry]](list)
-        crowded = frozenset(m.manifest_path for m in crowd(known)) if self._merges_manifests else frozenset()
+        mergeable = [m for m in known if m.partition_spec_id in self._known_specs]
+        crowded = frozenset(m.manifest_path for m in crowd(mergeable)) if self._merges_manifests else frozenset()
         for manifest in known:
             if entries := self._to_rewrite(manifest, manifest.manifest_path in crowded):
                 again[manifest.content, manifest.partition_spec_id] += entries
@@ -127,8 +133,13 @@ class _Producer(_FastAppendFiles):
         if not (removed or of_deletes or crowded):
             return []
         entries = live_entries(manifest, self._io)
-        small = of_deletes and len(entries) <= _MANIFEST_ENTRIES
-        return entries if small or crowded or any(e.data_file.file_path in removed for e in entries) else []
+        is_known = manifest.partition_spec_id in self._known_specs
+        if any(e.data_file.file_path in removed for e in entries):
+            if not is_known:
+                raise _unknown(self._transaction._table, manifest.partition_spec_id)
+            return entries
+        small = of_deletes and len(entries) <= _MANIFEST_ENTRIES and is_known
+        return entries if small or crowded else []
 
     def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         with self._writer(content, spec_id) as writer:
@@ -154,11 +165,32 @@ class _Producer(_FastAppendFiles):
         return write_manifest(version, spec, self._schema_of(spec), output, self.snapshot_id, self._compression)
 
     def _schema_of(self, spec: PartitionSpec) -> Schema:
-        """The newest schema with the columns of the spec: columns of an older spec may be dropped by now."""
+        """The newest schema with the columns of the spec: columns of an older spec may be dropped by now.
+
+        If no schema has a column any more, of which a removed partition field is left (format version 1), it has a
+        column in its place: all values of the field are null, and pyiceberg would write a type that no reader knows.
+        """
+        columns = {field.source_id for field in spec.fields}
+        found = self._with(columns)
+        if found is not None:
+            return found
+        present = self._transaction.table_metadata.schema()
+        missing = columns - index_by_id(present).keys()
+        stands_in = (NestedField(number, f"{_DROPPED}{number}", StringType()) for number in sorted(missing))
+        return Schema(*present.fields, *stands_in)
+
+    @cached_property
+    def _known_specs(self) -> Set[int]:
+        """The specs of whose values the types are known: other engines remove schemas that no snapshot has."""
+        specs = self._transaction.table_metadata.specs().items()
+        columns = {n: {f.source_id for f in s.fields if not isinstance(f.transform, VoidTransform)} for n, s in specs}
+        return {number for number, of in columns.items() if not of or self._with(of) is not None}
+
+    def _with(self, columns: Set[int]) -> Schema | None:
+        """The newest schema with these columns; None if there is none."""
         present = self._transaction.table_metadata.schema()
         older = sorted(self._transaction.table_metadata.schemas, key=lambda schema: schema.schema_id, reverse=True)
-        columns = {field.source_id for field in spec.fields}
-        return next((schema for schema in (present, *older) if columns <= index_by_id(schema).keys()), present)
+        return next((schema for schema in (present, *older) if columns <= index_by_id(schema).keys()), None)
 
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         gone, wanted = ({file.file_path for file in files} for files in (self._deleted_data_files, self.removed))
@@ -166,6 +198,15 @@ class _Producer(_FastAppendFiles):
         # Not before the manifests are written: pyiceberg would write delete files as data files.
         self._added_data_files = [*self._added_data_files, *self.deletes]
         return super()._summary(snapshot_properties)
+
+
+def _unknown(table: Table, spec: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"files of the partition spec {spec} cannot be removed: its column was dropped, and no schema of the "
+        "table says its type any more",
+        where=".".join(table.name()),
+        remedy="rewrite all files of the table by another engine (`rewrite_data_files` with `rewrite-all`)",
+    )
 
 
 class _Unchanged(Transaction):

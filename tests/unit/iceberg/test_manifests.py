@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from cachetools import LRUCache
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
@@ -22,13 +25,14 @@ from jobs.iceberg.file_writer import writing
 from jobs.iceberg.history import PipelineBranch, state_properties
 from jobs.iceberg.landed_batches import landed_batches
 from jobs.iceberg.manifest_entries import live_entries
-from jobs.iceberg.staging import live_files
+from jobs.iceberg.staging import live_files, stage
 from jobs.landed_properties import landed_to_properties
 from jobs.offsets import OffsetRange
 from jobs.watermark import Watermark
+from resources.errors import ConfigurationError
 from resources.iceberg import IcebergCatalog
 from tests.kit.batches import P0, TOPIC_IDS
-from tests.kit.lake import lake
+from tests.kit.lake import lake, with_metadata
 
 NAME = "n.t"
 SCHEMA = Schema(NestedField(1, "i", LongType(), required=False))
@@ -64,8 +68,8 @@ def test_manifests_stay_apart_where_the_table_says_so(tmp_path: Path) -> None:
     assert len(manifests(catalog.require(NAME))) == 20
 
 
-@pytest.mark.parametrize("version", ["1", "2"])
-def test_manifests_of_a_partition_column_that_was_dropped_are_merged(version: str, tmp_path: Path) -> None:
+def lake_whose_partition_column_was_dropped(version: str, tmp_path: Path) -> IcebergCatalog:
+    """After 17 batches, each with a manifest of its own."""
     catalog = lake(tmp_path)
     by_x = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "x"))
     apart = {"format-version": version, "commit.manifest-merge.enabled": "false"}
@@ -78,10 +82,32 @@ def test_manifests_of_a_partition_column_that_was_dropped_are_merged(version: st
         spec.remove_field("x")
     with catalog.require(NAME).update_schema() as schema:
         schema.delete_column("x")
+    return catalog
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_manifests_of_a_partition_column_that_was_dropped_are_merged(version: str, tmp_path: Path) -> None:
+    catalog = lake_whose_partition_column_was_dropped(version, tmp_path)
     append(catalog, 18)
     table = catalog.require(NAME)
     assert len(manifests(table)) == 2
     assert sorted(table.scan().to_arrow()["i"].to_pylist()) == list(range(1, 19))
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_manifests_of_a_partition_column_of_which_no_schema_is_left_stay(version: str, tmp_path: Path) -> None:
+    """Another engine has removed the older schemas (`clean_expired_metadata`): nothing says the column's type."""
+    metadata = lake_whose_partition_column_was_dropped(version, tmp_path).require(NAME).metadata
+    present = json.loads(metadata.schema().model_dump_json())
+    catalog = with_metadata(tmp_path, NAME, {"schemas": [present]})
+    append(catalog, 18)
+    table = catalog.require(NAME)
+    assert len(manifests(table)) == 18
+    files = [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
+    assert sorted(pq.read_table(path)["i"][0].as_py() for path in files) == list(range(1, 19))
+    for manifest in manifests(table):
+        with Path(manifest.manifest_path.removeprefix("file://")).open("rb") as file:
+            assert len(list(fastavro.reader(file))) == 1, "as a reader in Java sees it"
 
 
 def test_number_of_manifests_does_not_grow_with_each_batch(tmp_path: Path) -> None:
@@ -138,3 +164,12 @@ def test_a_metadata_file_is_read_once_and_by_its_writer_never(tmp_path: Path) ->
         file.unlink()
         assert writes.require(NAME).metadata == reads.require(NAME).metadata == table.metadata
         file.write_bytes(written)
+
+
+def test_files_of_such_a_partition_are_not_removed(tmp_path: Path) -> None:
+    metadata = lake_whose_partition_column_was_dropped("2", tmp_path).require(NAME).metadata
+    present = json.loads(metadata.schema().model_dump_json())
+    table = with_metadata(tmp_path, NAME, {"schemas": [present]}).require(NAME)
+    file = next(iter(table.scan().plan_files())).file
+    with pytest.raises(ConfigurationError, match="files of the partition spec 0 cannot be removed"):
+        stage(table, "main", [], [], [file], {})
