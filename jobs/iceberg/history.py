@@ -32,7 +32,8 @@ class History:
     Attributes:
         committed: the state that counts: of the nearest ancestor that has one. None: no batch of this pipeline.
         undone: a newer state that was published and is no ancestor any more: the table was rolled back.
-        is_known: False: rolled back to a snapshot whose state has expired; it may have any batch before `undone`.
+        is_known: False: it may have any batch before `undone`, as it was rolled back to a snapshot whose state has
+            expired; without `undone` any batch of main, of which the branch was made.
     """
 
     committed: CommittedState | None
@@ -107,7 +108,8 @@ class PipelineBranch:
                 undone = published if published and published.batch_number > found.batch_number else None
                 return History(found, undone)
         if _is_cut(last, tagged):
-            return History(published or self._branched_off(table), None)
+            found = published or self._branched_off(table)
+            return History(found, None, is_known=found is not None or not self._may_have_mains(table))
         return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
 
     def _before_branching(self, table: Table, published: CommittedState | None) -> History:
@@ -128,6 +130,10 @@ class PipelineBranch:
             return None
         # A batch that main has got since is not in the branch.
         return main.history(table).committed if tagged and _place(tagged) <= _place(head) else None
+
+    def _may_have_mains(self, table: Table) -> bool:
+        """Whether the branch may have been made from main when that had batches."""
+        return self.branch != "main" and bool(PipelineBranch(self.pipeline).own_properties(table))
 
     def snapshot_before(self, table: Table, batch: int) -> tuple[Snapshot, int] | None:
         """The newest snapshot of the branch that lacks this batch, and the newest batch that it has; None if there is

@@ -14,11 +14,17 @@ def committed_state(found: Table | None, pipeline: str, table: IcebergTable) -> 
     """The branch's committed state; after a rollback, as `on_rollback` says.
 
     Raises:
-        TableReplaced: the table was rolled back, and `on_rollback` is `hold`.
+        TableReplaced: the table was rolled back, and `on_rollback` is `hold`; or it is not known which rows it has.
     """
     if found is None:
         return None
     history = PipelineBranch(pipeline, table.branch).history(found)
+    if history.undone is None and not history.is_known and not table.has_unique_key:
+        raise TableReplaced(
+            "it is not known which batches the branch has: the snapshots that say it have expired",
+            where=f"iceberg {table.table}, branch {table.branch}",
+            remedy="drop the branch, and the next run makes it again from main; or name another one in `branch`",
+        )
     if history.undone is None:
         return history.committed
     undone, where = history.undone.batch_number, f"iceberg {table.table}"

@@ -203,6 +203,19 @@ def test_a_branch_that_nobody_has_written_to_has_mains_state(
     assert (found.committed, found.undone) == (committed(known) if known else None, None)
 
 
+@pytest.mark.parametrize(("mode", "refused"), [("append", True), ("delete", True), ("upsert", False)])
+def test_a_branch_of_which_nobody_knows_what_it_has_gets_no_row_twice(mode: str, refused: bool) -> None:
+    """Somebody made it from main, which has got batches since, and whose older snapshots have expired."""
+    snapshots = [(2, 1, state(2)), (8, 7, OTHERS), (10, 9, state(3))]
+    refs = {"main": 10, TAG: 10, "audit": 8}
+    of_main, of_nobody = (history.table(snapshots, refs, mirror) for mirror in (mirrored(3), {}))
+    options = {"kind": "iceberg", "table": "a.b", "mode": mode, "branch": "audit", "on_rollback": "skip"}
+    table = IcebergTable.model_validate(options)
+    with pytest.raises(TableReplaced, match="which batches the branch has") if refused else nullcontext():
+        assert committed_state(of_main, "p", table) is None
+    assert committed_state(of_nobody, "p", table) is None, "main has no batch of the pipeline either"
+
+
 def test_a_branch_that_was_dropped_is_undone_whatever_has_expired_on_main() -> None:
     """Main has its own snapshots, of which none has this branch's batch."""
     table = history.table([(2, 1, state(2)), *CUT], {"main": 9, PipelineBranch("p", "audit").tag: 2}, {})
