@@ -108,8 +108,8 @@ class PipelineBranch:
                 undone = published if published and published.batch_number > found.batch_number else None
                 return History(found, undone)
         if _is_cut(last, tagged):
-            found = published or self._branched_off(table)
-            return History(found, None, is_known=found is not None or not self._may_have_mains(table))
+            newest = published or self._branched_off(table)
+            return History(newest, None, is_known=newest is not None or not self._may_have_mains(table))
         return History(None, published, is_known=last is None or last.parent_snapshot_id is None)
 
     def _before_branching(self, table: Table, published: CommittedState | None) -> History:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -61,7 +62,7 @@ from orchestration.status.pipelines import (
 )
 from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
-from resources.errors import TimeLimitReached, TopicMissing, Unavailable
+from resources.errors import BatchmergeError, TimeLimitReached, TopicMissing, Unavailable
 from tests.kit import specs
 from tests.kit.flow import ROOT, Flow
 from tests.kit.waiting import PATIENCE
@@ -338,7 +339,9 @@ def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_t
     away, there, breaker = Asked(answers=False), Asked(answers=True), CircuitBreaker()
     problems = []
     for _ in range(5):
-        found = _answer(_Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: NO_ANSWER, breaker)
+        found = _answer(
+            _Question("clickhouse a.t", "clickhouse", away, "refused", lambda: 0), lambda: NO_ANSWER, breaker
+        )
         problems.append(str(found.problem))
         found = _answer(_Question("iceberg a.t", "lake", there, "refused", lambda: 0), lambda: NO_ANSWER, breaker)
         assert found.problem is None
@@ -347,12 +350,16 @@ def test_a_system_that_leaves_many_tables_without_an_answer_is_not_asked_about_t
     assert "not queried: clickhouse has just left 3 queries unanswered" in problems[-1]
 
 
+def _given(problem: BatchmergeError) -> BatchmergeError:
+    return problem
+
+
 def test_a_lag_that_is_not_known_says_why() -> None:
     """A topic that is missing is no Kafka that is away."""
     there = _Question("iceberg a.t", "lake", lambda: None, "refused", lambda: 0)
     missing = TopicMissing("topic 'orders' does not exist", where="pipeline p", remedy="create it")
     for problem, why in ((missing, "topic 'orders' does not exist"), (NO_ANSWER, "Kafka does not answer")):
-        found = _answer(there, lambda problem=problem: problem, CircuitBreaker())
+        found = _answer(there, partial(_given, problem), CircuitBreaker())
         (line,) = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[found])]))[2:3]
         assert line == f"  iceberg a.t  batch 0, lag unknown: {why}"
 
@@ -364,7 +371,7 @@ def test_tables_are_asked_side_by_side() -> None:
         both.wait()
 
     questions = [_Question(f"iceberg a.{name}", "lake", ask, "refused", lambda: 0) for name in "tu"]
-    assert [found.problem for found in _answers(questions, lambda: None, CircuitBreaker())] == [None, None]
+    assert [found.problem for found in _answers(questions, lambda: NO_ANSWER, CircuitBreaker())] == [None, None]
 
 
 def test_kafka_is_asked_beside_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,12 +221,12 @@ class IcebergSink(Sink):
     def _keys_todo(self) -> list[str]:
         """What a person has to do about keys of single tables, whose topics are not known."""
         here = ", ".join(self._usual_key) or "the record's key"
+        found = {table: ", ".join(key) for table, key in self._own_keys.items() if key != self._usual_key}
         return [
-            f"iceberg.table.{table}.id-columns: the sink told rows of {table} apart by {', '.join(key)}, this file does "
-            f"by {here}: if that differs, declare the columns of its topic in `overrides` (source.value.columns), and "
-            f"name them there: `changes: {{key: {{columns: [{', '.join(key)}], source: value}}, order_by: arrival}}`"
-            for table, key in self._own_keys.items()
-            if key != self._usual_key
+            f"iceberg.table.{table}.id-columns: {key} identified a row in the sink, and {here} does so here: if "
+            "that differs, declare the columns in `overrides` of its topic (source.value.columns), and name "
+            f"them there: `changes: {{key: {{columns: [{key}], source: value}}, order_by: arrival}}`"
+            for table, key in found.items()
         ]
 
     @property

@@ -160,7 +160,7 @@ def test_spaces_around_both_parts_of_a_pair_mean_nothing() -> None:
 
 
 def test_keys_of_single_tables_of_a_database_are_to_do() -> None:
-    """A topic's table is not known, so the key cannot be written; passed over, other columns would tell rows apart."""
+    """A topic's table is not known, so the key cannot be written; passed over, other columns would identify a row."""
     database = {
         **{name: text for name, text in TABULAR.items() if "iceberg.table" not in name and name != "topics"},
         "topics.regex": "cdc.*",
@@ -174,7 +174,7 @@ def test_keys_of_single_tables_of_a_database_are_to_do() -> None:
     }
     imported = build(Configuration("sink", database))
     (todo,) = (line for line in imported.todo if line.startswith("iceberg.table.public.users.id-columns"))
-    assert "apart by user_id, this file does by the record's key" in todo
+    assert "user_id identified a row in the sink, and the record's key does so here" in todo
     (changes,) = re.findall("`(changes: .*)`", todo)
     own = {**yaml.safe_load(changes), "source": {"value": {"columns": {"user_id": "long not null"}}}}
     spec = PipelineSpec.model_validate({**imported.document, "overrides": {"cdc.public.users": own}})

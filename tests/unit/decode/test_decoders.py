@@ -13,6 +13,7 @@ from jobs.decode.base import DecodeError, Decoder, Refused, decode_each
 from jobs.decode.decoders import decoder_for
 from jobs.decode.registered import RegisteredSchema
 from resources.errors import ConfigurationError
+from resources.stored_schema import SchemaId
 from tests.kit.arrow import copied, raw_values, row_type
 
 RAW = raw_values(b"a", b"\xff", None, b"", "é".encode())
@@ -49,7 +50,7 @@ def test_json_keys_of_one_value() -> None:
 
 
 def test_json_keys_of_one_value_beside_a_registry() -> None:
-    registered = {3: RegisteredSchema(3, "JSON", ('{"type": "integer"}',))}
+    registered: dict[SchemaId, RegisteredSchema] = {3: RegisteredSchema(3, "JSON", ('{"type": "integer"}',))}
     decoder = copied(decoder_for("json", row_type({"id": "long"}), registered=registered, one_value=True))
     assert decoder.decode(raw_values(b"\0\0\0\0\x0342")).values.to_pylist() == [{"id": 42}]
 
