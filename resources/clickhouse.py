@@ -30,15 +30,16 @@ _LOG = logging.getLogger("batchmerge")
 # The client's own log names the server and the statement; errors reach people through `clickhouse_errors`.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
-# A limit of the user's profile fails a statement, which may otherwise end early as if it were done.
-_WHOLE = {f"{limit}_overflow_mode": "throw" for limit in ("read", "result", "set", "timeout", "transfer")}
+_SETTINGS = {
+    # A limit of the user's profile fails a statement, which may otherwise end early as if it were done.
+    **{f"{limit}_overflow_mode": "throw" for limit in ("read", "result", "set", "timeout", "transfer")},
+    # Questions are answered with all rows that were inserted, also where an address stands for several replicas: those
+    # of ClickHouse Cloud, and those that take inserts by `insert_quorum`.
+    "select_sequential_consistency": "1",
+}
 
 T = TypeVar("T")
 Row = dict[str, Any]
-
-# Questions are answered with all rows that were inserted, also where an address stands for several replicas: those of
-# ClickHouse Cloud, and those that take inserts by `insert_quorum`.
-_CONSISTENT = {"select_sequential_consistency": "1"}
 
 
 class ClickHouseServer:
@@ -178,7 +179,7 @@ def _open(connection_json: str, password: str, endpoint: str, authority: str) ->
         pool_mgr=trusts,
         connect_timeout=max(1, int(connection.timeout_seconds)),
         send_receive_timeout=connection.statement_timeout_seconds,
-        settings={**_CONSISTENT, **_WHOLE, **connection.settings},
+        settings={**_SETTINGS, **connection.settings},
         autogenerate_session_id=False,
         form_encode_query_params=True,
         tz_mode="aware",
