@@ -131,7 +131,7 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
     label = f"code {code}{_name(message)}"
     if code == _KEEPER and any(mark in message for mark in ("Node exists", "Bad version", "No node")):
         found: BatchmergeError = CommitFailed("another run has changed the state in Keeper meanwhile", where=where)
-    elif code == _THROW_IF and LEASE_LOST in message:
+    elif code == _THROW_IF and f"Exception: {LEASE_LOST}" in message:  # of another throwIf the message may quote ours
         found = Interrupted("another run has taken this table over", where=where, remedy=NEWER_RUN)
     elif code == _QUERY_WAS_CANCELLED:
         found = Interrupted("the query was stopped", where=where, remedy="run again, if no newer run goes on")
