@@ -144,13 +144,19 @@ class IntermediateTable:
                 remedy="give one of the two another `intermediate.suffix` or `intermediate.namespace`",
             )
 
-    def require_version(self) -> None:
-        """Before records are read; what is landed can still be merged. Raises ConfigurationError."""
+    def writable(self) -> Table:
+        """The table, as long as pyiceberg can commit it. What is landed can still be merged if it cannot.
+
+        Raises:
+            ConfigurationError: somebody has raised its format version.
+        """
+        table = self.catalog.require(self.identifier)
         remedy = (
             "no version can be taken back: when the tables have all that is landed, drop this one, and go on with "
             f"`batchmerge offsets reset {self.pipeline} --to committed`"
         )
-        require_version(self.catalog.require(self.identifier).format_version, self.identifier, remedy)
+        require_version(table.format_version, self.identifier, remedy)
+        return table
 
     def _set_properties(self, table: Table) -> None:
         """Sets what the table lacks."""
@@ -244,7 +250,6 @@ class IntermediateTable:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
             do not add up. ConfigurationError: somebody has raised the table's format version.
         """
-        self.require_version()
         from jobs.landing.batch_records import BatchRecords
         from jobs.landing.new_columns import write_with_new_columns
         from jobs.landing.ranges import judge, land_ranges
@@ -254,7 +259,7 @@ class IntermediateTable:
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
-            append = Append(self.catalog, self.identifier, self.pipeline, committed)
+            append = Append(self.catalog, self.identifier, self.pipeline, committed, table=self.writable())
             failpoint("land.begun")
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
             ids = known_ids(append.properties, self.pipeline)

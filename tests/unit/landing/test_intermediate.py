@@ -61,7 +61,7 @@ def test_a_table_whose_format_version_somebody_has_raised(lake: IcebergCatalog, 
     table = IntermediateTable("p", specs.spec(columns={"id": "long"}), raised)
     assert table.prepare() == []
     with pytest.raises(ConfigurationError, match="format version is 3") as refused:
-        table.require_version()
+        table.writable()
     assert "offsets reset p --to committed" in refused.value.remedy
     for change in (
         lambda: IntermediateTable("p", specs.spec(columns={"new": "long"}), raised).prepare(),
