@@ -8,6 +8,7 @@ import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -331,6 +332,38 @@ def test_mongo() -> None:
     assert {n: e.kind for n, e in decoded.errors.items()} == {1: "missing", 3: "undecodable", 4: "type"}
     assert decoded.filtered == {5}
     assert decode(records, rules("mongo", skips_without_row=True), columns).filtered == {1, 5}
+
+
+def test_uuids_of_documents_are_bytes_of_subtype_4() -> None:
+    """As MongoDB's drivers write them. Those of subtype 3 have another order of bytes in each driver."""
+    uuid = UUID("61f0c404-5cb3-11e7-907b-a6006ad3dba0")
+
+    def of(subtype: str, value: bytes = uuid.bytes) -> dict[str, Any]:
+        return {"$binary": {"base64": base64.b64encode(value).decode(), "subType": subtype}}
+
+    old = {"$binary": base64.b64encode(uuid.bytes).decode(), "$type": "4"}  # Extended JSON before v2
+    columns = {
+        "_id": "uuid", "old": "uuid", "all": "array<struct<one: uuid>>", "by": "map<string,uuid>", "raw": "binary",
+        "text": "string", "_op": "string",
+    }  # fmt: skip
+    good = {"_id": of("04"), "old": old, "all": [{"one": of("4")}, None], "by": {"a": of("04")}, "raw": of("04")}
+    documents = [
+        {**good, "text": of("04")},
+        {"_id": of("03")},
+        {"_id": of("04", b"short")},
+        {"_id": {"$uuid": str(uuid)}},
+    ]
+    decoded = decode([{"op": "c", "after": json.dumps(one)} for one in documents], rules("mongo"), columns)
+    first, *_, last = decoded.values.to_pylist()
+    assert first == {
+        "_id": str(uuid), "old": str(uuid), "all": [{"one": str(uuid)}, None], "by": [("a", str(uuid))],
+        "raw": uuid.bytes, "text": base64.b64encode(uuid.bytes).decode(), "_op": "c",
+    }  # fmt: skip
+    assert last["_id"] == str(uuid)
+    assert {n: e.kind for n, e in decoded.errors.items()} == {1: "type", 2: "type"}
+    key = MongoKey(row_type({"_id": "uuid"}), lambda kind: decoder_for("json", kind))
+    found = copied(key).decode(raw_values({"id": json.dumps(of("04"))}, {"id": json.dumps(of("03"))}))
+    assert (found.values.to_pylist()[0], list(found.errors)) == ({"_id": str(uuid)}, [1])
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
