@@ -165,7 +165,7 @@ def _refusal(path: Path, old: pa.DataType, new: pa.DataType) -> str:
 
 
 def _shown(kind: pa.DataType) -> str:
-    """The type for messages; tables of others may have types without a type string (time, UUID, nanoseconds)."""
+    """The type for messages; tables of others may have types without a type string (nanoseconds)."""
     try:
         return type_name(kind)
     except ConfigurationError:

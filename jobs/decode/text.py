@@ -24,7 +24,7 @@ from jobs.decode.base import Decoded, DecodeError, Refused, decode_each
 from jobs.decode.best_fit import in_text, of_json
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_values import scalar_converter
-from jobs.schema.types import type_name
+from jobs.schema.types import shown_type, type_name
 from resources.config_files.mistakes import one_of
 from resources.errors import ConfigurationError
 
@@ -86,7 +86,7 @@ class OneValue:
             converted = of_json(JsonDialect(best_fit=True).marked(self._field), scalar_converter(kind, where))
             return lambda record: converted(_text(record))
         raise ConfigurationError(
-            f"records in the format {self._format} cannot be {type_name(kind)}",
+            f"records in the format {self._format} cannot be {shown_type(self._field)}",
             remedy=f"declare one column of type {one_of(self._known)}, or another format",
         )
 
@@ -104,7 +104,9 @@ def _number(kind: pa.DataType, where: str) -> ConvertBytes:
 
     def convert(record: bytes) -> Any:
         layout = sizes.get(len(record))
-        if layout is None or (layout == ">?" and record > b"\x01"):
+        if layout == ">?" and record > b"\x01":
+            raise Refused("type", f"{where}: expected boolean, found a byte that is neither 0 nor 1")
+        if layout is None:
             expected = f"{type_name(kind)} ({known} bytes, big-endian)"
             raise Refused("type", f"{where}: expected {expected}, found {len(record)} bytes")
         return struct.unpack(layout, record)[0]
