@@ -76,7 +76,7 @@ class Role:
                 raise
             self._renew()
             self._send(events)
-        self._is_used, self._may_return = True, False
+        self._is_used = True
 
     def _send(self, events: Sequence[Unpublished]) -> None:
         # Also if nothing is pending: a dead run's open transaction blocks all readers until it times out. And before
@@ -124,6 +124,7 @@ class Role:
                 failpoint(f"events.{point}.{end}")
 
         self._writer.send_messages(messages, [*progress.values()], lambda: reach("written"))
+        self._may_return = False  # only a commit shows that nobody else has the role
         reach("sent")
 
 

@@ -85,3 +85,17 @@ def test_only_a_role_of_earlier_work_is_taken_back(monkeypatch: pytest.MonkeyPat
     role._writer = Fenced()  # type: ignore[assignment]
     with pytest.raises(Interrupted):
         role.send([request])
+
+
+def test_a_role_is_taken_back_though_nothing_was_due_first(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table's own events were published with an earlier batch, when the other tables were behind."""
+    monkeypatch.setattr(role_module, "ControlWriter", Mock(return_value=Mock(is_open=True)))
+    role = Role(Control(), Mock(), "run", "batchmerge-p/lake.n.t")
+    role.send([due(1, [], alone=True)])
+    role.begin()
+    role._writer = Fenced()  # type: ignore[assignment]
+    state = committed(1)
+    role.send([Unpublished("p", "table", due=Due("table", "batchmerge-p", state, [], lambda _: []))])
+    role.send([due(2, [], alone=True)])
+    assert not isinstance(role._writer, Fenced)
+    assert asked == ["batchmerge-p"] * 2, "the other run may have moved the group"
