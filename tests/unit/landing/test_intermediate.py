@@ -11,6 +11,7 @@ from jobs.landing.intermediate import IntermediateTable
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 from tests.kit import specs
+from tests.kit.batches import batch
 from tests.kit.lake import with_metadata
 
 
@@ -61,7 +62,7 @@ def test_a_table_whose_format_version_somebody_has_raised(lake: IcebergCatalog, 
     table = IntermediateTable("p", specs.spec(columns={"id": "long"}), raised)
     assert table.prepare() == []
     with pytest.raises(ConfigurationError, match="format version is 3") as refused:
-        table.writable()
+        table.land(None, None, batch(1), None, None, {})  # type: ignore[arg-type]
     assert "offsets reset p --to committed" in refused.value.remedy
     for change in (
         lambda: IntermediateTable("p", specs.spec(columns={"new": "long"}), raised).prepare(),

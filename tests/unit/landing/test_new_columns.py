@@ -122,6 +122,30 @@ def test_batch_with_new_fields_is_landed_with_columns_for_them(tmp_path: Path) -
     ]  # fmt: skip
 
 
+def test_a_batch_loads_its_table_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To begin and to publish: each is a request to the catalog."""
+    place, plain = Place(tmp_path), IcebergCatalog.load
+    place.land({"id": 1})
+    within, loads = [False], list[str]()
+    land = IntermediateTable.land
+
+    def landing(*given: Any) -> LandedBatch:
+        within[0] = True
+        try:
+            return land(*given)
+        finally:
+            within[0] = False
+
+    def load(self: IcebergCatalog, identifier: str) -> Any:
+        loads.extend([identifier] * within[0])
+        return plain(self, identifier)
+
+    monkeypatch.setattr(IntermediateTable, "land", landing)
+    monkeypatch.setattr(IcebergCatalog, "load", load)
+    place.land({"id": 2})
+    assert loads == ["landing.p_tmp"] * 2
+
+
 def test_fields_with_dots_in_their_names_become_columns(tmp_path: Path) -> None:
     place = Place(tmp_path, columns={"id": "long not null"}, unknown_fields="add")
     place.land({"id": 1, "http.status": 200, "status": 7, "s": {"x.y": 1}})
