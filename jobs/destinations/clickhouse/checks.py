@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from jobs.batch import CommittedState, LandedBatch
-from jobs.destinations.clickhouse.engines import why_it_lacks
+from jobs.destinations.clickhouse.engines import NOT_WRITTEN, why_it_lacks
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.requirements import NO_TABLE
 from resources.errors import CommitFailed, ConfigurationError
+
+_LOG = logging.getLogger("batchmerge")
 
 
 def check_endpoints(where: str, lease: Lease, endpoints: tuple[str, ...]) -> None:
@@ -35,6 +39,15 @@ def check_spread(where: str, lease: Lease, spread_by: str, without_types: str) -
             remedy="set `hash_function`, `shard_by` and the types of these columns as they were; for others start a "
             "new table (another name in `tables`) and let it be filled from the landed batches",
         )
+
+
+def check_takes_rows(where: str, lease: Lease, present: Present) -> None:
+    """Requires a table that keeps what is inserted; a pipeline that older versions let into another one is warned."""
+    why = NOT_WRITTEN.get(present.engine)
+    if why and lease.committed and lease.table_id == present.id:
+        _LOG.warning("%s: %s: %s", where, why, NO_TABLE)
+    elif why:
+        raise ConfigurationError(why, where=where, remedy=NO_TABLE)
 
 
 def check_keeps_records(where: str, table: ClickHouseTable, present: Present | None) -> None:

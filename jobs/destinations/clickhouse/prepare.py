@@ -6,13 +6,12 @@ import logging
 
 from jobs.batch import CommittedState
 from jobs.destinations.clickhouse import present_table, wanted_table
-from jobs.destinations.clickhouse.checks import check_endpoints, check_spread
-from jobs.destinations.clickhouse.engines import NOT_WRITTEN
+from jobs.destinations.clickhouse.checks import check_endpoints, check_spread, check_takes_rows
 from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
-from jobs.destinations.requirements import NO_TABLE, require_create
+from jobs.destinations.requirements import require_create
 from resources.errors import ConfigurationError
 
 _LOG = logging.getLogger("batchmerge")
@@ -36,6 +35,7 @@ def prepare(shard: Shard, dry_run: bool) -> list[str]:
     if not dry_run and known is None:
         shard.store.prepare()
     if present:
+        check_takes_rows(shard.where, lease, present)
         done = _follow(shard, present, dry_run)
         return [*done, *_add_origin_columns(shard, present, dry_run, lease.committed)]
     require_create(shard.table, shard.where)
@@ -51,8 +51,6 @@ def _prepare_side_table(shard: Shard) -> None:
 
 
 def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
-    if present.engine in NOT_WRITTEN:
-        raise ConfigurationError(NOT_WRITTEN[present.engine], where=shard.where, remedy=NO_TABLE)
     moving = present.partition_columns - set(shard.layout.keys)
     if shard.layout.versioned and moving:
         raise ConfigurationError(

@@ -9,6 +9,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from jobs.destinations.clickhouse.checks import check_takes_rows
 from jobs.destinations.clickhouse.columns import Column, clickhouse_type, table_column
 from jobs.destinations.clickhouse.engines import removes_old_rows
 from jobs.destinations.clickhouse.named_types import bare
@@ -16,6 +17,7 @@ from jobs.destinations.clickhouse.present_table import Present, describe, plan_c
 from jobs.destinations.clickhouse.present_types import compared_types, declared_field
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
+from jobs.destinations.clickhouse.state import Lease, state_text
 from jobs.destinations.clickhouse.statements import Statements
 from jobs.destinations.clickhouse.wanted_table import Layout, creation
 from jobs.destinations.clickhouse.window import for_new_table, most_partitions, needed
@@ -25,9 +27,10 @@ from jobs.schema.types import field_text, parse_type
 from jobs.spec.columns import RowColumn
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
-from resources.errors import SchemaRefused
+from resources.errors import ConfigurationError, SchemaRefused
 from sql import render
 from tests.kit import specs
+from tests.kit.batches import committed
 
 ID = Column("id", "Int64", "Int64", pa.int64(), False, True)
 INSTANT = "Nullable(DateTime64(6, 'UTC'))"
@@ -265,6 +268,16 @@ def test_tables_that_keep_other_rows_are_refused(ordered: bool, there: Present, 
     assert what in refused.value.what
     assert refused.value.where == "clickhouse air.flights"
     assert "name a new table in `tables`" in refused.value.remedy
+
+
+def test_a_pipeline_goes_on_with_the_buffer_that_it_has_written(caplog: pytest.LogCaptureFixture) -> None:
+    """Earlier versions took such tables; a new pipeline, or another table, is refused."""
+    buffer = replace(_there("MergeTree", "at", version=None), engine="Buffer")
+    check_takes_rows("here", Lease(state=state_text(committed(1)), table_id="u"), buffer)
+    assert "here: its engine, Buffer, holds rows in memory" in caplog.text
+    for lease in (Lease(), Lease(table_id="u"), Lease(state=state_text(committed(1)), table_id="v")):
+        with pytest.raises(ConfigurationError, match="its engine, Buffer"):
+            check_takes_rows("here", lease, buffer)
 
 
 def _created(version: str) -> Present:
