@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ from resources.config_files.mistakes import one_of
 from resources.errors import CommitFailed, ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog, require_version
 
+_LOG = logging.getLogger("batchmerge")
 _PROPERTIES = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -123,17 +125,31 @@ class Preparation:
         return self.table.needs_key and (column.is_key or column.name == self.destination.spec.changes.ordered_by)
 
     def _require_readable(self, table: Table) -> None:
-        """Rejects a table that Spark cannot read, unless rows are only copied into it, without values for its times."""
+        """Rejects a table that Spark cannot read, unless rows are only copied into it, without values for its times.
+
+        A pipeline whose tasks merge few changes without Spark SQL may have written it already: it is warned.
+        """
         times = {field.name for field in arrow_schema(table) if holds(field.type, pa.types.is_time)}
+        if not times:
+            return
+        what = f"{one_of(sorted(times), 'and')} is of Iceberg's type time, and Spark 4.0 reads no such table"
         written = {column.name.lower() for column in self.destination.row_columns}
-        only_copied = self.table.mode == "append" and takes_copies(table)
-        if times and not (only_copied and written.isdisjoint(map(str.lower, times))):
-            raise ConfigurationError(
-                f"{one_of(sorted(times), 'and')} is of Iceberg's type time, and Spark 4.0 reads no such table",
-                where=self.where,
-                remedy="let pyiceberg or Trino replace it by a column of text, or write to another table, in which a "
-                "column that is declared as `time` is text",
-            )
+        if written.isdisjoint(map(str.lower, times)):
+            if self.table.mode == "append" and takes_copies(table):
+                return
+            if self._is_merged_by_tasks(table):
+                _LOG.warning("%s: %s: maintenance, and merges of many changes, fail", self.where, what)
+                return
+        raise ConfigurationError(
+            what,
+            where=self.where,
+            remedy="let pyiceberg or Trino replace it by a column of text, or write to another table, in which a "
+            "column that is declared as `time` is text",
+        )
+
+    def _is_merged_by_tasks(self, table: Table) -> bool:
+        by_tasks = self.table.needs_key and can_be_taken(table)
+        return by_tasks and committed_state(table, self.destination.pipeline, self.table) is not None
 
     def _require_writable(self, table: Table) -> None:
         """Rejects a table whose partitions Spark's MERGE would mix up."""

@@ -217,6 +217,24 @@ def test_a_table_that_spark_cannot_read_is_refused(
     assert "Trino" in refused.value.remedy
 
 
+def test_few_changes_are_merged_beside_times(lake: IcebergCatalog, caplog: pytest.LogCaptureFixture) -> None:
+    """Without Spark SQL, as by earlier versions: who merges into such a table already goes on."""
+    landing, destination, schema = flow(lake, "upsert_delete", properties=MERGE_ON_READ)
+    assert _merged_in_turns(lake, landing, destination, schema, {}) >= 0
+    with lake.require("n.t").update_schema() as change:
+        change.add_column("at", TimeType())
+    destination.prepare()
+    assert "at is of Iceberg's type time" in caplog.text
+    landing.add(landed([(n, 50) for n in range(20)], schema, 10))
+    delta = RowDelta(lake, "n.t", "p", batches.committed(9))
+    report = report_of(reported_by(task_of(landing, destination, delta, 10, leaves_unchanged=False)))
+    delta.add(report.files)
+    delta.remove(report.deletes)
+    after = batches.committed(10)
+    delta.publish_append(after.to_properties(), state_properties(after, "main"), rebase=False)
+    assert rows_of(lake, "n.t") == expected(dict.fromkeys(range(20), 50))
+
+
 def test_a_table_whose_partitions_spark_would_mix_up_is_refused(lake: IcebergCatalog) -> None:
     lake.create("n.t", THEIRS, PartitionSpec(PartitionField(1, 1000, parse_transform("bucket[3]"), "ref_bucket")))
     with pytest.raises(ConfigurationError, match=r"partitioned by UUIDs \(ref_bucket\)"):
