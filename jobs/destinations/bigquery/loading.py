@@ -20,6 +20,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from google.cloud.bigquery import Table
+
 from jobs.changes.planned_files import PlannedFiles
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted
@@ -44,10 +46,12 @@ class Loader(SentRows):
     """Loads landed rows into one staging table; sends them if BigQuery cannot read the landed files.
 
     Attributes:
+        target: the table that the rows are for, as it is when the work begins; None: it is gone.
         made_with: what its rows are made with (`made_with`).
         as_landed: a landed row is a row of the staging table.
     """
 
+    target: Table | None
     made_with: str
     as_landed: bool = False
 

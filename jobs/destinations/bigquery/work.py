@@ -168,6 +168,7 @@ class TableWork(Destination):
             refusal=refusal,
             side_table=self.side_table,
             replayed=replayed,
+            target=found,
             made_with=made_with(self.spec, self.table, self.columns, present),
             as_landed=replayed is None and takes_landed,
         )
@@ -236,10 +237,9 @@ class TableWork(Destination):
         """
         target, source = (self.bigquery.table_id(name) for name in (self.table.table, loader.staging_table))
         staged = {field.name for field in loader.schema}
-        present = self.bigquery.find_table(self.table.table)
-        entry = as_partitioned(self.table, present)
+        entry = as_partitioned(self.table, loader.target)
         wanted = statement(self.spec, entry, self.columns, target, source, says_op=OP in staged)
-        wanted = replace(wanted, whole=demanded_filter(present))
+        wanted = replace(wanted, whole=demanded_filter(loader.target))
         values = Values(first=flush.first.number, last=flush.last.number)
         if loader.replayed is not None and not self.table.has_unique_key and self.table.has_coordinates:
             parts = [("kafka", part) for part in ("topic", "partition", "offset")]

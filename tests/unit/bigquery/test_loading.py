@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from google.cloud.bigquery import SchemaField
+from google.cloud.bigquery import SchemaField, Table
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 
@@ -141,6 +141,7 @@ def loader(service: Service, by: str) -> Loader:
         where="t",
         refusal=cast(Any, SimpleNamespace(attempt="a")),
         side_table=cast(Any, NoDeadLetters()),
+        target=None,
         made_with=by,
     )
 
@@ -197,6 +198,19 @@ def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: boo
     assert named == ([] if merged else [f"name {other}"]), (
         "of a merge that has taken effect the row says its staging table"
     )
+
+
+def test_a_merge_takes_its_table_as_the_load_has_found_it() -> None:
+    """Each look at a table is a request to BigQuery."""
+    spec, target = spec_of("upsert"), Table("p.d.t")
+    (table,) = spec.tables
+    assert isinstance(table, BigQueryTable)
+    work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
+    work.__dict__["bigquery"] = SimpleNamespace(table_id=lambda name: f"p.{name}", read=lambda *_: [{"nulls": 1}])
+    target.require_partition_filter = True
+    row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
+    text, _ = work.bound(replace(loader(Service(), ""), target=target), row, Flush((landed(2),)))
+    assert "`_PARTITIONTIME` >= TIMESTAMP '0001-01-01'" in text
 
 
 def test_files_elsewhere_are_not_written_with_what_is_vended_for_the_landed_ones(tmp_path: Path) -> None:
