@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -45,8 +45,17 @@ def pipeline_names() -> list[str]:
 
 
 def _paths(folder: Path | None = None) -> list[Path]:
-    """The files of the folder and of all folders in it, where Dagster looks for them too."""
-    return sorted((folder or FOLDER).rglob("defs.yaml"))
+    """The files of the folder and of the folders in it, where Dagster looks for them too."""
+    return sorted(_files_in(folder or FOLDER))
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Also those in linked folders; none in hidden ones, in which Kubernetes keeps the files of a config map."""
+    if (file := folder / "defs.yaml").exists():
+        yield file
+    for inner in folder.iterdir() if folder.is_dir() else ():
+        if not inner.name.startswith((".", "__pycache__")) and inner.is_dir():
+            yield from _files_in(inner)
 
 
 def _path_of(name: str) -> Path | None:
@@ -71,7 +80,7 @@ def require_pipelines(folder: Path) -> None:
     if not folder.is_dir():
         remedy = f"make it, or change {VARIABLE}"
         raise ConfigurationError("the folder of pipeline files does not exist", where=str(folder), remedy=remedy)
-    if not any(any(folder.rglob(name)) for name in ("defs.yaml", "*.py")):
+    if not (_paths(folder) or any(folder.rglob("*.py"))):
         remedy = f"write {folder / '<pipeline>' / 'defs.yaml'} (`batchmerge infer` proposes one), or change {VARIABLE}"
         raise ConfigurationError("there is no pipeline file in the folder", where=str(folder), remedy=remedy)
 

@@ -187,6 +187,23 @@ def test_a_pipeline_in_a_folder_of_others_is_one_for_commands_too(folder: Path, 
     assert with_shared(load_folder(folder)).get_repository_def().has_job("invoices")
 
 
+def test_pipelines_of_a_config_map_and_behind_a_link(folder: Path, write: Write, tmp_path: Path) -> None:
+    """Kubernetes mounts links to files in a hidden folder. Dagster follows links, and leaves hidden folders out."""
+    write("orders", "shop.orders")
+    hidden = folder / "orders" / "..2026_11_29"
+    hidden.mkdir()
+    (folder / "orders" / "defs.yaml").rename(hidden / "defs.yaml")
+    (folder / "orders" / "..data").symlink_to(hidden.name)
+    (folder / "orders" / "defs.yaml").symlink_to("..data/defs.yaml")
+    specs.write(tmp_path / "elsewhere", "invoices", specs.document(specs.table(name="shop.invoices")))
+    (folder / "invoices").symlink_to(tmp_path / "elsewhere" / "invoices")
+    assert files.pipeline_names() == ["invoices", "orders"]
+    assert "ok    pipeline invoices: file" in check()
+    loaded = with_shared(load_folder(folder)).get_repository_def()
+    assert loaded.has_job("invoices")
+    assert loaded.has_job("orders")
+
+
 def test_two_pipelines_of_one_name(folder: Path, write: Write) -> None:
     write("orders", "shop.orders")
     specs.write(folder / "old", "orders", specs.document(specs.table(name="shop.old_orders")))
