@@ -30,9 +30,10 @@ _LOG = logging.getLogger("batchmerge")
 # The client's own log names the server and the statement; errors reach people through `clickhouse_errors`.
 logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
 
+_LIMITS = ("distinct", "group_by", "join", "read", "result", "set", "sort", "timeout", "transfer")
 _SETTINGS = {
     # A limit of the user's profile fails a statement, which may otherwise end early as if it were done.
-    **{f"{limit}_overflow_mode": "throw" for limit in ("read", "result", "set", "timeout", "transfer")},
+    **{f"{limit}_overflow_mode": "throw" for limit in _LIMITS},
     # Questions are answered with all rows that were inserted, also where an address stands for several replicas: those
     # of ClickHouse Cloud, and those that take inserts by `insert_quorum`.
     "select_sequential_consistency": "1",

@@ -1,8 +1,10 @@
-"""ClickHouse over TLS: the authority's certificate, here and on Spark's workers."""
+"""ClickHouse over TLS: the authority's certificate, here and on Spark's workers; and the settings of statements."""
 
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -15,7 +17,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import OperationalError
 from urllib3.exceptions import HTTPError
 
-from resources.clickhouse import ClickHouseServer
+from resources.clickhouse import _SETTINGS, ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError
 from tests.kit.certificates import Authority
@@ -88,3 +90,13 @@ def test_authority_without_a_certificate_is_reported_as_that(text: str, plain: s
     (tmp_path / "ca.pem").write_text(text)
     with pytest.raises(ConfigurationError, match=r"ca\.pem: holds no certificate in PEM format. Fix: .*`ca_file`"):
         reached(plain, tmp_path / "ca.pem").rows("/")
+
+
+def test_every_limit_of_a_profile_fails_a_statement() -> None:
+    """`group_by_overflow_mode: any`, for one, lets `verify` see fewer keys."""
+    pytest.importorskip("chdb")
+    query = "SELECT name FROM system.settings WHERE name LIKE '%_overflow_mode'"
+    program = [sys.executable, "-c", f"import chdb; print(chdb.query({query!r}))"]
+    found = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    modes = {name: value for name, value in _SETTINGS.items() if name.endswith("_overflow_mode")}
+    assert modes == dict.fromkeys(found.replace('"', "").split(), "throw")
