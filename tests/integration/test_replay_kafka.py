@@ -37,7 +37,7 @@ def test_forms_and_refusals(
         (["--batches", "x"], 2, "--batches is a number or a range"),
         (["--batches", "3-2"], 2, "--batches is a number or a range"),
         (["--from", "2026-01-02", "--table", flow.table("append")], 2, "--from replays into all tables"),
-        (["--from", "2026-01-02", "--to", "2026-01-01"], 2, "--to is before --from"),
+        (["--from", "2026-01-02", "--to", "2026-01-01"], 2, "is before --from"),
         (["--from", "2020-01-01"], 2, "the pipeline's first hour is"),
         (["--kafka-from", "2026-01-02", "--kafka-to", "2026-01-01"], 2, "--kafka-to is not after"),
         (["--batches", "1", "--what-is-left"], 2, "--what-is-left to --kafka-from"),

@@ -22,6 +22,7 @@ from orchestration.definitions import with_shared
 from orchestration.metrics import measures
 from orchestration.metrics.assets import pipeline_assets
 from orchestration.metrics.events import EventTotals
+from orchestration.metrics.measures import Sample
 from orchestration.metrics.tables import table_samples
 from orchestration.names import landing_key, table_key
 from orchestration.open_lineage.sender import TimeSpent
@@ -217,6 +218,11 @@ def test_a_silent_receiver_of_lineage_delays_many_topics_once(
     assert [shop.iceberg(table) for table in ("a", "b", "c")] == [[{"id": 1, "name": n}] for n in ("a", "b", "c")]
 
 
+def successes(instance: dg.DagsterInstance) -> list[Sample]:
+    """When each table got its newest batch, for Prometheus."""
+    return [s for s in EventTotals(instance).samples(pipeline_assets()) if s.measure == measures.LAST_SUCCESS]
+
+
 def test_a_members_batches_are_its_own_and_one_group_shows_all(
     shop: Shop, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +280,7 @@ def test_a_members_batches_are_its_own_and_one_group_shows_all(
     assert {t.name: "paused by anna" in str(t.paused) for t in found.tables if not t.is_landing} == {
         f"{kind} {shop.name}.{table}": kind == "iceberg" for kind in ("iceberg", "clickhouse") for table in "ab"
     }
-    labelled = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
+    labelled = {s.labels[1] for s in successes(instance) if s.labels[0] == shop.name}
     assert labelled == {labels[1] for measure, labels in samples if measure == measures.UP}
 
 
@@ -337,7 +343,7 @@ def test_tables_that_records_name_show_up_after_a_reload(
     assert {t.name for t in found.tables if t.paused} == {
         f"clickhouse {shop.name}.{name}" for name in ("login", "sale", "refund")
     }
-    counted = {s.labels[1] for s in EventTotals(instance).samples(pipeline_assets()) if s.labels[0] == shop.name}
+    counted = {s.labels[1] for s in successes(instance) if s.labels[0] == shop.name}
     assert counted == {s.labels[1] for s in table_samples(status) if s.measure == measures.UP}
     pauses.resume(instance, shop.name, shop.spec, None, "anna")
     # All tables are at the newest batch, and so is the consumer group.

@@ -103,8 +103,10 @@ class ClickHouseReader(TableReader):
         names = [c.name for c in self.values.columns]
         found = self._found()
         casts = compared_types(self._own, found[0][1].types) if found else {}
-        # Keys and coordinates of a named type: Arrow has no such type, or a number in place of a time.
-        casts |= {c.name: clickhouse_type(c.arrow, True) for c in self._own if c.declared and c.name not in self._texts}
+        # Keys and coordinates of a named type: Arrow has no such type, or a number for a time. As a String bytes
+        # would lose those that are zero at their end.
+        named = [c for c in self._own if c.declared and not c.is_bytes and c.name not in self._texts]
+        casts |= {c.name: clickhouse_type(c.arrow, True) for c in named}
         count = 1 if limit else share_count(spark, _stored(found) // len(self._shards))
         for number in range(count):
             # By a hash of the sorting key, so that all versions of a row are in one share, as FINAL needs.

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 KNOWN = {"__partition", "__key_"}
 # Columns beside a row that is a struct: of a transform's records, and of Iceberg's states. Names of Kafka headers.
 APART = {"__filtered", "__headers", "__passes", "__problem", "__raw_", "__refused", "__unknown", "__usable", "__none",
-         "__source_", "__root__", "__main__", "__metadata__", "__debezium_unavailable_value",
+         "__source_", "__root__", "__main__", "__metadata__", "__dropped_", "__debezium_unavailable_value",
          "__key_schema_id", "__value_schema_id"}  # fmt: skip
 
 
