@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from jobs.decode.base import Decoded, DecodeError, Decoder
-from jobs.decode.columns.arrays import arrow
 from jobs.decode.forms import all_in_form
 from jobs.decode.verdicts import Verdicts
+from jobs.schema.leaves import with_leaves
 from jobs.schema.types import form_of, inside
 
 
@@ -34,7 +34,7 @@ class Formed:
 def formed(values: pa.Array, kind: pa.StructType) -> tuple[pa.Array, dict[int, DecodeError]]:
     """The values in the forms that the fields of `kind` have; null, with an error, for those that have not the form."""
     try:
-        return _in_forms(values, pa.field("", kind), ""), {}
+        return with_leaves(values, pa.field("", kind), _in_form), {}
     except pa.ArrowInvalid as problem:
         if len(values) == 1:
             return pa.nulls(1, values.type), {0: DecodeError("type", str(problem))}
@@ -43,28 +43,12 @@ def formed(values: pa.Array, kind: pa.StructType) -> tuple[pa.Array, dict[int, D
     return pa.concat_arrays([first, second]), {**bad, **{half + row: error for row, error in others.items()}}
 
 
-def _in_forms(values: pa.Array, field: pa.Field, path: str) -> pa.Array:
-    """The values in their forms; raises ArrowInvalid, which names the column."""
-    kind = field.type
-    if form := form_of(field):
-        try:
-            return all_in_form(values, form)
-        except pa.ArrowInvalid:
-            raise pa.ArrowInvalid(f"column {path}: expected {form}, found a value that is none") from None
-    if not has_forms(kind):
+def _in_form(values: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    """Leaves in the form of their field; raises ArrowInvalid, which names the column."""
+    form = form_of(field)
+    if not form:
         return values
-    if pa.types.is_struct(kind):
-        known = {f.name: f for f in kind}
-        parts = [
-            _in_forms(part, known[f.name], f"{path}.{f.name}" if path else f.name) if f.name in known else part
-            for f, part in zip(values.type, values.flatten(), strict=True)
-        ]
-        return pa.StructArray.from_arrays(parts, fields=list(values.type), mask=values.is_null())
-    raw = values.offsets.to_numpy()
-    offsets, first, last = arrow(raw - raw[0]), int(raw[0]), int(raw[-1])
-    mask = values.is_null() if values.null_count else None
-    if pa.types.is_map(kind):
-        items = _in_forms(values.items[first:last], kind.item_field, f"{path}.value")
-        return pa.MapArray.from_arrays(offsets, values.keys[first:last], items, type=values.type, mask=mask)
-    items = _in_forms(values.values[first:last], kind.value_field, f"{path}.element")
-    return pa.ListArray.from_arrays(offsets, items, type=values.type, mask=mask)
+    try:
+        return all_in_form(values, form)
+    except pa.ArrowInvalid:
+        raise pa.ArrowInvalid(f"column {path}: expected {form}, found a value that is none") from None

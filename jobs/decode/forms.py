@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from jobs.decode.base import Refused
 from jobs.decode.times import LAST_OF_DAY, UNITS
-from jobs.schema.own_values import time_texts, times
+from jobs.schema.own_values import UUID_TEXT, time_texts, times
 from jobs.schema.types import length_of
 from jobs.schema.wire import Wire
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_UUID = re.compile(UUID_TEXT)
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d+))?)?", re.ASCII)
 _AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+$"
 # MySQL's times, and those of `jobs.decode.scalars`, may be below zero or longer than a day.
@@ -113,7 +113,7 @@ def all_in_form(values: pa.Array, form: str) -> pa.Array:
     """As `in_form`, for whole columns; raises ArrowInvalid if a value is not of the form, or cannot be read here."""
     if form == "uuid":
         lower = pc.ascii_lower(values)
-        _check(pc.match_substring_regex(lower, f"^{_UUID.pattern}$"), "a string that is no uuid")
+        _check(pc.match_substring_regex(lower, f"^{UUID_TEXT}$"), "a string that is no uuid")
         return lower
     if form == "time":
         # Arrow reads times with less than HH:MM too, and refuses more digits than six.

@@ -6,15 +6,15 @@ our own tasks write and read are converted here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.schema.leaves import with_leaves
 from jobs.schema.types import holds, is_own, landed_type
 
-_UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+# The text of a UUID, in any case.
+UUID_TEXT = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 # Where the hexadecimal digits of a UUID are in its text: start and end of the digits, start in the text.
 _GROUPS = ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24))
 
@@ -25,12 +25,14 @@ def as_in_table(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     Raises:
         ArrowInvalid: a value is not of the form.
     """
-    return _converted(values, wanted, _own) if holds(wanted, is_own) else values
+    return with_leaves(values, pa.field("", wanted), _own) if holds(wanted, is_own) else values
 
 
 def as_landed(values: pa.Array) -> pa.Array:
     """A table's values as they are landed."""
-    return _converted(values, landed_type(values.type), _landed) if holds(values.type, is_own) else values
+    return (
+        with_leaves(values, pa.field("", landed_type(values.type)), _landed) if holds(values.type, is_own) else values
+    )
 
 
 def stored(values: pa.Array) -> pa.Array:
@@ -69,7 +71,7 @@ def times(texts: pa.Array) -> pa.Array:
 
 def _uuids(texts: pa.Array) -> pa.Array:
     """UUIDs in 16 bytes each; raises ArrowInvalid for any other text."""
-    if not pc.all(pc.match_substring_regex(texts, _UUID), min_count=0).as_py():
+    if not pc.all(pc.match_substring_regex(texts, f"^{UUID_TEXT}$"), min_count=0).as_py():
         raise pa.ArrowInvalid("a text that is no uuid")
     given = texts.fill_null("0" * 8 + "-0000" * 3 + "-" + "0" * 12) if texts.null_count else texts
     if not len(given):
@@ -85,7 +87,8 @@ def _uuids(texts: pa.Array) -> pa.Array:
     return pc.if_else(texts.is_valid(), found, pa.scalar(None, pa.binary(16))) if texts.null_count else found
 
 
-def _own(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _own(values: pa.Array, field: pa.Field, _path: str) -> pa.Array:
+    wanted = field.type
     if values.type == wanted or not is_own(wanted):
         return values
     # Not in Arrow's variants of 64 bits.
@@ -95,37 +98,9 @@ def _own(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     return _uuids(landed).cast(wanted) if wanted == pa.uuid() else landed.cast(wanted)
 
 
-def _landed(values: pa.Array, _wanted: pa.DataType) -> pa.Array:
+def _landed(values: pa.Array, _field: pa.Field, _path: str) -> pa.Array:
     if values.type == pa.uuid():
         return uuid_texts(stored(values))
     if pa.types.is_time(values.type):
         return time_texts(values)
     return values.cast(pa.binary()) if pa.types.is_fixed_size_binary(values.type) else values
-
-
-def _converted(values: pa.Array, wanted: pa.DataType, convert: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
-    """The values with converted leaves; `wanted` has the same nested fields, by name, or more or less of them."""
-    if pa.types.is_large_list(values.type):
-        values = values.cast(pa.list_(values.type.value_field))
-    kind = values.type
-    if not (pa.types.is_nested(kind) and kind.id == wanted.id):
-        return convert(values, wanted)
-    if pa.types.is_struct(kind):
-        named = {field.name: field.type for field in wanted}
-        parts = [
-            _converted(part, named.get(field.name, field.type), convert)
-            for field, part in zip(kind, values.flatten(), strict=True)
-        ]
-        fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null())
-    raw = values.offsets.to_numpy()
-    first, last = int(raw[0]), int(raw[-1])
-    # Not by `pa.array`, which would import pandas.
-    offsets = pa.Array.from_buffers(pa.int32(), len(raw), [None, pa.py_buffer(np.ascontiguousarray(raw - raw[0]))])
-    mask = values.is_null() if values.null_count else None
-    if pa.types.is_map(kind):
-        items = _converted(values.items[first:last], wanted.item_type, convert)
-        made = pa.map_(kind.key_type, kind.item_field.with_type(items.type))
-        return pa.MapArray.from_arrays(offsets, values.keys[first:last], items, type=made, mask=mask)
-    items = _converted(values.values[first:last], wanted.value_type, convert)
-    return pa.ListArray.from_arrays(offsets, items, type=pa.list_(kind.value_field.with_type(items.type)), mask=mask)

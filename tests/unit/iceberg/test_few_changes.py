@@ -139,8 +139,14 @@ def _value(key: int, name: str) -> dict[str, Any]:
     return {"id": key, "name": name, "tags": [name]}
 
 
-def flow(lake: IcebergCatalog, **options: Any) -> tuple[Landing, IcebergDestination, pa.Schema]:
-    spec = specs.spec(specs.table(mode="upsert_delete", **options), columns=COLUMNS, key=specs.ID)
+def flow(
+    lake: IcebergCatalog,
+    mode: str = "upsert_delete",
+    columns: dict[str, str] = COLUMNS,
+    key: dict[str, Any] = specs.ID,
+    **options: Any,
+) -> tuple[Landing, IcebergDestination, pa.Schema]:
+    spec = specs.spec(specs.table(mode=mode, **options), columns=columns, key=key)
     schema = landing_schema(spec)
     lake.create("landing.flow", iceberg_schema(schema))
     (only,) = spec.tables

@@ -14,21 +14,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import FixedType, ListType, LongType, NestedField, StructType, TimeType, UUIDType
 
-from jobs.changes.columns import landing_schema
 from jobs.changes.copy_task import CopyTask, files_to_copy
 from jobs.destinations.iceberg.destination import IcebergDestination
-from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.takes import fitted
 from jobs.iceberg.append import Append
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_search import SHARE, SearchTask
 from jobs.iceberg.row_delta import RowDelta
-from jobs.iceberg.schema import iceberg_schema, partition_spec
+from jobs.iceberg.schema import partition_spec
 from jobs.spark.spark_tasks import reports_in
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
 from tests.kit import batches, specs
 from tests.kit.arrow import copied
+from tests.unit.iceberg import test_few_changes
 from tests.unit.iceberg.test_few_changes import Landing, numbers, report_of, reported_by, task_of
 
 DECLARED = {"ref": "uuid", "code": "fixed(4)", "n": "long", "of": "struct<ids: array<uuid>>"}
@@ -79,15 +78,9 @@ def landed(rows: Sequence[tuple[int, int | None]], schema: pa.Schema, number: in
 
 
 def flow(lake: IcebergCatalog, mode: str, **options: Any) -> tuple[Landing, IcebergDestination, pa.Schema]:
-    spec = specs.spec(specs.table(mode=mode, **options), columns=DECLARED, key=KEY)
-    schema = landing_schema(spec)
-    lake.create("landing.flow", iceberg_schema(schema))
-    (only,) = spec.tables
-    assert isinstance(only, IcebergTable)
-    destination = IcebergDestination("p", spec, only, lake)
-    destination.prepare()
+    landing, destination, _ = test_few_changes.flow(lake, mode, DECLARED, KEY, **options)
     # As the table has it: without the marks of the file.
-    return Landing(lake), destination, lake.require("landing.flow").schema().as_arrow()
+    return landing, destination, lake.require("landing.flow").schema().as_arrow()
 
 
 def rows_of(lake: IcebergCatalog, table: str) -> list[tuple[Any, ...]]:
