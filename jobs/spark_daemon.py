@@ -18,6 +18,9 @@ LOADED = (
     ".iceberg.folding",
 )
 
+# New objects until Python's garbage collector runs within a task.
+_GARBAGE_THRESHOLD = 1_000_000
+
 
 def main() -> None:
     """Serves the executor that has started this process, until it closes the connection."""
@@ -28,6 +31,8 @@ def main() -> None:
             import_module(module, __package__)
     # Exclude the modules from workers' garbage collection after each task: so their memory pages stay shared.
     gc.freeze()
+    # Not within a task of usual size: Kafka's messages are new objects, of which none is garbage that refers to itself.
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     daemon.manager()
 
 

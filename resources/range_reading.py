@@ -31,14 +31,14 @@ from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_sch
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
-# Most messages that one call of the consumer returns.
-_AT_ONCE = 10_000
+# Most messages that one call of the consumer returns, after the first one.
+_AT_ONCE = (8 << 10) - 1
 # Seconds that a call waits for the first message.
 _WAIT_SECONDS = 1.0
 # Seconds between two statistics of librdkafka, at least: with thousands of partitions they are megabytes.
 _STATISTICS_SECONDS = 5.0
-# An Arrow batch ends when it has this many rows,
-_ROWS = 20_000
+# An Arrow batch ends when it has this many rows, as many as are decoded together,
+_ROWS = 16 << 10
 # or this many bytes of keys and values.
 _BYTES = 16 << 20
 # Ranges of at most this many offsets are small: after its end a partition may have many records that nobody needs.
@@ -118,11 +118,6 @@ class _Records:
     messages: Sequence[Message]
     offsets: _Numbers
     places: _Numbers
-
-    @property
-    def size(self) -> int:
-        """Bytes of the keys and values."""
-        return sum(map(len, self.messages)) + sum(len(key) for key in map(Message.key, self.messages) if key)
 
 
 class _Unread:
@@ -270,27 +265,27 @@ def _waiting(consumer: Consumer) -> tuple[list[Message], list[Message]]:
 
 def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeaders) -> Iterator[pa.RecordBatch]:
     """In batches of about the same size."""
-    waiting, rows, size = list[_Records](), 0, 0
+    waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for some in found:
-        waiting.append(some)
-        rows, size = rows + len(some.messages), size + some.size
+        records = _in_columns(some, unread, headers)
+        waiting.append(records)
+        rows, size = rows + records.num_rows, size + records["key"].nbytes + records["value"].nbytes
         if rows >= _ROWS or size >= _BYTES:
-            yield _batch(waiting, unread, headers)
+            yield pa.concat_batches(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _batch(waiting, unread, headers)
+        yield pa.concat_batches(waiting)
 
 
-def _batch(found: Sequence[_Records], unread: _Unread, headers: WantedHeaders) -> pa.RecordBatch:
-    messages = [message for some in found for message in some.messages]
-    places = pa.array(np.concatenate([some.places for some in found]))
+def _in_columns(found: _Records, unread: _Unread, headers: WantedHeaders) -> pa.RecordBatch:
+    messages, places = found.messages, pa.array(found.places)
     milliseconds = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, len(messages))
     columns = [
         pa.array(list(map(Message.key, messages)), pa.binary()),
         pa.array(list(map(Message.value, messages)), pa.binary()),
         unread.topics.take(places),
         unread.partitions.take(places),
-        pa.array(np.concatenate([some.offsets for some in found])),
+        pa.array(found.offsets),
         pa.array(np.clip(milliseconds, *_YEARS) * 1000).cast(INSTANT),
     ]
     schema = records_schema(headers)
