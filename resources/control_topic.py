@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as _TopicPartition
@@ -38,7 +39,8 @@ class Message:
 
 @dataclass(frozen=True)
 class GroupProgress:
-    """Offsets to commit for a consumer group without members; `metadata` is kept with the first of them.
+    """Offsets to commit for a consumer group without members; `metadata` is kept with the first one of each topic,
+    since Kafka forgets those of a topic that is deleted.
 
     If several have the same partition of a group, the last one counts.
     """
@@ -163,7 +165,8 @@ class ControlWriter:
         wanted = {
             partition: _TopicPartition(*partition, offset, one.metadata if n == 0 else "")
             for one in progress
-            for n, (partition, offset) in enumerate(sorted(one.offsets.items()))
+            for _, of_topic in groupby(sorted(one.offsets.items()), lambda item: item[0].topic)
+            for n, (partition, offset) in enumerate(of_topic)
         }
         if not wanted:
             return

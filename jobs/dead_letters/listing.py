@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter, DeadLetterGroup
@@ -14,6 +14,7 @@ from sql import render
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Became = Literal["first", "again"]
 # Higher than any batch number.
 LAST = 2**62
 
@@ -36,7 +37,8 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
     if not _anything_landed(pipeline):
         return
     where = pipeline.intermediate.identifier
-    text, topics = _of_open(pipeline, "dead_letters", values=values, headers=False, moves=False, limited=True)
+    shown = {"values": values, "headers": False, "moves": False, "limited": True}
+    text, topics = _of_open(pipeline, "dead_letters", became=None, **shown)
     from resources.spark_errors import spark_errors
 
     with spark_errors(where):
@@ -49,11 +51,19 @@ def list_dead_letters(pipeline: Pipeline, most: int, values: bool = False) -> It
             yield DeadLetter(table=where, **fields)
 
 
-def open_dead_letters(pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST) -> DataFrame:
-    """Rows of ``dead_letters.sql.j2`` with values, headers and moves, in any order. Something must be landed."""
+def open_dead_letters(
+    pipeline: Pipeline, spark: SparkSession, first: int = 0, last: int = LAST, became: Became | None = None
+) -> DataFrame:
+    """Rows of ``dead_letters.sql.j2`` with values, headers and moves, in any order. Something must be landed.
+
+    Args:
+        became: only those that became dead letters when these batches read their records first, or again. None: all of
+            these batches' records.
+    """
     place = pipeline.intermediate
     moves = MOVE.name in place.catalog.require(place.identifier).schema().column_names
-    text, topics = _of_open(pipeline, "dead_letters", values=True, headers=True, moves=moves, limited=False)
+    shown = {"values": True, "headers": True, "moves": moves, "limited": False}
+    text, topics = _of_open(pipeline, "dead_letters", became=became, **shown)
     return spark.sql(text, args={"first": first, "last": last, **topics})
 
 

@@ -26,7 +26,7 @@ from jobs.batch import CommittedState, LandedBatch
 from jobs.changes.columns import MOVE
 from jobs.dead_letters.dead_letter import DeadLetter
 from jobs.dead_letters.delivery import Delivery, deliver
-from jobs.dead_letters.listing import open_dead_letters
+from jobs.dead_letters.listing import Became, open_dead_letters
 from jobs.destinations.base import Destination
 from jobs.destinations.side_table import SideTable
 from jobs.events.pending import PublishedThrough, published_through, unpublished
@@ -100,19 +100,19 @@ class DeadLetterTopic:
         for batch in self._unsent(was, landed, newest):
             if batch.number not in there and batch.number < newest.batch_number:
                 continue
-            state = CommittedState.after(batch)
-            reached = PublishedThrough(state.batch_number, state.commit_id)
+            reached = PublishedThrough(batch.number, batch.batch.commit_id)
             delivery = Delivery(
                 self._pipeline.kafka,
                 topic,
                 self._options.create_topic,
                 float(limit),
                 was,
-                GroupProgress(self._group, state.offsets, reached.to_metadata()),
+                # Not the batch's own offsets: Kafka refuses those of a topic that was deleted and forgotten since.
+                GroupProgress(self._group, newest.offsets, reached.to_metadata()),
                 failpoint_of_task("dead-letters.written"),
             )
             if batch.number in there:
-                self._send(delivery, batch.number)
+                self._send(delivery, batch, landed)
             else:
                 self._move(delivery)
             was = reached
@@ -129,14 +129,14 @@ class DeadLetterTopic:
         properties = place.catalog.require(place.identifier).metadata.properties
         return dead_letters_sent(self._role).read(properties, place.pipeline)
 
-    def _send(self, delivery: Delivery, batch: int) -> None:
+    def _send(self, delivery: Delivery, batch: LandedBatch, landed: Sequence[LandedBatch]) -> None:
         """Has a Spark task send the dead letters of a batch."""
         self._writer = None  # the task's writer fences it
         spark = self._pipeline.spark(f"{self._role} to the topic", self._pipeline.intermediate.catalog)
         from resources.spark_errors import spark_errors
 
         with spark_errors(delivery.topic):
-            rows, messages = self._dead_letters(spark, batch)
+            rows, messages = self._dead_letters(spark, batch, landed)
             sent = task_reports(rows, telling(partial(deliver, delivery, messages)))
         if not sent:  # no dead letters, so there was no task
             self._move(delivery)
@@ -159,14 +159,17 @@ class DeadLetterTopic:
         return [b for b in landed if b.number <= state.batch_number], refused.keys()
 
     def _dead_letters(
-        self, spark: SparkSession, batch: int
+        self, spark: SparkSession, batch: LandedBatch, landed: Sequence[LandedBatch]
     ) -> tuple[DataFrame, Callable[[Batches], Iterator[Message]]]:
         """The input of the task that sends them, and the function that makes messages of it."""
-        name = self._pipeline.name
+        name, number = self._pipeline.name, batch.number
         if self._table is not None:
-            return numbered(spark, 1), partial(_refused, name, self._table.side_tables(), batch)
-        dead_letters = open_dead_letters(self._pipeline, spark, batch, batch)
-        rows = dead_letters.drop(MOVE.name).repartition(1).sortWithinPartitions("i")
+            return numbered(spark, 1), partial(_refused, name, self._table.side_tables(), number)
+        became: Became | None = "again" if batch.batch.revises is not None else None
+        if became is None and any(later.batch.revises is not None for later in landed if later.number > number):
+            became = "first"
+        dead_letters = open_dead_letters(self._pipeline, spark, number, number, became)
+        rows = dead_letters.drop(MOVE.name).repartition(1).sortWithinPartitions("batch", "i")
         return rows, partial(_landed, name)
 
     def _sent(self, newest: CommittedState) -> PublishedThrough | None:

@@ -117,7 +117,9 @@ class Role:
             messages += [Message(encode(event), one.pipeline.encode()) for event in events]
             if one.due and state:
                 reached = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
-                progress[one.due.group, one.pipeline] = GroupProgress(one.due.group, state.offsets, reached)
+                # Kafka refuses those of a topic that was deleted, and forgotten since.
+                present = {tp: offset for tp, offset in state.offsets.items() if tp in one.due.state.offsets}
+                progress[one.due.group, one.pipeline] = GroupProgress(one.due.group, present, reached)
 
         def reach(end: str) -> None:
             for point in points:

@@ -151,13 +151,13 @@ def _delete(
     """Deletes the rows of batches below a number, or the dead letters that were landed before an instant.
 
     Args:
-        unsent: no dead letters from this batch on.
+        unsent: no dead letters that were read in this batch or later.
     """
     column = "landedAt" if dead_letters else "batchNumber"
     path = maintained.catalog.spark_path(maintained.identifier)
     bad = F.col("error").isNotNull() if dead_letters else F.col("error").isNull()
     if unsent is not None:
-        bad &= F.col("batchNumber") < unsent
+        bad &= F.coalesce(REVISION.name, "batchNumber") < unsent
     with spark_errors(maintained.identifier):
         table = spark.table(quote("spark", path))
         rows: int = table.where((F.col(column) < F.lit(below)) & bad).count()

@@ -88,6 +88,7 @@ COMPACTION = {
 LEFT = [RowColumn("body", pa.string(), True, ("value", "body")), COLUMNS[2]]
 OPEN: dict[str, Any] = {"recreated": [[2, 7], [3]]}
 RETIRED: dict[str, Any] = {"table": LANDED, **OPEN}
+DEAD_LETTERS: dict[str, Any] = {"table": LANDED, "values": True, "headers": True, "moves": True, **OPEN}
 AT = {"table": LANDED, "snapshot": 42, "until": 9, "revision": 7}
 STALE = {**AT, "before": [], "below": None}
 VERSION: dict[str, Any] = {"order_by": ("value", "version"), "touched": (6, 7)}
@@ -113,7 +114,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "compared_rows",
         {**COMPARED, "spans": ["s"], "compared_in_python": [], "keys": ["_t", "_p", "_o"], "recreated": [[2, 7]]},
     ),
-    ("dead_letters", {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": True, **OPEN}),
+    ("dead_letters", {**DEAD_LETTERS, "limited": True, "became": None}),
+    ("dead_letters", {**DEAD_LETTERS, "limited": False, "became": "first"}),
+    ("dead_letters", {**DEAD_LETTERS, "limited": False, "became": "again"}),
     ("delete_landed", {**RETIRED, "column": "batchNumber", "dead_letters": False, "revised": True, "unsent": False}),
     ("delete_landed", {**RETIRED, "column": "landedAt", "dead_letters": True, "revised": False, "unsent": True}),
     ("deletes_of_moved_rows", MOVED),
@@ -250,8 +253,7 @@ def test_changes_that_a_delete_brings_have_places_of_their_own_in_late_batches_t
 @pytest.mark.parametrize("limited", [True, False])
 def test_only_a_list_of_dead_letters_is_limited(limited: bool) -> None:
     """A limit leaves one task for whatever reads the rows behind it."""
-    arguments = {"table": LANDED, "values": True, "headers": True, "moves": True, "limited": limited, **OPEN}
-    text = render("spark", "dead_letters", **arguments)
+    text = render("spark", "dead_letters", **DEAD_LETTERS, limited=limited, became=None)
     assert ["ORDER BY" in text, "LIMIT" in text, ":most" in text] == [limited] * 3
 
 
