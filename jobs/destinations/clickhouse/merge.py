@@ -54,7 +54,10 @@ def merge(
 def replay(
     shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
 ) -> InsertCounts:
-    """Inserts what is missing of these batches (append), or the newest version of their keys (upserts)."""
+    """Inserts what is missing of these batches (append), or the newest version of their keys (upserts).
+
+    Up to this shard's own state: where it is ahead of the table, the row of a later delete may be dropped already.
+    """
     lease = shard.store.lease()
     state = lease.committed if lease else None
     if lease is None or state is None or lease.left_behind or state.batch_number < committed.batch_number:
@@ -62,7 +65,7 @@ def replay(
     present = shard.require_table()
     inserts = StepInserts(shard, context, present)
     held = advance_of(shard, inserts).take(lease, None)
-    done = inserts.replay(held, committed.batch_number, batches)
+    done = inserts.replay(held, state.batch_number, batches)
     shard.release(held)
     return done
 
