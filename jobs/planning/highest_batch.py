@@ -27,16 +27,16 @@ def highest_of(destinations: Sequence[Destination]) -> int:
         return max(pool.map(_known_to, destinations), default=0)
 
 
-def highest_in(destination: Destination, committed: CommittedState | None) -> int:
-    """The highest batch number of a table with this committed state; 0 if it has no batch."""
+def highest_in(destination: Destination, states: Sequence[CommittedState | None]) -> int:
+    """The highest batch number of a table whose parts have these committed states; 0 if it has no batch."""
     # Rows of a dead run's unfinished batch may be in the table; new batches have to be newer.
     begun = (lease.batch for lease in destination.leases())
-    return max(committed.batch_number if committed else 0, *begun, 0)
+    return max([*(state.batch_number for state in states if state), *begun], default=0)
 
 
 def _known_to(destination: Destination) -> int:
     try:
-        return with_timeout(_PATIENCE, destination.name, lambda: highest_in(destination, destination.committed()))
+        return with_timeout(_PATIENCE, destination.name, lambda: highest_in(destination, destination.states()))
     except BatchmergeError as problem:
         _LOG.warning("the first batch is planned without %s: %s", destination.name, problem)
         return 0

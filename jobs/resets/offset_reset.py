@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches, new_commit_id
+from jobs.destinations.base import oldest
 from jobs.lineage import next_batches
 from jobs.offsets import OffsetRange, Offsets, TopicPartition, total
 from jobs.pipeline import Pipeline
@@ -33,9 +34,10 @@ class ResetState:
     Attributes:
         current: the state of the intermediate table's head, also if rolled back; None if it has none.
         highest: the highest batch number that any table of the pipeline ever had.
-        tables: the committed state of each table by name.
+        tables: the committed state of each table by name; if its parts have states of their own, the oldest one.
         landed: the landed batches that are still known.
         begins: the first batch of each table that records have named; earlier batches do not concern it.
+        parts: the committed states of a table's parts, by the table's name.
     """
 
     pipeline: str
@@ -45,6 +47,13 @@ class ResetState:
     landed: LandedBatches
     topics: TopicState
     begins: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[CommittedState | None]] = field(default_factory=dict)
+
+    @property
+    def states(self) -> list[CommittedState]:
+        """All states that a reset may have to continue."""
+        parts = (state for states in self.parts.values() for state in states)
+        return [state for state in (self.current, *self.tables.values(), *parts) if state]
 
     def base(self, table: str | None = None) -> CommittedState:
         """The state whose offsets are kept unless a target changes them: of one table, or of all, if they agree.
@@ -66,7 +75,7 @@ class ResetState:
             return state
         if self.current and self.current.batch_number == self.highest:
             return self.current
-        states = {s.commit_id: s for s in [self.current, *self.tables.values()] if s}
+        states = {s.commit_id: s for s in self.states}
         newest = {c: s for c, s in states.items() if not _is_landed(s, self.landed.batches)} or states
         if len(newest) != 1:
             raise ConfigurationError(
@@ -104,12 +113,12 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
     destinations = pipeline.destinations()
     for destination in destinations:
         destination.settle()
-    tables = {d.name: d.committed() for d in destinations}
+    parts = {d.name: [part.committed() for part in d.parts()] for d in destinations}
     landed = pipeline.intermediate.landed()
-    highest = max([highest, *(highest_in(d, tables[d.name]) for d in destinations)])
+    highest = max([highest, *(highest_in(d, parts[d.name]) for d in destinations)])
     return ResetState(
-        pipeline.name, current, highest, tables, landed, topics or pipeline.topic_state(),
-        {d.name: d.table.named.first for d in destinations if d.table.named},
+        pipeline.name, current, highest, {name: oldest(states) for name, states in parts.items()}, landed,
+        topics or pipeline.topic_state(), {d.name: d.table.named.first for d in destinations if d.table.named}, parts,
     )  # fmt: skip
 
 
@@ -133,8 +142,7 @@ def plan_reset(
         _check_all_merged(known, base)
     # An offset that stays keeps the epoch in which it was committed: its log may have been cut off since then.
     seen = {tp: known.topics if tp in targets else base for tp in after}
-    states = [known.current, *known.tables.values()]
-    continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in states if s}
+    continues: dict[str, Offsets] = {s.commit_id: s.offsets for s in known.states}
     if any(state is None and _begins_with_reset(known, name, meaning_hash) for name, state in known.tables.items()):
         continues[""] = {}
     # Tables that were taken over and have not merged that yet may begin with this reset.
@@ -176,16 +184,22 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
             left_out = _for_a_new_table(known, name) or known.landed.batches
             found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
             continue
-        merges_landed_first = state is None or _is_landed(state, known.landed.batches)
-        before = known.current if known.current and merges_landed_first else state
-        skipped = repeated = 0
-        for tp, r in batch.ranges.items():
-            at = before.offsets.get(tp) if before else None
-            if at is None or (before and before.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic)):
-                continue
-            skipped, repeated = skipped + max(0, r.end - at), repeated + max(0, at - r.end)
-        found.append(Impact(name, skipped, repeated))
+        moved = [_moved(known, part, batch) for part in known.parts.get(name, [state])]
+        found.append(Impact(name, *map(max, zip(*moved, strict=True))))
     return found
+
+
+def _moved(known: ResetState, state: CommittedState | None, batch: Batch) -> tuple[int, int]:
+    """The numbers of offsets that a table, or a part of one, at this state skips, and that it gets twice."""
+    merges_landed_first = state is None or _is_landed(state, known.landed.batches)
+    before = known.current if known.current and merges_landed_first else state
+    skipped = repeated = 0
+    for tp, r in batch.ranges.items():
+        at = before.offsets.get(tp) if before else None
+        if at is None or (before and before.topic_ids.get(tp.topic) != batch.topic_ids.get(tp.topic)):
+            continue
+        skipped, repeated = skipped + max(0, r.end - at), repeated + max(0, at - r.end)
+    return skipped, repeated
 
 
 def validate(pipeline: Pipeline, known: ResetState, after: CommittedState) -> BatchmergeError | None:

@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 from jobs import protocol
 from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination
+from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge
 from jobs.merged import MergedBatches, Pending
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
+from jobs.resets.offset_reset import Impact, commit, impact, plan_reset, read_state
 from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import CommitFailed, ConfigurationError, TableReplaced, Unavailable
@@ -31,6 +33,7 @@ from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers, until_up
+from tests.kit.engine import catalog
 from tests.kit.network import wire_to, with_connection
 from tests.kit.processes import stop
 from tests.kit.received import ROWS, check_no_rows, incompressible, received
@@ -307,6 +310,54 @@ def test_table_is_not_compared_while_one_endpoint_is_ahead(
         reconcile(pipeline, table, 0)
     _merged(pipeline, name)
     assert reconcile(pipeline, table, 0).wrong == []
+
+
+def test_replay_of_an_endpoint_that_is_ahead_brings_no_deleted_row_back(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """Maintenance has dropped the rows of deletes that the other endpoint has not got yet."""
+    connections = sharded(0, 1)
+    flow = clickhouse_flow(topic(), ["upsert_delete"])
+    pipeline, name = flow.pipeline(connections, spark), flow.table("upsert_delete")
+    for op in ("u", "d"):
+        produce(bootstrap(connections), flow.topic, [put(n, op=op) for n in range(20)])
+        list(protocol.land(pipeline, 0))
+        if op == "u":
+            _merged(pipeline, name)
+    table = destination(pipeline, name)
+    work, first = pipeline.merge_context(table), table.shards[0]
+    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:])
+    assert drop_deletes(first, 60) == 1
+    replay_batches(pipeline, table, 1, 1)
+    _merged(pipeline, name)
+    assert rows(connections, name) == []
+
+
+def test_reset_after_the_landed_batches_were_lost_continues_each_endpoint(
+    sharded: Callable[..., Connections], topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """One of them is ahead: its batch number is not given to another batch."""
+    connections = sharded(0, 1)
+    flow = clickhouse_flow(topic(), ["upsert_delete"])
+    pipeline, name = flow.pipeline(connections, spark), flow.table("upsert_delete")
+    for first in (0, 20):
+        produce(bootstrap(connections), flow.topic, [put(first + n) for n in range(20)])
+        list(protocol.land(pipeline, 0))
+        if not first:
+            _merged(pipeline, name)
+    table = destination(pipeline, name)
+    work, ahead = pipeline.merge_context(table), table.shards[0]
+    merge(ahead, work, ahead.committed(), pipeline.intermediate.landed().batches[1:])
+    catalog(connections).drop(pipeline.intermediate.identifier)
+    pipeline = flow.pipeline(connections, spark)
+    known = read_state(pipeline)
+    base = known.base(table.name)
+    reset = plan_reset(known, base, {}, (), pipeline.spec.meaning_hash)
+    assert (reset.number, impact(known, reset)) == (3, [Impact(table.name, skipped=0, repeated=20)])
+    commit(pipeline, known, base, reset)
+    list(protocol.land(pipeline, 0))
+    _merged(pipeline, name)
+    assert rows(connections, name) == [(n, "a", 1.0) for n in range(40)]
 
 
 def _merged(pipeline: Pipeline, table: str) -> MergedBatches:
