@@ -31,6 +31,7 @@ class MaintainedTable:
         merged: it is changed by MERGE, which another commit invalidates; else only by appends, which can be rebased.
         sort_by: columns by which compaction sorts files; none: files are only joined.
         attempt_seconds: no attempt to change it lives longer.
+        has_states: its snapshots have committed states, of which the newest has to stay readable.
     """
 
     pipeline: str
@@ -40,6 +41,7 @@ class MaintainedTable:
     merged: bool
     sort_by: tuple[str, ...]
     attempt_seconds: float
+    has_states: bool = True
 
     def load(self) -> Table:
         return self.catalog.require(self.identifier)

@@ -21,13 +21,21 @@ from jobs.spec.maintenance import Orphans, Snapshots
 _AT_ONCE = 500
 
 
-def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int, oldest_kept: int | None) -> list[int]:
+def expirable(
+    metadata: TableMetadata,
+    branch: str,
+    before: int,
+    keep_last: int,
+    oldest_kept: int | None,
+    has_states: bool = True,
+) -> list[int]:
     """Snapshots of a branch that may be expired, oldest first; never a branch's head or a tagged one.
 
     Args:
         before: only snapshots that are older than this, in milliseconds.
         keep_last: the number of newest snapshots that the branch keeps, however old.
         oldest_kept: the branch keeps all from its head back to this snapshot; None: to its newest batch.
+        has_states: False: there are no batches, and so nothing that has to stay readable.
     """
     line = list(ancestors(metadata, branch))
     named = {ref.snapshot_id for ref in metadata.refs.values()}
@@ -37,7 +45,8 @@ def expirable(metadata: TableMetadata, branch: str, before: int, keep_last: int,
     batches = [n for n, s in enumerate(line) if s.summary and PREFIX + "pipeline" in s.summary.additional_properties]
     if oldest_kept is not None and oldest_kept not in ids:
         return []
-    needed = min(batches, default=len(line) - 1) if oldest_kept is None else ids.index(oldest_kept)
+    newest = min(batches, default=len(line) - 1 if has_states else 0)
+    needed = newest if oldest_kept is None else ids.index(oldest_kept)
     kept = max(keep_last, needed + 1)
     # Without holes: a snapshot is kept if an older one is.
     while kept < len(line) and line[kept].timestamp_ms >= before:
@@ -67,7 +76,7 @@ def expire(
     metadata = maintained.load().metadata
     old = milliseconds_ago(timedelta(days=options.keep_days))
     dead = milliseconds_ago(timedelta(hours=orphans.older_than_hours))
-    ids = expirable(metadata, maintained.branch, old, options.keep_last, oldest_kept)
+    ids = expirable(metadata, maintained.branch, old, options.keep_last, oldest_kept, maintained.has_states)
     return expire_these(spark, maintained, [*ids, *unreferenced(metadata, min(old, dead))])
 
 

@@ -174,6 +174,22 @@ def test_pipeline_goes_on_after_each_task(
     assert one.read("append") == model.expected(records, "append")
 
 
+def test_snapshots_of_kept_deletes_expire_too(engine: Callable[..., Engine]) -> None:
+    """No snapshot of theirs has a committed state. An older change brings no row back afterwards."""
+    changes = {"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "amount"}
+    one = engine("upsert_delete").edited(changes=changes)
+    for n in range(3):
+        one.produce(put(n, amount=2), put(n, amount=3, op="d"))
+        one.advance()
+    done, (deletes,) = maintain(one), {d.kept_deletes for d in one.pipeline.destinations()}
+    assert deletes
+    assert done[deletes.removeprefix(f"tests.{one.flow.name}_"), "snapshots"].counts["snapshots removed"] >= 2
+    assert len(catalog(one.connections).require(deletes).metadata.snapshots) == 1
+    one.produce(put(0, amount=2), put(9, amount=1))
+    one.advance()
+    assert ids(one, "upsert_delete") == [9]
+
+
 def test_landed_batches_wait_for_a_table_that_is_behind(engine: Callable[..., Engine]) -> None:
     one = engine("append", "upsert")
     for n in range(4):

@@ -34,6 +34,7 @@ def maintain(
             merged=table.needs_key,
             sort_by=(),
             attempt_seconds=table.time_limit_seconds,
+            has_states=identifier == table.table,
         )
         if maintained.exists():
             yield from keep_up(session(), maintained, options)
