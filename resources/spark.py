@@ -24,8 +24,10 @@ from pyspark.errors.exceptions.connect import (
 )
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator
 from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.proto import ConfigRequest
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from resources.connections import SparkConnection
@@ -95,7 +97,26 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
             spark.stop()
             spark = _attach(address, role)
         spark.conf._set_all({**wanted, **digests}, silent=False)  # type: ignore[attr-defined]  # in one round trip
+        _take_back(spark, settings)
     return spark
+
+
+def _take_back(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Has Spark make the catalogs, and takes their settings back, which it reads once: every job carries what its
+    session has set, and Spark's event log, which hides nothing of it, would have the secrets.
+
+    A catalog that cannot be made now keeps them: other tables of the session may not need it.
+    """
+    names = [name for name in settings if re.fullmatch(re.escape(_CATALOGS) + r"[^.]+", name)]
+    for catalog in names:
+        # It needs nothing of the catalog's tables, and analysing it is enough.
+        version = F.call_function(f"`{catalog.removeprefix(_CATALOGS)}`.system.iceberg_version")
+        try:
+            _ = spark.range(1).select(version).schema
+        except SparkConnectException:
+            continue
+        unset = ConfigRequest.Unset(keys=[name for name in settings if name.startswith(f"{catalog}.")])
+        spark.client.config(ConfigRequest.Operation(unset=unset))  # type: ignore[operator]  # in one round trip
 
 
 @cache

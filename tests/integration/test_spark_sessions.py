@@ -4,6 +4,7 @@ our modules from jobs/spark_daemon.py."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from resources.connections import Connections, SparkConnection
 from resources.errors import Unavailable
 from resources.spark import open_session
 from resources.spark_errors import spark_errors
+from tests.kit.engine import catalog
 from tests.kit.network import Wire, wire_to
 from tests.kit.waiting import until
 
@@ -95,6 +97,24 @@ def test_a_catalog_of_changed_settings_is_another_one(connections: Connections, 
     spark.stop()
     assert (tmp_path / "new" / "n" / "t").is_dir()
     assert len(ids) == 1, "runs find what a dead one has left by it"
+
+
+def test_jobs_do_not_carry_the_settings_of_catalogs(connections: Connections) -> None:
+    """Spark's event log would have the secrets among them (see also `tests/production/test_spark_cluster.py`). Those of
+    a catalog that is down stay, for when it is back."""
+    known, lake = connections.get("spark", SparkConnection), catalog(connections)
+    gone = {"type": "rest", "uri": "http://127.0.0.1:1"}
+    settings = {
+        **lake.spark_settings(),
+        "spark.sql.catalog.gone": "org.apache.iceberg.spark.SparkCatalog",
+        **{f"spark.sql.catalog.gone.{name}": value for name, value in gone.items()},
+    }
+    for _ in range(2):  # also in the session of the run before
+        spark = open_session(known, "carrying/landing", settings)
+        carried = {name for name in spark.conf.getAll if re.match(r"spark\.sql\.catalog\.\w+\.", name)}
+        assert carried == {"spark.sql.catalog.gone.type", "spark.sql.catalog.gone.uri"}
+        assert spark.sql("SHOW NAMESPACES IN lake").schema
+    spark.stop()
 
 
 def test_a_small_batch_does_not_wait_for_another_pipelines_giant_one(connections: Connections, tmp_path: Path) -> None:

@@ -151,12 +151,15 @@ class SparkCluster:
         """How many stages have begun."""
         return sum(1 for _ in self._logged("SparkListenerStageSubmitted"))
 
+    def log_of_events(self) -> str:
+        """All of Spark's log of events, of every driver."""
+        return "".join(log.read_text() for log in self._events.iterdir())
+
     def _logged(self, kind: str) -> Iterator[dict[str, Any]]:
-        for log in self._events.iterdir():
-            # The last line may be half written.
-            for line in log.read_text().splitlines(keepends=True):
-                if line.endswith("\n") and f'"Event":"{kind}"' in line:
-                    yield json.loads(line)
+        # The last line may be half written.
+        for line in self.log_of_events().splitlines(keepends=True):
+            if line.endswith("\n") and f'"Event":"{kind}"' in line:
+                yield json.loads(line)
 
     def stop(self) -> None:
         self._closing.close()

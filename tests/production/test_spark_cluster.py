@@ -13,7 +13,7 @@ import psutil
 import pytest
 import yaml
 
-from resources.connections import Connections, SparkConnection
+from resources.connections import Connections, IcebergConnection, SparkConnection
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.certificates import Authority
@@ -86,6 +86,9 @@ def test_a_pipeline_runs_on_two_workers(
     assert code == 0, output
     assert rows(connections, flow.table("upsert_delete")) == model.expected(records, "upsert_delete")
     assert {task.executor for task in cluster.tasks()} == {"0", "1"}
+    keys = connections.get("lake", IcebergConnection).spark_properties
+    logged = cluster.log_of_events()
+    assert [name for name in keys if "key" in name and keys[name] in logged] == []
 
 
 @pytest.mark.skipif(not runnable(KINDS["clickhouse"]), reason=str(unavailable(KINDS["clickhouse"])))

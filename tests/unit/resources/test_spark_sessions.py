@@ -57,6 +57,7 @@ def test_a_session_ends_where_the_settings_of_a_catalog_have_changed(
         return sessions[-1]
 
     monkeypatch.setattr(spark, "_attach", attach)
+    monkeypatch.setattr(spark, "_take_back", lambda *_: None)
     connection = SparkConnection(kind="spark", remote="sc://h")
     for settings in (before, then, then):
         spark.open_session(connection, "p/landing", settings)
