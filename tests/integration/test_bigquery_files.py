@@ -18,7 +18,7 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.lake import files_in
 from tests.kit.network import with_connection
-from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes
+from tests.kit.records import COLUMNS, Record, bootstrap, produce, put, random_changes
 
 pytestmark = pytest.mark.usefixtures("bigquery_tables")
 
@@ -77,6 +77,16 @@ def test_rows_beside_dead_letters_are_sent(connections: Connections, spark: Spar
     engine.advance()
     check(connections, flow, clean + records)
     assert sorted(_is_staged(job) for job in loads(connections, flow)) == [False, False, True, True]
+    assert _left_in_staging(engine) == []
+
+
+def test_files_of_tasks_without_rows_are_removed_too(
+    connections: Connections, spark: SparkSession, topic_: str
+) -> None:
+    engine = Engine(bigquery_flow(topic_, ["upsert"]), connections, spark)
+    engine.produce(put(1))
+    engine.advance()
+    engine.replay("upsert", 1, 1)
     assert _left_in_staging(engine) == []
 
 

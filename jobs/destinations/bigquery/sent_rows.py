@@ -96,7 +96,7 @@ class SentRows:
         try:
             self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
             said = {**labels, **staged.counts.labels(self.refusal.attempt)}
-            job = self.bigquery.submit_load_from(job_id, staged.files, self.staging_table, self.schema, said)
+            job = self.bigquery.submit_load_from(job_id, staged.loaded, self.staging_table, self.schema, said)
             self.bigquery.finish(job, self.table.time_limit_seconds)
             return job
         finally:
@@ -137,7 +137,7 @@ class SentRows:
                 # Without rows there may be no task, but a load needs a file.
                 of_no_rows = replace(task, parts=lambda _batches: iter(()))
                 reports = task_reports(numbered(self.context.spark, 1), telling(of_no_rows))
-        return Staged.sum_of(reports)
+        return sum(reports, Staged())
 
     def _rows(self, flush: Flush, most_tasks: int | None = None) -> tuple[DataFrame, Parts]:
         """The input of tasks, and how they make rows of it: shares of landed files, or the rows of a replay."""
@@ -193,8 +193,8 @@ class SentRows:
     def _remove(self, staged: Staged) -> None:
         try:
             with catalog_errors(self.where):
-                storage = self._storage(staged.files[0])
-                for path in (*staged.files, *staged.dead_letters):
+                storage = self._storage(staged.loaded[0])
+                for path in (*staged.files, *staged.empty, *staged.dead_letters):
                     storage.delete(path)
         except BatchmergeError as problem:
             _LOG.warning("%s: files that were loaded are left in the staging folder: %s", self.where, problem)

@@ -7,10 +7,9 @@ nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,21 +35,19 @@ class Staged(Added):
 
     Attributes:
         rows: how many are in `files`.
-        files, dead_letters: paths of files with rows, and with dead letters of refused rows.
+        files, empty, dead_letters: paths of files with rows, without rows, and with dead letters of refused rows.
     """
 
     rows: int = 0
     counts: RefusedCounts = field(default_factory=RefusedCounts)
     files: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     dead_letters: tuple[str, ...] = ()
 
-    @classmethod
-    def sum_of(cls, parts: Sequence[Staged]) -> Staged:
-        """The sum of what the tasks report."""
-        whole = sum(parts, cls())
-        # A load needs at least one file, even without rows.
-        files = [part.files for part in parts if part.rows] or [part.files for part in parts[:1]]
-        return replace(whole, files=tuple(chain.from_iterable(files)))
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The files to load: a load needs at least one, even without rows."""
+        return self.files or self.empty[:1]
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,8 @@ class RowsFile:
                 rows += group.num_rows
             if writer is None:
                 _open(storage, path, pa.schema([_empty(f) for f in self.stager.present]), opened)
-        return Staged(rows, counts, (path,)), pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
+        written = Staged(rows, counts, files=(path,)) if rows else Staged(counts=counts, empty=(path,))
+        return written, pa.concat_tables([DEAD_LETTER_ROW.empty_table(), *dead_letters])
 
 
 @dataclass(frozen=True)

@@ -44,4 +44,4 @@ class UploadTask:
             labels = {**self.labels, **written.counts.labels(self.file.refusal.attempt)}
             with path.open("rb") as rows:
                 self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.stager.present, labels)
-        yield report_row(replace(written, files=()))
+        yield report_row(replace(written, files=(), empty=()))

@@ -51,7 +51,7 @@ def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
 
 def test_rows_are_in_one_file_as_the_staging_table_has_them(tmp_path: Path) -> None:
     assert set(rows(0, 1).column_names) == set(RowShape(COLUMNS, None)._landed)
-    staged = Staged.sum_of(reports(tmp_path, rows(0, 3), rows(3, 5)))
+    staged = sum(reports(tmp_path, rows(0, 3), rows(3, 5)), Staged())
     assert (staged.rows, staged.counts, staged.dead_letters) == (5, RefusedCounts(), ())
     (path,) = staged.files
     found = pq.read_table(path.removeprefix("file://"))
@@ -71,11 +71,11 @@ def test_columns_of_an_earlier_pipeline_file_are_null() -> None:
 
 def test_a_load_has_a_file_and_none_without_need(tmp_path: Path) -> None:
     nothing = reports(tmp_path)
-    (path,) = Staged.sum_of([*nothing, *nothing]).files
+    (path,) = sum([*nothing, *nothing], Staged()).loaded
     assert pq.read_table(path.removeprefix("file://")).num_rows == 0
-    some = Staged.sum_of([*nothing, *reports(tmp_path, rows(0, 2))])
-    assert (some.rows, len(some.files)) == (2, 1)
-    assert some.files != (path,)
+    some = sum([*nothing, *reports(tmp_path, rows(0, 2))], Staged())
+    assert (some.rows, len(some.loaded), some.empty) == (2, 1, (path,))
+    assert some.loaded != (path,)
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
