@@ -27,6 +27,8 @@ from resources.iceberg_errors import catalog_errors
 # Rows of a row group, and their bytes: they wait in memory until it is full.
 _GROUP_ROWS = 250_000
 _GROUP_BYTES = 256 << 20
+# Of a column's dictionary. Values that repeat are loaded faster with one; others soon fill it, and go on without.
+_DICTIONARY_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,9 @@ def _part_of_a_group(rows: pa.Table) -> float:
 
 def _open(storage: FileIO, path: str, schema: pa.Schema, opened: ExitStack) -> pq.ParquetWriter:
     stream = opened.enter_context(storage.new_output(path).create())
-    # It is read once, as a whole, and removed: dictionaries and statistics would only cost time.
-    writer = pq.ParquetWriter(stream, schema, compression="snappy", use_dictionary=False, write_statistics=False)
-    return opened.enter_context(writer)
+    # It is read once, as a whole, and removed: statistics would only cost time.
+    options = {"compression": "snappy", "dictionary_pagesize_limit": _DICTIONARY_BYTES, "write_statistics": False}
+    return opened.enter_context(pq.ParquetWriter(stream, schema, **options))
 
 
 def _empty(field_: AnyField) -> pa.Field:
