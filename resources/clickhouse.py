@@ -6,7 +6,9 @@ Nothing is retried in here: what may be sent again, and under which token, only 
 from __future__ import annotations
 
 import logging
+import re
 import ssl
+from collections import UserString
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
@@ -38,6 +40,9 @@ _SETTINGS = {
     # of ClickHouse Cloud, and those that take inserts by `insert_quorum`.
     "select_sequential_consistency": "1",
 }
+
+# What a text in an array has a backslash before.
+_ESCAPED = re.compile(r"[\\'`\t\n]")
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -109,7 +114,7 @@ class ClickHouseServer:
     def rows(self, sql: str, parameters: Mapping[str, object] | None = None) -> list[Row]:
         """The rows of a SELECT, by column name; times are in UTC."""
         with self._client() as client:
-            return list(client.query(sql, parameters=dict(parameters or {})).named_results())
+            return list(client.query(sql, parameters=_bound(parameters)).named_results())
 
     def arrow(self, sql: str) -> pa.Table:
         """The rows of a SELECT as Arrow."""
@@ -127,7 +132,7 @@ class ClickHouseServer:
         """The rows of a SELECT over `data`, which is sent with it, its columns having these types."""
         sent = ExternalData(data=to_arrow_file(data), file_name="data", fmt="Arrow", structure=structure)
         with self._client() as client:
-            return client.query_arrow(sql, dict(parameters or {}), use_strings=True, external_data=sent)
+            return client.query_arrow(sql, _bound(parameters), use_strings=True, external_data=sent)
 
     def execute(
         self,
@@ -140,9 +145,22 @@ class ClickHouseServer:
         with self._client() as client:
             if data is None:
                 # As a form: long parameters (the offsets of thousands of partitions) do not fit into an address.
-                client.raw_query(sql, parameters=dict(parameters or {}), settings=dict(settings or {}))
+                client.raw_query(sql, parameters=_bound(parameters), settings=dict(settings or {}))
             else:
-                client.command(sql, parameters=dict(parameters or {}), settings=dict(settings or {}), data=data)
+                client.command(sql, parameters=_bound(parameters), settings=dict(settings or {}), data=data)
+
+
+def _bound(parameters: Mapping[str, object] | None) -> dict[str, object]:
+    """Parameters for the client. Arrays of texts are in their final form: the client would look at each character,
+    which takes 50 ms for the names of 5,000 topic-partitions."""
+
+    def final(value: object) -> object:
+        if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+            return value
+        quoted = ("'" + _ESCAPED.sub(r"\\\g<0>", one) + "'" for one in value)
+        return UserString(f"[{', '.join(quoted)}]")
+
+    return {name: final(value) for name, value in (parameters or {}).items()}
 
 
 def to_arrow_file(rows: pa.Table) -> bytes:

@@ -14,10 +14,11 @@ from typing import Any
 
 import clickhouse_connect
 import pytest
+from clickhouse_connect.driver.binding import format_bind_value
 from clickhouse_connect.driver.exceptions import OperationalError
 from urllib3.exceptions import HTTPError
 
-from resources.clickhouse import _SETTINGS, ClickHouseServer
+from resources.clickhouse import _SETTINGS, ClickHouseServer, _bound
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError
 from tests.kit.certificates import Authority
@@ -100,3 +101,20 @@ def test_every_limit_of_a_profile_fails_a_statement() -> None:
     found = subprocess.run(program, capture_output=True, text=True, check=True).stdout
     modes = {name: value for name, value in _SETTINGS.items() if name.endswith("_overflow_mode")}
     assert modes == dict.fromkeys(found.replace('"', "").split(), "throw")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["a", "b'c", "d\\e", "f`g", "h\ti", "j\nk", "\\'", "ü \r\0", ""],
+        [],
+        ["a", 1],
+        [["a"], ["b'"]],
+        [1, 2],
+        "a'b",
+        None,
+    ],
+    ids=str,
+)
+def test_parameters_are_written_as_the_client_writes_them(value: object) -> None:
+    assert format_bind_value(_bound({"x": value})["x"]) == format_bind_value(value)
