@@ -63,13 +63,13 @@ _TEXT = {_MARK: b"text"}
 _MOST_BYTES = 65_535
 _KNOWN = (
     "use one of boolean, int, long, float, double, decimal(p,s), string, text, binary, date, timestamp, "
-    "timestamp_ntz, time, uuid, fixed(n), array<T>, map<K,V>, struct<name: T, ...>, each with `not null` after it if "
-    "it must be present"
+    "timestamp_ntz, time, uuid, fixed(n), array<T>, map<K,V>, struct<name: T, ...> (a name with other characters than "
+    "letters, digits and _ in backticks), each with `not null` after it if it must be present"
 )
 # YAML reads `{price: decimal(10,2)}` as the two entries `decimal(10` and `2)`.
 _CUT_OFF = "write the whole type; in YAML put a type that has a comma in quotes, because otherwise it ends there"
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_]\w*)|(\d+)|([<>(),:]))")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_TOKEN = re.compile(rf"\s*(?:(`(?:[^`]|``)+`)|({_IDENTIFIER.pattern})|(\d+)|([<>(),:]))")
 
 
 def parse_type(text: str, column: str = "") -> tuple[pa.DataType, bool]:

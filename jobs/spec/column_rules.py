@@ -130,6 +130,8 @@ def column_names(spec: PipelineSpec) -> Iterator[Mistake]:
     for what in one_name(pa.struct(landed)):
         remedy = f"give one of them another name in {'the transform' if spec.source.transform else '`rename`'}"
         yield Mistake(where, what, remedy)
+    if "" in lower:
+        yield Mistake(where, "a field without a name can be no column", "give it a name in `rename`, or exclude it")
     for name in sorted(name for name in lower if name in RESERVED or name.startswith(PREFIX)):
         yield Mistake(where, f"{name} is a name that the merge uses itself", "rename the column in a transform")
     for number, table in enumerate(spec.tables):

@@ -147,7 +147,7 @@ def clickhouse_type(kind: pa.DataType, nullable: bool) -> str:
 
 
 def _name(field: str) -> str:
-    return field if re.fullmatch(r"[A-Za-z_]\w*", field) else quote("clickhouse", field)
+    return field if re.fullmatch(r"[A-Za-z_]\w*", field, re.ASCII) else quote("clickhouse", field)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -12,6 +12,7 @@ from jobs.destinations.clickhouse.named_types import parts
 from jobs.destinations.clickhouse.replacing import replaces
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.wanted_table import Layout, layout_of
+from jobs.schema.found_fields import field_paths, shown
 from jobs.schema.types import has_map, type_name
 from jobs.spec.pipeline import PipelineSpec
 from resources.config_files.mistakes import Mistake
@@ -26,6 +27,10 @@ def mistakes(spec: PipelineSpec, table: ClickHouseTable) -> Iterator[Mistake]:
     for name in (*layout.added, *layout.origin):
         if name in types:
             yield Mistake((), f"{name} is a column that we add to the table", "rename yours in a transform")
+    for path in sorted(field_paths(pa.field(name, kind) for name, kind in types.items())):
+        if len(path) > 1 and path[-1] == "null":
+            what = f"{shown(path)} has a name that ClickHouse keeps for itself inside a Tuple"
+            yield Mistake((), what, "rename it in `source.value.rename`")
     for number, name in enumerate(table.order_by):
         if name in types and has_map(types[name]):
             what = f"{name} is {type_name(types[name])}, by which ClickHouse cannot sort"

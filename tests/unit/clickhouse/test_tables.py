@@ -129,6 +129,7 @@ def test_append_tables_carry_coordinates() -> None:
         ("array<long not null>", "Array(Int64)"),
         ("map<string,array<double>>", "Map(String, Array(Nullable(Float64)))"),
         ("struct<a: int not null, `b c`: date>", "Tuple(a Int32, `b c` Nullable(Date32))"),
+        ("struct<straße: int not null>", "Tuple(`straße` Int32)"),
         ("decimal(38,10)", "Nullable(Decimal(38, 10))"),
     ],
 )

@@ -51,6 +51,7 @@ from resources.errors import ConfigurationError
             "struct<`a ``b`: array<map<string,date>>>",
             pa.struct([("a `b", pa.list_(pa.map_(pa.string(), pa.date32())))]),
         ),
+        ("struct<größe: int, ü: date>", pa.struct([("größe", pa.int32()), ("ü", pa.date32())])),
     ],
 )
 def test_known_types(text: str, expected: pa.DataType) -> None:
@@ -100,6 +101,12 @@ def test_wrong_types_are_refused_with_column_position_and_remedy(text: str, posi
     assert "timestamp_ntz" in refused.value.remedy
 
 
+@pytest.mark.parametrize("text", ["struct<a-b: int>", "struct<a b: int>", "struct<1st: int>", "struct<$: int>"])
+def test_a_name_that_needs_backticks_is_told(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="in backticks"):
+        parse_type(text)
+
+
 def test_a_depth_of_thousands_is_refused_not_overflown() -> None:
     with pytest.raises(ConfigurationError, match="inside each other"):
         parse_type("array<" * 100_000)
@@ -138,7 +145,7 @@ _NOT_NULL = st.sampled_from(["", " not null"])
 
 
 def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    name = st.sampled_from(["a", "_b1", "`with space`", "`tick``ed`", "`1st`", "`ü`"])
+    name = st.sampled_from(["a", "_b1", "`with space`", "`tick``ed`", "`1st`", "ü"])
     field = st.builds("{}: {}{}".format, name, inner, _NOT_NULL)
     return (
         st.builds("array<{}{}>".format, inner, _NOT_NULL)

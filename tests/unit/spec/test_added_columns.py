@@ -99,6 +99,7 @@ def test_declared_types_stay_whatever_the_landed_table_has() -> None:
         ("ID", "long", "differ in upper and lower case"),
         ("_offset", "long", "is a column of the value already"),
         ("__rank", "long", "the merge uses itself"),
+        ("", "long", "a field without a name"),
     ],
 )
 def test_field_that_can_be_no_column_says_why_and_others_are_added(field: str, kind: str, reason: str) -> None:
