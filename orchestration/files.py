@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 VARIABLE = "BATCHMERGE_PIPELINES"
 # The demo's pipeline files, for use outside of a project.
 OWN_FOLDER = Path(__file__).parent / "defs"
+# What Dagster calls a component's file; the first that a folder has counts.
+_NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 
 
 def _folder() -> Path:
@@ -49,9 +51,14 @@ def _paths(folder: Path | None = None) -> list[Path]:
     return sorted(_files_in(folder or FOLDER))
 
 
+def file_in(folder: Path) -> Path | None:
+    """The file of the component in this folder."""
+    return next(filter(Path.exists, (folder / name for name in _NAMES)), None)
+
+
 def _files_in(folder: Path) -> Iterator[Path]:
     """Also those in linked folders; none in hidden ones, in which Kubernetes keeps the files of a config map."""
-    if (file := folder / "defs.yaml").exists():
+    if file := file_in(folder):
         yield file
     for inner in folder.iterdir() if folder.is_dir() else ():
         if not inner.name.startswith((".", "__pycache__")) and inner.is_dir():

@@ -20,6 +20,7 @@ from orchestration.components.scaffolding import PipelineScaffolder
 from orchestration.components.verify import check_keys, verify_checks, verify_job
 from orchestration.continuous.job import continuous_job
 from orchestration.continuous.sensor import continuous_sensor
+from orchestration.files import file_in
 from orchestration.loading import WrongPipelineFiles
 from orchestration.sensors.control import control_sensor
 from orchestration.sensors.lag import lag_sensor
@@ -62,7 +63,7 @@ class KafkaPipeline(dg.Component):
         """
         del attributes
         try:
-            file = read_pipeline_file(context.path / "defs.yaml")
+            file = read_pipeline_file(file_in(context.path) or context.path)
         except ConfigurationError as problem:
             raise WrongPipelineFiles([problem]) from None
         return cls(file.name, file.spec, file.yaml.shown)

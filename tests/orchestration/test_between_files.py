@@ -55,6 +55,16 @@ def refusal(folder: Path) -> str:
     return str(caught.value).strip()
 
 
+@pytest.mark.parametrize("name", ["defs.yml", "component.yaml"])
+def test_other_names_that_dagster_knows_are_read_too(folder: Path, write: Write, name: str) -> None:
+    """Else `check` would pass, and nothing of the project load."""
+    write("orders", "shop.orders")
+    (folder / "orders" / "defs.yaml").rename(folder / "orders" / name)
+    assert "ok    pipeline orders: file" in check("orders")
+    assert pipeline_spec("orders").tables[0].table == "shop.orders"
+    assert load_folder(folder).resolve_job_def("orders")
+
+
 def test_check_says_that_it_has_checked_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a mistyped folder would look like a project without a mistake."""
     monkeypatch.setattr("orchestration.cli.check.FOLDER", folder)
