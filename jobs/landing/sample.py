@@ -17,7 +17,7 @@ from jobs.landing.new_tables import name_rule
 from jobs.landing.readers import reporting_decoder
 from jobs.landing.registry_schemas import Registries, ids_in
 from jobs.schema.found_fields import NOTHING_FOUND
-from jobs.spec.added_columns import Additions, additions
+from jobs.spec.added_columns import OF_ANOTHER_TYPE, Additions, additions
 from jobs.spec.formats import Format
 from jobs.spec.new_tables import Named
 from jobs.spec.open_key import key_found
@@ -39,8 +39,10 @@ def sampled_columns(
     found = additions(spec, sum((one.unknown for one in sampled), NOTHING_FOUND), taking)
     if not any(one.errors for one in sampled):
         return found
-    again = (one for _, one in _sampled(found.spec, "value", kafka, topics, registries))
-    return replace(found, bad=Counter(error.message for one in again for error in one.errors.values()))
+    again = [one for _, one in _sampled(found.spec, "value", kafka, topics, registries)]
+    errors = [error for one in again for error in one.errors.values()]
+    misfits = any(error.kind in OF_ANOTHER_TYPE for error in errors)
+    return replace(found, bad=Counter(error.message for error in errors), misfits=misfits)
 
 
 def sampled_key(

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MOST_ADDED = 500
 # The placeholder field of landed values while no column is known (`jobs.changes.columns`).
 NO_COLUMN = "__none"
-# The remedy for values that do not fit an existing column (see `docs/formats-and-change-data.md`).
+# The remedy for values that do not fit an existing column (see `docs/formats-and-change-data.md`), and their errors.
+OF_ANOTHER_TYPE = ("type", "range")
 OTHER_COLUMN = (
     "a column keeps its type: to let a field have another one, give it a new column by `source.value.rename`, "
     "then retry its dead letters"
@@ -56,6 +57,7 @@ class Additions:
         refused: from field to the reason why it cannot be a column.
         before: the previous type of those added columns that existed and become wider.
         bad: reasons why records of a sample would still be dead letters, with their numbers.
+        misfits: whether values that do not fit an existing column are among these.
     """
 
     spec: PipelineSpec
@@ -63,6 +65,7 @@ class Additions:
     refused: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     bad: Mapping[str, int] = field(default_factory=dict)
+    misfits: bool = False
 
     @property
     def descriptions(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from jobs.destinations.merge_context import Merged
 from jobs.destinations.refused_rows import list_command
 from jobs.pipeline import Pipeline
 from jobs.replay.revise import combined
-from jobs.spec.added_columns import OTHER_COLUMN, adds_columns
+from jobs.spec.added_columns import OF_ANOTHER_TYPE, OTHER_COLUMN, adds_columns
 from orchestration.cli import output
 from orchestration.cli.in_turn import each_in_turn
 from orchestration.files import each_pipeline, pipeline_spec, raise_most_terminal
@@ -29,7 +29,6 @@ _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
 _VALUES = ("key", "value")
 # Stage and kind of dead letters with a value that does not fit the type of its column.
-_OF_ANOTHER_TYPE = (("value", "type"), ("value", "range"))
 
 
 @click.group("dead-letters")
@@ -58,7 +57,9 @@ def list_(pipeline: str, rows: int | None, values: bool) -> None:
     columns = _GROUPS if rows is None else _ROWS + (_VALUES if values else ())
     shown = [row for part in found for row in part]
     _show(shown, columns)
-    if adds_columns(pipeline_spec(pipeline)) and any((r["stage"], r["kind"]) in _OF_ANOTHER_TYPE for r in shown):
+    if adds_columns(pipeline_spec(pipeline)) and any(
+        r["stage"] == "value" and r["kind"] in OF_ANOTHER_TYPE for r in shown
+    ):
         output.say(f"Values of another type: {OTHER_COLUMN}")
     raise_most_terminal(failed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import dagster as dg
 from jobs.spec.automation import Retry
 from resources.errors import BatchmergeError, InvariantBroken, TimeLimitReached, TransientError
 
+_LOG = logging.getLogger("batchmerge")
 # Longest pause in seconds before another try, unless the file wants longer ones from the start: so a system that was
 # away for hours is found soon after its return.
 _LONGEST_PAUSE = 600.0
@@ -33,7 +35,10 @@ def as_failures(retry: Retry | None = None, tries: int = 0) -> Iterator[None]:
         failed = failure(problem)
         if retry is None or not failed.allow_retries:
             raise failed from None
-        raise dg.RetryRequested(retry.max_retries, _pause(retry, tries)) from failed
+        pause = _pause(retry, tries)
+        if tries < retry.max_retries:
+            _LOG.warning("%s; tried again in %.0f s", problem, pause)
+        raise dg.RetryRequested(retry.max_retries, pause) from failed
     except dg.Failure:
         raise
     except Exception as bug:
