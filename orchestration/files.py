@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from jobs.members.known_topics import known_members
+from jobs.spec.members import SEPARATOR
 from jobs.spec.pipeline import PipelineSpec
 from jobs.spec.pipeline_file import PipelineFile, is_pipeline, read_pipeline_file
 from orchestration.between_files import Conflict, conflicts
@@ -116,9 +118,21 @@ def conflicts_of(names: Sequence[str]) -> list[Conflict]:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """The pipeline that `shop` or `shop/shop.public.orders` names, and the topic, if it names one."""
+    """The pipeline that `shop` or `shop/shop.public.orders` names, and the topic, if it names one; also by the name
+    that errors and metadata have, `shop__shop__public__orders`."""
     pipeline, _, topic = name.partition("/")
+    if not topic and SEPARATOR in name and _path_of(name) is None:
+        return next(filter(None, (_topic_called(name, one) for one in pipeline_names())), (name, None))
     return pipeline, topic or None
+
+
+def _topic_called(name: str, pipeline: str) -> tuple[str, str] | None:
+    """The pipeline and its known topic, if the topic's own pipeline has this name."""
+    spec = readable_specs([pipeline]).get(pipeline) if name.startswith(f"{pipeline}{SEPARATOR}") else None
+    if spec is None or spec.source.for_each is None:
+        return None
+    found = (one.key for one in known_members(pipeline, spec).members if one.name == name)
+    return next(((pipeline, topic) for topic in found), None)
 
 
 def pipeline_file(name: str) -> PipelineFile:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.members.known_topics import remember
+from jobs.spec.members import member_name
 from orchestration import cli, files
 from orchestration.definitions import with_shared
 from orchestration.files import pipeline_spec
@@ -155,6 +156,17 @@ def test_name_that_its_file_allows_no_more_has_no_table(write: Write) -> None:
     write("shop", "shop.{route_by}", **{**NEW, "new_tables": {"allow": "lines"}})
     remember("shop", ["lines", "orders"])
     assert "cannot write it" not in check()
+
+
+@pytest.mark.parametrize("topic", ["shop.public.orders", "Shop.A-b"])
+def test_a_topic_may_be_named_as_errors_name_it(write: Write, topic: str) -> None:
+    """They have commands to copy: `batchmerge dead-letters list shop__shop__public__orders`."""
+    write("shop", "n.{name}", source={"topics": [], "pattern": ".*", **EACH})
+    remember("shop", ["other", topic])
+    name = member_name("shop", topic)
+    assert files.split_name(name) == files.split_name(f"shop/{topic}") == ("shop", topic)
+    assert pipeline_spec(name) == pipeline_spec("shop")
+    assert files.split_name("shop__unknown") == ("shop__unknown", None)
 
 
 def test_name_like_a_members(folder: Path, write: Write) -> None:
