@@ -174,6 +174,17 @@ def test_window_that_is_too_small_is_refused_with_the_number_needed(
     assert pipeline.destinations()[0].committed() is None
 
 
+def test_plan_refuses_a_table_that_remembers_no_insert(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    """ClickHouse's default, so that of every table that somebody else made: else only the first run would say so."""
+    flow = clickhouse_flow(topic(), ["append"], settings={"non_replicated_deduplication_window": 0})
+    (table,) = flow.pipeline(connections, spark).destinations()
+    table.prepare()
+    with pytest.raises(ConfigurationError, match=r"remembers 0 parts .* = 1000 \(at least 2\)"):
+        table.prepare(dry_run=True)
+
+
 def test_run_that_lost_its_lease_cannot_insert(
     connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:

@@ -11,6 +11,7 @@ from jobs.destinations.clickhouse.present_table import Present
 from jobs.destinations.clickhouse.replacing import check_replaces
 from jobs.destinations.clickhouse.shard import Shard
 from jobs.destinations.clickhouse.state import Lease
+from jobs.destinations.clickhouse.window import windows
 from jobs.destinations.requirements import require_create
 from resources.errors import ConfigurationError
 
@@ -59,6 +60,9 @@ def _follow(shard: Shard, present: Present, dry_run: bool) -> list[str]:
             remedy="partition by key columns only, or use the mode append",
         )
     check_replaces(shard.layout, present)
+    if dry_run:  # a merge looks again, and knows its chunks
+        for window in windows(shard.server, shard.layout.path, present):
+            window.check(1)
     changes = present_table.plan_changes(shard.server, shard.layout, present)
     if not dry_run:
         present_table.apply_changes(shard.server, shard.layout, present, changes)

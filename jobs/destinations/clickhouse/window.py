@@ -16,10 +16,12 @@ from jobs.destinations.clickhouse.present_table import Present, describe
 from resources.clickhouse import ClickHouseServer
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError
-from sql import render
+from sql import quote, render
 
 _MOST_PARTITIONS = "max_partitions_per_insert_block"
 _UNLIMITED = 1_000_000
+# The least window that we give or propose: room for later batches too.
+_USUAL = 1000
 # The topic-partitions for which tables that we create have room: each may add one smaller chunk a batch.
 _TOPIC_PARTITIONS = 64
 
@@ -38,7 +40,7 @@ def needed(chunks: int, partitions: int) -> int:
 
 def for_new_table(max_records: int, chunk_rows: int, partitions: int) -> int:
     """The window of a table that we create: enough for its largest batches, with a reserve."""
-    return max(1000, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitions))
+    return max(_USUAL, needed(max_records // chunk_rows + _TOPIC_PARTITIONS, partitions))
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,13 @@ class DeduplicationWindow:
         """
         wanted = needed(chunks, self.partitions)
         if self.parts is not None and self.parts < wanted:
+            name = quote("clickhouse", self.table.partition(",")[0].split(".", 1))
             raise ConfigurationError(
                 f"table {self.table} remembers {self.parts} parts for deduplication, and a batch needs {wanted}: an "
                 "insert that is done again would double rows",
                 where="clickhouse",
-                remedy=f"ALTER TABLE … MODIFY SETTING {self.setting} = {wanted} (or more), or make chunk_rows larger",
+                remedy=f"ALTER TABLE {name} MODIFY SETTING {self.setting} = {max(_USUAL, wanted)} (at least {wanted}), "
+                "or make chunk_rows larger",
                 needed=wanted,
                 window=self.parts,
             )
