@@ -41,8 +41,8 @@ def sampled_columns(
         return found
     again = [one for _, one in _sampled(found.spec, "value", kafka, topics, registries)]
     errors = [error for one in again for error in one.errors.values()]
-    misfits = any(error.kind in OF_ANOTHER_TYPE for error in errors)
-    return replace(found, bad=Counter(error.message for error in errors), misfits=misfits)
+    of_another_type = any(error.kind in OF_ANOTHER_TYPE for error in errors)
+    return replace(found, bad=Counter(error.message for error in errors), of_another_type=of_another_type)
 
 
 def sampled_key(

@@ -149,7 +149,7 @@ def _sampled(found: Additions) -> list[str]:
     added = [f"the newest records bring column {name} {kind}" for name, kind in found.added.items()]
     refused = [f"the field {name} would make dead letters: {reason}" for name, reason in found.refused.items()]
     bad = [f"{records} of the newest records would be dead letters: {why}" for why, records in found.bad.items()]
-    other = [OTHER_COLUMN] if found.misfits else []
+    other = [OTHER_COLUMN] if found.of_another_type else []
     return [*added, *refused, *bad, *other]
 
 

@@ -57,7 +57,7 @@ class Additions:
         refused: from field to the reason why it cannot be a column.
         before: the previous type of those added columns that existed and become wider.
         bad: reasons why records of a sample would still be dead letters, with their numbers.
-        misfits: whether values that do not fit an existing column are among these.
+        of_another_type: whether values that do not fit an existing column are among these.
     """
 
     spec: PipelineSpec
@@ -65,7 +65,7 @@ class Additions:
     refused: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     bad: Mapping[str, int] = field(default_factory=dict)
-    misfits: bool = False
+    of_another_type: bool = False
 
     @property
     def descriptions(self) -> dict[str, str]:

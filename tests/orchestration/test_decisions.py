@@ -395,12 +395,12 @@ def test_a_broken_promise_stops_the_step_and_is_not_tried_again() -> None:
 
 
 def test_who_waits_reads_why_and_how_long(caplog: pytest.LogCaptureFixture) -> None:
-    for tries, said in ((0, "Kafka is away; tried again in "), (1, "")):
+    for tries, message in ((0, "Kafka is away; tried again in "), (1, "")):
         caplog.clear()
         with pytest.raises(dg.RetryRequested), as_failures(Retry(max_retries=1, delay_seconds=1), tries):
             raise Unavailable("Kafka is away")
-        assert caplog.text.count("tried again") == bool(said)
-        assert said in caplog.text
+        assert caplog.text.count("tried again") == bool(message)
+        assert message in caplog.text
 
 
 def test_only_what_may_pass_is_tried_again() -> None:

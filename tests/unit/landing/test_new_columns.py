@@ -348,11 +348,11 @@ def test_plan_says_which_of_the_newest_records_do_not_fit(monkeypatch: pytest.Mo
     found = sample.sampled_columns(spec, cast(KafkaCluster, None), ["t"], Registries(), takes_nothing)
     assert found.added == {"new": "long"}
     assert found.bad == {"column n: expected long, found a number with a fraction": 1}
-    assert found.misfits
+    assert found.of_another_type
 
 
 def test_plan_proposes_another_column_only_for_values_of_another_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "newest_records", lambda *_: pa.table({"value": [b"no JSON", b'{"id": 1}']}))
     spec = specs.spec(columns={"id": "long"}, value={"unknown_fields": "add"})
     found = sample.sampled_columns(spec, cast(KafkaCluster, None), ["t"], Registries(), takes_nothing)
-    assert (len(found.bad), found.misfits) == (1, False)
+    assert (len(found.bad), found.of_another_type) == (1, False)

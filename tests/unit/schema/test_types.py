@@ -102,7 +102,7 @@ def test_wrong_types_are_refused_with_column_position_and_remedy(text: str, posi
 
 
 @pytest.mark.parametrize("text", ["struct<a-b: int>", "struct<a b: int>", "struct<1st: int>", "struct<$: int>"])
-def test_a_name_that_needs_backticks_is_told(text: str) -> None:
+def test_the_error_for_a_name_that_needs_backticks_says_so(text: str) -> None:
     with pytest.raises(ConfigurationError, match="in backticks"):
         parse_type(text)
 
