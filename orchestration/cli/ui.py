@@ -39,7 +39,7 @@ def ui(port: int) -> None:
     with dagster_instance():
         pass  # creates a new instance here, before three processes do it at once
     address = f"http://127.0.0.1:{port}"
-    output.say(f"Dagster is starting at {address} (state in {home}); Ctrl-C stops it")
+    output.say(f"Dagster is starting at {address} for {FOLDER} (state in {home}); Ctrl-C stops it")
     output.result({"address": address, "state": str(home)})
     # Without Dagster's hint to use `dg dev`, which is a tool of a project's developers.
     quiet = ["-W", "ignore:Function `dev_command` is superseded"]
