@@ -40,8 +40,7 @@ def made(
     """A destination as a run would open it: with a client of its own."""
     wanted = specs.table("bigquery", "upsert_delete", f"{dataset}.dest") | options
     spec = specs.spec(wanted, columns=columns or COLUMNS, key="id")
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     return BigQueryDestination("p", spec, table, emulator.connection)
 
 

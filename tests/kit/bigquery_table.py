@@ -52,9 +52,7 @@ class Table:
 
     @property
     def spec_table(self) -> BigQueryTable:
-        found = self.spec.tables[0]
-        assert isinstance(found, BigQueryTable)
-        return found
+        return specs.entry(self.spec, BigQueryTable)
 
     @property
     def columns(self) -> list[Column]:

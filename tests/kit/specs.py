@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from jobs.spec.pipeline import PipelineSpec
+from jobs.spec.tables import Table
 from resources.config_files.models import examine
 
 Part = Mapping[str, Any]
+T = TypeVar("T", bound=Table)
 ID = {"id": "long"}
 
 
@@ -53,6 +55,13 @@ def document(
 def spec(*tables: Part, **parts: Any) -> PipelineSpec:
     """The pipeline of such a `document`."""
     return PipelineSpec.model_validate(document(*tables, **parts))
+
+
+def entry(spec: PipelineSpec, kind: type[T]) -> T:
+    """The first table, which is of this kind."""
+    found = spec.tables[0]
+    assert isinstance(found, kind)
+    return found
 
 
 def write(folder: Path, name: str, attributes: Part) -> Path:

@@ -35,8 +35,7 @@ def takes(
         source={"topics": ["t", "u"]},
         changes={"order_by": "arrival", **(changes or {})},
     )
-    table = spec.tables[0]
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     found = destination_columns(spec, table)
     return takes_landed_rows(spec, table, found)
 

@@ -38,8 +38,7 @@ LAST_DAY = 2932896
 def test_numbers_that_become_no_date_or_time(declared: str, wanted: str, first: int | None, last: int | None) -> None:
     entry = specs.table("bigquery", "append", "d.dest", column_types={"n": wanted})
     spec = specs.spec(entry, columns={"id": "long", "n": declared})
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     columns = destination_columns(spec, table)
     limited = next(c for c in limited_columns(spec, table, columns) if c.label == "n")
     assert limited.may_refuse is (first is not None)
@@ -58,8 +57,7 @@ def judged(declared: str, field: SchemaField, wanted: str | None = None) -> tupl
     """The column `n` of a table that has this field, and whether landed files are loaded without a look at rows."""
     types = {"column_types": {"n": wanted}} if wanted else {}
     spec = specs.spec(specs.table("bigquery", "append", "d.dest", **types), columns={"id": "long", "n": declared})
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     columns, present = destination_columns(spec, table), [SchemaField("id", "INTEGER"), field]
     (limited,) = (
         c for c in limited_columns(spec, table, columns, present, lambda _type: _all_are_read) if c.label == "n"

@@ -46,8 +46,7 @@ def spec_of(mode: str = "append", changes: Mapping[str, Any] | None = None, **op
 
 def mark(*present: SchemaField, **parts: Any) -> str:
     spec = spec_of(**parts)
-    table = spec.tables[0]
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     return made_with(spec, table, destination_columns(spec, table), present)
 
 
@@ -177,8 +176,7 @@ def test_load_of_another_run_is_taken_if_it_has_the_rows_of_this_file(
 def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: bool) -> None:
     """The staging table goes with the load, and nothing of the load can be merged any more."""
     spec, service = spec_of("upsert_delete"), Service()
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
     work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
     work.__dict__["bigquery"] = service
@@ -203,8 +201,7 @@ def test_a_load_that_is_given_up_leaves_the_deletes_that_were_merged(merged: boo
 def test_a_merge_takes_its_table_as_the_load_has_found_it() -> None:
     """Each look at a table is a request to BigQuery."""
     spec, target = spec_of("upsert"), Table("p.d.t")
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
     work.__dict__["bigquery"] = SimpleNamespace(table_id=lambda name: f"p.{name}", read=lambda *_: [{"nulls": 1}])
     target.require_partition_filter = True

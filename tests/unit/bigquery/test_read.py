@@ -35,8 +35,7 @@ class Service:
 def stored(declared: str, wanted: str, values: list[Any]) -> tuple[list[object], Service]:
     entry, service = specs.table("bigquery", "append", "d.t", column_types={"n": wanted}), Service()
     spec = specs.spec(entry, columns={"id": "long", "n": declared})
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     columns, own = row_columns(spec, table), destination_columns(spec, table)
     limited, asked = limited_columns(spec, table, own), cast(BigQuery, service)
     made = BigQueryValues(columns, table.column_types, limited, bigquery=asked, table=table, own=own)

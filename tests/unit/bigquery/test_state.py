@@ -87,8 +87,7 @@ def test_only_deletes_of_the_present_order_are_remembered(
     since: int, remembered: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = specs.spec(specs.table("bigquery", "append", "d.t"))
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
     service, loader, staging = Mock(), Mock(), Mock(labels={"batchmerge-deletes": "lost"})
     work.__dict__["bigquery"] = service
@@ -152,8 +151,7 @@ class WithJobs(Service):
 
 
 def test_state_is_forgotten_also_where_a_run_died_before_it_moved_the_row() -> None:
-    (table,) = specs.spec(specs.table("bigquery", "append", "d.t")).tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(specs.spec(specs.table("bigquery", "append", "d.t")), BigQueryTable)
     connection = BigQueryConnection(kind="bigquery", project="p")
     destination, service = BigQueryDestination("p", specs.spec(), table, connection), WithJobs()
     destination.__dict__["bigquery"] = service

@@ -143,8 +143,7 @@ def made(
     spec: PipelineSpec, replayed: bool = False, landed: bool = False
 ) -> tuple[Statement, list[Field], list[Field]]:
     """The statement with the fields of its two tables."""
-    table = spec.tables[0]
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     columns = destination_columns(spec, table)
     found = statement(spec, table, columns, TARGET, STAGING, landed)
     if replayed:
@@ -185,8 +184,7 @@ def test_statement_is_the_one_on_file(case: str) -> None:
 def test_statement_is_accepted_by_googles_analyzer(case: str, analyze: Callable[..., None]) -> None:
     spec = ALL[case]
     found, target, staged = made(spec, case in REPLAYS, case in LANDED)
-    table = spec.tables[0]
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     tables = {TARGET: (target, table.by_ingestion_time), STAGING: (staged, True)}
     analyze(found.text(), tables, parameters(found))
     assert ("`orderBy` >= @below" in found.text()) is found.truncated
@@ -261,8 +259,7 @@ def test_questions_of_verify_are_accepted(name: str, analyze: Callable[..., None
 def test_rows_go_into_the_partitions_that_the_table_has(mode: str, present: object, by: str) -> None:
     """The options of the file are for tables that we create: one that exists may have no `_PARTITIONTIME`."""
     spec, found = CASES[f"{mode}_ingestion_time"], Table(TARGET)
-    entry = spec.tables[0]
-    assert isinstance(entry, BigQueryTable)
+    entry = specs.entry(spec, BigQueryTable)
     found.time_partitioning = present if isinstance(present, TimePartitioning) else None
     table = as_partitioned(entry, found if present else None)
     text = statement(spec, table, destination_columns(spec, table), TARGET, STAGING, says_op=False).text()
@@ -282,8 +279,7 @@ def test_rows_go_into_the_partitions_that_the_table_has(mode: str, present: obje
 def test_filter_is_the_one_that_the_table_demands(by: object, expected: str) -> None:
     """The option of the file is for tables that we create."""
     spec = CASES["upsert_delete"]
-    table = spec.tables[0]
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     columns = destination_columns(spec, table)
     present = Table(TARGET, schema=[c.field.to_api_repr() for c in columns])
     if isinstance(by, TimePartitioning):

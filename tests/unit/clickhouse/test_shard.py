@@ -49,8 +49,7 @@ class Server:
 def shard(server: Any, cluster: str | None, mode: str = "append", **options: object) -> Shard:
     key = None if mode == "append" else specs.ID
     spec = specs.spec(specs.table("clickhouse", mode, "d.t", **options), columns={"name": "string"}, key=key)
-    (table,) = spec.tables
-    assert isinstance(table, ClickHouseTable)
+    table = specs.entry(spec, ClickHouseTable)
     return Shard("p", spec, table, server, 1, layout_of(spec, table, 0, cluster))
 
 

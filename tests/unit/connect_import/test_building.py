@@ -29,6 +29,7 @@ from jobs.spec.pipeline_file import is_name
 from resources.connections import Connections, IcebergConnection, KafkaConnection
 from resources.errors import ConfigurationError
 from resources.topic_partition import TopicPartition
+from tests.kit import specs
 
 SECRET = "hunter2"
 CONVERTERS = {
@@ -233,8 +234,7 @@ def test_clickhouse_sink_with_a_topic_map() -> None:
 
 def test_bigquery_sink_that_upserts() -> None:
     imported, spec = made(BIGQUERY)
-    (table,) = spec.tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(spec, BigQueryTable)
     assert (table.table, table.mode) == ("d.shop_orders", "upsert_delete")
     assert (table.merge_interval_seconds, table.merge_records_threshold) == (120, 500)
     assert (table.time_partitioning, table.partition_column, table.cluster_by) == ("MONTH", "at", ["a", "b"])
@@ -352,8 +352,7 @@ def test_bigquery_records_that_wait_in_the_sinks_bucket_are_to_do() -> None:
 @pytest.mark.parametrize(("column", "clustered"), [("at", ["a", "b"]), ("", [])])
 def test_bigquery_layout_is_the_sinks(column: str, clustered: list[str]) -> None:
     options = {**BIGQUERY, "timestampPartitionFieldName": column, "partitionExpirationMs": str(36 * 3_600_000)}
-    (table,) = made(options)[1].tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(made(options)[1], BigQueryTable)
     assert (list(table.cluster_by), table.partition_expiration_days) == (clustered, 2), "never sooner than the sink's"
 
 
@@ -870,11 +869,9 @@ def test_runs_start_as_often_as_the_sink_wrote(
 
 
 def test_bigquery_merges_at_every_run_where_the_sink_merged_as_often() -> None:
-    (table,) = made({**BIGQUERY, "mergeIntervalMs": "60000"})[1].tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(made({**BIGQUERY, "mergeIntervalMs": "60000"})[1], BigQueryTable)
     assert table.merge_interval_seconds == 0
-    (table,) = made({**BIGQUERY, "mergeIntervalMs": "-1"})[1].tables
-    assert isinstance(table, BigQueryTable)
+    table = specs.entry(made({**BIGQUERY, "mergeIntervalMs": "-1"})[1], BigQueryTable)
     assert (table.merge_interval_seconds, table.merge_records_threshold) == (None, 500)
 
 

@@ -149,8 +149,7 @@ def flow(
     spec = specs.spec(specs.table(mode=mode, **options), columns=columns, key=key)
     schema = landing_schema(spec)
     lake.create("landing.flow", iceberg_schema(schema))
-    (only,) = spec.tables
-    assert isinstance(only, IcebergTable)
+    only = specs.entry(spec, IcebergTable)
     destination = IcebergDestination("p", spec, only, lake)
     destination.prepare()
     return Landing(lake), destination, schema

@@ -36,8 +36,7 @@ def destination(lake: IcebergCatalog, value: dict[str, str] | None = None, **tab
     changes = {"op": {"field": "op"}, "order_by": order}
     made = specs.table(mode="upsert_delete") | table
     spec = specs.spec(made, columns=value or VALUE, key=specs.ID, changes=changes)
-    (only,) = spec.tables
-    assert isinstance(only, IcebergTable)
+    only = specs.entry(spec, IcebergTable)
     return IcebergDestination("p", spec, only, lake)
 
 
