@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,16 +26,9 @@ LARGE = Decimal("12345678901.25")
 
 def reading(flow: Flow, **columns: str) -> Flow:
     """The pipeline with these columns of the value besides the usual ones."""
-    source: Any = flow.spec_document["source"]
+    source = flow.spec_document["source"]
     value = {**source["value"], "columns": {**COLUMNS, **columns}}
-    return Flow(
-        flow.topic,
-        flow.modes,
-        flow.max_records,
-        {**flow.overrides, "source": {**source, "value": value}},
-        {},
-        flow.name,
-    )
+    return replace(flow, overrides={**flow.overrides, "source": {**source, "value": value}})
 
 
 def make(server: ClickHouseServer, table: str, columns: str) -> None:
@@ -131,7 +124,7 @@ def test_landed_values_that_a_new_table_cannot_hold_are_refused(
         ({"part": "struct<n: int>"}, "column part is struct<n: int>, which cannot hold a value"),
         ({"size": "long not null"}, "column size is `not null`, and a row that is landed has no value"),
     ):
-        flow.overrides["tables"][0]["null_collections"] = "empty"  # type: ignore[index]
+        flow.table_options["null_collections"] = "empty"
         pipeline = reading(flow, **columns).pipeline(connections, spark)
         with pytest.raises(SchemaRefused, match=message) as caught:
             protocol.merge(pipeline, pipeline.destinations()[0])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -97,8 +96,7 @@ def test_rows_that_an_engine_has_joined_do_not_come_back(
 
 def edited(flow: Flow, **options: object) -> Flow:
     """The pipeline with other options of its only table."""
-    tables: Any = flow.spec_document["tables"]
-    return replace(flow, overrides={**flow.overrides, "tables": [{**table, **options} for table in tables]})
+    return replace(flow, table_options={**flow.table_options, **options})
 
 
 def test_step_in_an_engine_that_joins_rows_is_continued_with_its_own_chunks(
@@ -251,7 +249,7 @@ def test_table_of_others_that_does_not_keep_the_newest_row_is_refused(
     columns = "id Int64, name String, amount UInt64, _version UInt64, _deleted UInt8"
     server.execute(f"CREATE DATABASE IF NOT EXISTS {name.split('.')[0]}")
     server.execute(f"CREATE TABLE {name} ({columns}) ENGINE = {engine} ORDER BY {order}")
-    flow.overrides["tables"][0]["column_types"] = {"name": "String", "amount": "UInt64"}  # type: ignore[index]
+    flow.table_options["column_types"] = {"name": "String", "amount": "UInt64"}
     (table,) = flow.pipeline(connections).destinations()
     if refused is None:
         table.prepare()
@@ -265,10 +263,9 @@ def test_insert_into_too_many_partitions_goes_on_by_the_remedy(
     connections: Connections, topic: Callable[..., str], spark: SparkSession, way: str
 ) -> None:
     flow = clickhouse_flow(topic(), ["append"], partition_by="id")
-    options = flow.overrides["tables"][0]  # type: ignore[index]
     records = random_changes(8, 220, 100_000, 1, bad=0)
     produce(bootstrap(connections), flow.topic, records)
-    options["chunk_rows"] = 250
+    flow.table_options["chunk_rows"] = 250
     pipeline = flow.pipeline(connections, spark)
     list(protocol.land(pipeline, 0))
     with pytest.raises(ConfigurationError, match=r"more table partitions than ClickHouse allows") as refused:
@@ -279,7 +276,7 @@ def test_insert_into_too_many_partitions_goes_on_by_the_remedy(
         raised = known.model_copy(update={"settings": {"max_partitions_per_insert_block": "220"}})
         connections = with_connection(connections, "clickhouse", raised)
     else:
-        options["chunk_rows"] = 60
+        flow.table_options["chunk_rows"] = 60
     pipeline = flow.pipeline(connections, spark)
     protocol.merge(pipeline, pipeline.destinations()[0])
     assert rows(connections, flow.table("append")) == model.expected(records, "append")

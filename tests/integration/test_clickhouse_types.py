@@ -236,7 +236,7 @@ def test_two_keys_never_become_one_row(connections: Connections, topic: Callable
         "a": ("IPv6", "::1", "0:0:0:0:0:0:0:1"),
     }
     flow = _flow(topic(), {}, {name: kind for name, (kind, _, _) in cases.items()}, "upsert")
-    flow.overrides["source"]["key"]["columns"] = dict.fromkeys(cases, "string not null")  # type: ignore[index]
+    flow.overrides["source"]["key"]["columns"] = dict.fromkeys(cases, "string not null")
     flow.overrides["changes"] = {"key": {"columns": list(cases)}}
     keys = [{name: case[1] for name, case in cases.items()}]
     keys += [{**keys[0], name: case[2]} for name, case in cases.items()]
@@ -254,7 +254,7 @@ def test_rows_are_compared_by_keys_of_named_types(connections: Connections, topi
     types = {"at": "DateTime('Europe/Berlin')", "n": "Int256", "day": "Date", "part": "Decimal(76, 0)"}
     keys = {"at": "timestamp not null", "n": "long not null", "day": "date not null", "part": "decimal(20,0) not null"}
     flow = _flow(topic(), {}, types, "upsert")
-    flow.overrides["source"]["key"]["columns"] = keys  # type: ignore[index]
+    flow.overrides["source"]["key"]["columns"] = keys
     flow.overrides["changes"] = {"key": {"columns": list(keys)}}
     key = {"at": "2026-10-25T00:30:00Z", "n": -5, "day": "2026-01-01", "part": "7"}
     producer = Producer({"bootstrap.servers": bootstrap(connections)})
@@ -293,7 +293,7 @@ def test_types_that_the_file_names_are_those_of_the_table(connections: Connectio
     flow = _flow(topic(), {"a": "long"}, {})
     _produce(connections, flow.topic, [{"a": 1}])
     _advance(connections, flow)
-    flow.overrides["tables"][0]["column_types"] = {"a": "UInt8"}  # type: ignore[index]
+    flow.table_options["column_types"] = {"a": "UInt8"}
     with pytest.raises(SchemaRefused, match=r"column a is Nullable\(Int64\) in the table and UInt8 in the file"):
         flow.pipeline(connections).destinations()[0].prepare()
 
@@ -301,14 +301,14 @@ def test_types_that_the_file_names_are_those_of_the_table(connections: Connectio
 def test_fields_inside_a_column_come_and_widen(connections: Connections, topic: Callable[..., str]) -> None:
     columns = {"s": "struct<x: int>", "l": "array<struct<x: long>>", "m": "map<string,struct<x: long>>"}
     flow = _flow(topic(), columns, {}, mode="upsert_delete")
-    flow.overrides["source"]["value"]["unknown_fields"] = "add"  # type: ignore[index]
+    flow.overrides["source"]["value"]["unknown_fields"] = "add"
     old: dict[str, object] = {"s": {"x": 1}, "l": [{"x": 2}], "m": {"k": {"x": 3}}}
     _produce(connections, flow.topic, [old])
     _advance(connections, flow)
     new: dict[str, object] = {"s": {"x": 4, "y": "a"}, "l": [{"x": 5, "y": {"z": 1}}], "m": {"k": {"x": 6, "y": 0.5}}}
     _produce(connections, flow.topic, [old, new])
     _advance(connections, flow)
-    flow.overrides["source"]["value"]["columns"]["s"] = "struct<x: long>"  # type: ignore[index]
+    flow.overrides["source"]["value"]["columns"]["s"] = "struct<x: long>"
     (change,) = flow.pipeline(connections).destinations()[0].prepare(dry_run=True)
     assert change.endswith("widen s.x from int to long")
     _produce(connections, flow.topic, [old, new, {**old, "s": {"x": 2**40}}])
@@ -327,7 +327,7 @@ def test_fields_inside_a_column_come_and_widen(connections: Connections, topic: 
 def test_open_columns_follow_nested_ones_that_are_there(connections: Connections, topic: Callable[..., str]) -> None:
     """Of a table that somebody else has made, with a field more than records have."""
     flow = _flow(topic(), {}, {}, null_collections="empty")
-    flow.overrides["source"]["value"] = {"format": "json"}  # type: ignore[index]
+    flow.overrides["source"]["value"] = {"format": "json"}
     (server,) = servers(connections)
     table = flow.table("append")
     server.execute(f"CREATE DATABASE IF NOT EXISTS {table.split('.')[0]}")

@@ -21,10 +21,7 @@ from tests.kit.model import Row
 
 def bigquery_flow(topic: str, modes: list[str], max_records: int = 1000, **options: object) -> Flow:
     """A flow with one BigQuery table a mode; `options` are those of each table."""
-    flow = Flow(topic, modes, max_records)
-    tables = [{"kind": "bigquery", "table": flow.table(m), "mode": m, **options} for m in modes]
-    flow.overrides["tables"] = tables
-    return flow
+    return Flow(topic, modes, max_records, table_options=options, kind="bigquery")
 
 
 def service(connections: Connections) -> BigQuery:

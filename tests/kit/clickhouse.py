@@ -21,11 +21,7 @@ _ENGINE = "SELECT engine FROM system.tables WHERE database = {database:String} A
 
 def clickhouse_flow(topic: str, modes: list[str], max_records: int = 1000, **options: object) -> Flow:
     """A pipeline with one ClickHouse table a mode; `options` are the tables' own."""
-    flow = Flow(topic, modes, max_records=max_records)
-    flow.overrides["tables"] = [
-        {"kind": "clickhouse", "table": flow.table(mode), "mode": mode, "chunk_rows": 50, **options} for mode in modes
-    ]
-    return flow
+    return Flow(topic, modes, max_records, table_options={"chunk_rows": 50, **options}, kind="clickhouse")
 
 
 def servers(connections: Connections, connection: str = "clickhouse") -> list[ClickHouseServer]:

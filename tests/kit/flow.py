@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -28,25 +28,28 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Flow:
-    """One pipeline with tables of these modes, by default one Iceberg table a mode.
+    """One pipeline with a table of each of these modes.
 
     Attributes:
         overrides: parts of the pipeline file that replace the defaults.
+        table_options: of each table.
+        kind: of the tables.
     """
 
     topic: str
     modes: list[str]
     max_records: int = 1000
-    overrides: dict[str, object] = field(default_factory=dict)
-    table_options: Mapping[str, object] = field(default_factory=dict)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    table_options: dict[str, Any] = field(default_factory=dict)
+    kind: str = "iceberg"
     name: str = field(default_factory=lambda: f"p_{uuid.uuid4().hex[:8]}")
 
     def table(self, mode: str) -> str:
         return f"tests.{self.name}_{mode}"
 
     @property
-    def spec_document(self) -> dict[str, object]:
-        tables = [{"kind": "iceberg", "table": self.table(m), "mode": m, **self.table_options} for m in self.modes]
+    def spec_document(self) -> dict[str, Any]:
+        tables = [{"kind": self.kind, "table": self.table(m), "mode": m, **self.table_options} for m in self.modes]
         return {
             "source": {
                 "topics": [self.topic],

@@ -83,7 +83,7 @@ def test_descriptions_say_once_what_becomes_of_deletes(deletes: str, what: str) 
 
 def test_the_sql_of_thousands_of_columns_is_left_out() -> None:
     columns = {"id": "int not null", "op": "string", **{f"c{n}": "string" for n in range(2000)}}
-    source = {**_flow().spec_document["source"], "value": {"format": "json", "columns": columns}}  # type: ignore[dict-item]
+    source = {**_flow().spec_document["source"], "value": {"format": "json", "columns": columns}}
     for key in TABLES:
         description = _graph(_flow(source=source)).get(key).description
         assert "`batchmerge plan` shows it" in description

@@ -216,7 +216,7 @@ def test_a_topic_that_appears_under_a_running_pattern_is_read_from_its_first_rec
 ) -> None:
     first = topic("seen")
     flow = _flow(first, records=1)
-    source = {n: v for n, v in flow.spec_document["source"].items() if n != "topics"}  # type: ignore[attr-defined]
+    source = {n: v for n, v in flow.spec_document["source"].items() if n != "topics"}
     flow.overrides["source"] = {**source, "pattern": f"(later-)?{first}"}
     produce(bootstrap(connections), first, _records(3))
     assert advance(instance, flow).success
