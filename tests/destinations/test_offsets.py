@@ -5,21 +5,16 @@ from __future__ import annotations
 import pytest
 
 from jobs.offsets import TopicPartition
-from jobs.resets import offset_reset
 from resources.errors import ConfigurationError, TopicRecreated
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.records import Record, put, random_changes, recreate
+from tests.kit.resets import reset_offsets
 from tests.kit.story import COORDINATES, Story, Target, on_targets
 
 
 def move(story: Story, to: int) -> None:
-    pipeline = story.engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    base = known.base()
-    targets = {TopicPartition(story.engine.flow.topic, 0): to}
-    batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
-    offset_reset.commit(pipeline, known, base, batch)
+    reset_offsets(story.engine.pipeline, {TopicPartition(story.engine.flow.topic, 0): to})
 
 
 @pytest.fixture(scope="module")

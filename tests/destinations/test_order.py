@@ -9,10 +9,10 @@ import pytest
 from jobs.dead_letters.retry import retry
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
-from jobs.resets import offset_reset
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.records import COLUMNS, Record
+from tests.kit.resets import reset_offsets
 from tests.kit.story import Story, TableUnderTest, Target, asked_for, on_targets
 
 
@@ -205,11 +205,7 @@ def rows_after_a_reset(target: Target, new_story: MakeStory, **change: object) -
         happens(before, old, key, op, seconds)
     after = before.edited(changes={**ordered, **change})
     new = old.under(after)
-    pipeline = new.engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    base = known.base()
-    reset = offset_reset.plan_reset(known, base, {}, (), pipeline.spec.meaning_hash)
-    offset_reset.commit(pipeline, known, base, reset)
+    reset_offsets(new.engine.pipeline)
     for key, op, seconds in ((1, "u", 3), (2, "c", 4), (2, "d", 6), (2, "u", 5), (3, "u", 8)):
         happens(after, new, key, op, seconds)
     return new.rows()

@@ -11,13 +11,13 @@ from jobs.dead_letters.listing import list_dead_letters
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_window
-from jobs.resets import offset_reset
 from resources.errors import ConfigurationError
 from tests.destinations.conftest import MakeStory
 from tests.kit import model
 from tests.kit.engine import catalog
 from tests.kit.kinds import KINDS
 from tests.kit.records import COLUMNS, Record, random_changes
+from tests.kit.resets import reset_offsets
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, asked_for, on_targets
 
 
@@ -321,10 +321,7 @@ def test_changes_of_another_order_say_nothing_when_records_are_read_again(target
     old = before.table(target)
     old.merge()
     after = before.edited(changes={"key": {"columns": ["id"]}, "op": {"field": "op"}, "order_by": "at"})
-    pipeline = after.engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    reset = offset_reset.plan_reset(known, known.base(), {}, (), pipeline.spec.meaning_hash)
-    offset_reset.commit(pipeline, known, known.base(), reset)
+    reset_offsets(after.engine.pipeline)
     table = old.under(after)
     table.merge()
     from_kafka(after, {str(target): table}, offset=1, end=2)

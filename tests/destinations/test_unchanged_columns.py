@@ -20,7 +20,6 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
-from jobs.resets import offset_reset
 from jobs.resets.take_over import plan_take_over
 from resources.connections import Connections
 from tests.destinations.conftest import MakeStory
@@ -31,6 +30,7 @@ from tests.kit.examples import few
 from tests.kit.lake import rows_away
 from tests.kit.left_out import COLUMNS, LEFT_OUT, change, comparable, moved, random_left_out, without_position
 from tests.kit.records import Record
+from tests.kit.resets import reset_offsets
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target, on_targets
 
 DELETING = on_targets("upsert_delete", can="keeps_unchanged_columns", shared=True)
@@ -387,11 +387,8 @@ def test_table_that_cannot_say_old_values_holds_up_no_landing(wrong: str, target
 def test_changed_keys_of_a_topic_take_values_of_that_topic(target: Target, new_story: MakeStory) -> None:
     """Two databases have rows of the same keys, each in a topic of its own, and a table for each."""
     one, other = debezium(new_story), debezium(new_story)
-    given: Any = one.engine.document["source"]
-    both = one.edited(
-        source={**given, "topics": [one.engine.flow.topic, other.engine.flow.topic]},
-        changes={"key": {"columns": ["id"]}, "order_by": "arrival"},
-    )
+    source = {**one.engine.document["source"], "topics": [one.engine.flow.topic, other.engine.flow.topic]}
+    both = one.edited(source=source, changes={"key": {"columns": ["id"]}, "order_by": "arrival"})
     table, another = (both.table(target, route={"topics": [s.engine.flow.topic]}) for s in (one, other))
     engine = both.engine.edited(tables=[table.entry, another.entry])
     for story, change_of_it in [
@@ -584,11 +581,7 @@ def test_table_that_began_later_says_nothing_of_what_was_before(target: Target, 
     narrow, wide = (story.reading({**COLUMNS, **more}) for more in ({"n": "int"}, {}))
     table = _merged_and_retired(story.table(target), narrow)
     late = story.table(target).under(narrow)
-    pipeline = narrow.edited(tables=[late.entry, table.entry]).engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    base = known.base()
-    reset = offset_reset.plan_reset(known, base, {}, (), pipeline.spec.meaning_hash)
-    offset_reset.commit(pipeline, known, base, reset)
+    reset_offsets(narrow.edited(tables=[late.entry, table.entry]).engine.pipeline)
     table.merge()
     late.merge()
     table, late = table.under(wide), late.under(wide)
@@ -620,10 +613,7 @@ def test_table_that_skipped_batches_says_nothing(target: Target, new_story: Make
             table.merge()
     list(maintain_landing(other.engine.pipeline))
     both = story.edited(tables=[table.entry, other.entry])
-    pipeline = both.engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    reset = offset_reset.plan_reset(known, known.base(), {}, (), pipeline.spec.meaning_hash)
-    offset_reset.commit(pipeline, known, known.base(), reset)
+    reset_offsets(both.engine.pipeline)
     for one in (table, other):
         one.merge()
     both.produce(*moved(1, 11))

@@ -15,7 +15,6 @@ from jobs.connections_file import load_connections
 from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.offsets import TopicPartition
 from jobs.replay.landed import replay_batches
-from jobs.resets import offset_reset
 from jobs.verify.drift import schema_drift
 from resources.clickhouse import ClickHouseServer
 from resources.connections import Connections
@@ -26,6 +25,7 @@ from tests.kit.flow import Flow
 from tests.kit.interrupting import dying_at
 from tests.kit.model import Row
 from tests.kit.records import Record, bootstrap, produce, random_changes, recreate
+from tests.kit.resets import reset_offsets
 
 
 @dataclass
@@ -58,11 +58,7 @@ class Table:
             protocol.merge(self.pipeline, self.pipeline.destination(self.name))
 
     def reset(self, offset: int | None = None) -> None:
-        known = offset_reset.read_state(self.pipeline)
-        base = known.base()
-        targets = {} if offset is None else {TopicPartition(self.flow.topic, 0): offset}
-        batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
-        offset_reset.commit(self.pipeline, known, base, batch)
+        reset_offsets(self.pipeline, None if offset is None else {TopicPartition(self.flow.topic, 0): offset})
 
     def read(self) -> list[Row]:
         return rows(self.connections, self.name)

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.destinations.iceberg.cached_changes import CachedChanges
-from jobs.resets import offset_reset
 from resources.connections import Connections
 from resources.errors import BatchmergeError, ConfigurationError
 from tests.kit.engine import catalog
 from tests.kit.interrupting import at_failpoints
 from tests.kit.kinds import KINDS
 from tests.kit.records import COLUMNS, Record
+from tests.kit.resets import reset_offsets
 from tests.kit.story import Story, TableUnderTest, Target
 
 KEYED = {"key": {"columns": ["id"]}, "op": {"field": "op"}}
@@ -35,14 +35,6 @@ def tables(
     before = Story.of(topic(), connections, spark, columns=columns, changes={**KEYED, "order_by": "lsn"})
     old = before.table(Target(KINDS["iceberg"], "upsert_delete", request.param))
     return old, old.under(before.edited(changes={**KEYED, "order_by": "seconds"}))
-
-
-def reset(table: TableUnderTest) -> None:
-    """Accepts the other order."""
-    pipeline = table.engine.pipeline
-    known = offset_reset.read_state(pipeline)
-    batch = offset_reset.plan_reset(known, known.base(), {}, (), pipeline.spec.meaning_hash)
-    offset_reset.commit(pipeline, known, known.base(), batch)
 
 
 def land(table: TableUnderTest, *changes: Record) -> None:
@@ -75,7 +67,7 @@ def test_run_that_slept_keeps_no_delete_in_the_earlier_order(
         while asleep:
             asleep.clear()
             old.merge()
-            reset(new)
+            reset_offsets(new.engine.pipeline)
             new.merge()
         keep_deletes(changes)
 
@@ -97,7 +89,7 @@ def test_replay_with_the_earlier_order_waits_for_a_reset_that_is_being_merged(
     old, new = tables
     land(old, change(1, "c", 1), change(2, "c", 1), change(1, "d", 2))
     old.merge()
-    reset(new)
+    reset_offsets(new.engine.pipeline)
     replayed = list[str]()
 
     def look(point: str) -> None:
