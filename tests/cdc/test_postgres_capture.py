@@ -170,10 +170,7 @@ def test_table_equals_postgres(
         load(postgres, seed=1)
         wait_until_equal(engine, postgres, [])
         postgres.sql("ALTER TABLE account ADD COLUMN level int")
-        source = engine.document["source"]
-        assert isinstance(source, dict)
-        value = {**source["value"], "columns": {**COLUMNS, "level": "int"}}
-        engine = engine.edited(source={**source, "value": value})
+        engine = engine.with_value(columns={**COLUMNS, "level": "int"})
         load(postgres, seed=2, added=", level = 7")
         wait_until_equal(engine, postgres, ["level"])
     bad = sum(batch.counts.quarantined for batch in engine.pipeline.intermediate.landed().batches)

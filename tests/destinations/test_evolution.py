@@ -123,8 +123,7 @@ def test_change_that_no_rule_allows_is_refused_before_anything_is_written(target
 def open_stories(new_story: MakeStory) -> Story:
     """A pipeline whose records bring columns: three batches, the second with new fields, the third with odd ones."""
     story = new_story(columns={**COLUMNS, "part": "struct<x: long>"})
-    given = story.engine.document["source"]["value"]  # type: ignore[index]
-    story = story.reading({**COLUMNS, "part": "struct<x: long>"}, value={**given, "unknown_fields": "add"})
+    story = Story(story.engine.with_value(unknown_fields="add"))
     story.produce(put(1, part={"x": 1}))
     story.land()
     story.produce(put(1, part={"x": 2, "y": "deep"}, size=7, note="n"), put(2, part={}, note=5, size=2**40))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 from google.cloud.bigquery import LoadJob
@@ -138,9 +137,7 @@ def test_columns_that_came_between_landing_and_merge(
 
     produce(bootstrap(connections), topic_, [change(n) for n in range(10)])
     engine.land()
-    source = {**cast(dict[str, object], engine.document["source"])}
-    source["value"] = {"format": "json", "columns": {**COLUMNS, "extra": "string"}}
-    engine = engine.edited(source=source)
+    engine = engine.with_value(columns={**COLUMNS, "extra": "string"})
     produce(bootstrap(connections), topic_, [change(n, extra=f"e{n}") for n in range(5, 15)])
     engine.land()
     engine.merge_all()

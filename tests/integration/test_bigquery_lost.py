@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -173,9 +172,7 @@ def test_deletes_that_were_merged_are_known_after_the_staging_table_was_lost(
     assert [row for row in rows(connections, flow.table(mode)) if row[0] == 1] == [(1, "u", 8.0)]
 
     happens((2, "d", 3))
-    source: Any = engine.document["source"]
-    times_ten = "select * except (amount), amount * 10 as amount from records"
-    engine = engine.edited(source={**source, "transform": times_ten})
+    engine = engine.with_source(transform="select * except (amount), amount * 10 as amount from records")
     assert reread_from_kafka(engine.pipeline, from_offsets({TopicPartition(flow.topic, 0): 0}))
     engine.merge_all()
     lose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +14,6 @@ from jobs.dead_letters.listing import list_dead_letters, summary
 from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
-from jobs.resets import offset_reset
 from orchestration.cli import dead_letters as cli
 from resources.connections import Connections
 from resources.errors import TerminalError
@@ -23,6 +21,7 @@ from tests.kit.dead_letters import LARGE, WHERE, narrowed
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, put
+from tests.kit.resets import reset_offsets
 from tests.kit.waiting import PATIENCE
 
 # Retention at once; and no other maintenance.
@@ -103,9 +102,7 @@ def test_dead_letter_that_a_reset_has_landed_again_is_open_whatever_was_read_bef
     narrow.advance()
     everything = from_offsets(dict.fromkeys(narrow.pipeline.topic_state().stable, 0))
     assert reread_from_kafka(narrow.pipeline, everything)
-    known = offset_reset.read_state(narrow.pipeline)
-    batch = offset_reset.plan_reset(known, known.base(), dict(known.topics.first), (), known.base().meaning_hash)
-    offset_reset.commit(narrow.pipeline, known, known.base(), batch)
+    reset_offsets(narrow.pipeline, narrow.pipeline.topic_state().first)
     narrow.advance()
     assert [dead_letter.batch for dead_letter in list_dead_letters(engine.pipeline, 9)] == [1, 4]
     list(maintain_landing(narrow.pipeline))
@@ -123,11 +120,9 @@ def test_dead_letters_of_another_meaning_take_their_place_too(
     narrow, engine = narrowed(Engine(flow, connections, spark))
     engine.produce(put(1, "large", amount=LARGE))
     narrow.advance()
-    changes: Any = engine.document["changes"]
+    changes = engine.document["changes"]
     other = engine.edited(changes={**changes, "op": {**changes["op"], "delete": ["d", "x"]}})
-    known = offset_reset.read_state(other.pipeline)
-    batch = offset_reset.plan_reset(known, known.base(), {}, (), other.pipeline.spec.meaning_hash)
-    offset_reset.commit(other.pipeline, known, known.base(), batch)
+    reset_offsets(other.pipeline)
     engine.produce(put(2, "fine"), Record(0, 3, "{bad"))
     other.advance()
     assert other.read("upsert") == [(2, "fine", 1)]
@@ -138,8 +133,7 @@ def test_dead_letters_of_another_meaning_take_their_place_too(
 
 
 def transforming(engine: Engine, sql: str) -> Engine:
-    source: Any = engine.document["source"]
-    return engine.edited(source={**source, "value": {"format": "json", "columns": VALUE}, "transform": sql})
+    return engine.with_value(columns=VALUE).with_source(transform=sql)
 
 
 @pytest.mark.slow

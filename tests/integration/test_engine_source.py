@@ -31,9 +31,7 @@ def engine(connections: Connections, spark: SparkSession) -> Callable[..., Engin
     def make(topic: str, modes: tuple[str, ...] = ("append",), start: object = None, **options: object) -> Engine:
         flow = Flow(topic, list(modes), **options)  # type: ignore[arg-type]
         made = Engine(flow, connections, spark)
-        source = made.document["source"]
-        assert isinstance(source, dict)
-        return made.edited(source={**source, "start": start}) if start else made
+        return made.with_source(start=start) if start else made
 
     return make
 
@@ -108,9 +106,7 @@ def test_topic_whose_partitions_grow(
         strict.advance()
     assert "changes.order_by" in caught.value.remedy
 
-    changes = strict.document["changes"]
-    assert isinstance(changes, dict)
-    arrival = strict.edited(changes={**changes, "order_by": "arrival"})
+    arrival = strict.edited(changes={**strict.document["changes"], "order_by": "arrival"})
     assert f"offsets reset {strict.flow.name} --to committed --accept-changes --yes" in caught.value.remedy
     code, output = batchmerge(arrival, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
     assert code == 0, output
@@ -209,9 +205,7 @@ def test_several_topics_and_a_pattern(
     prefix = f"many{uuid.uuid4().hex[:6]}"
     servers, a = bootstrap(connections), topic(f"{prefix}-a")
     one = engine(a)
-    source = one.document["source"]
-    assert isinstance(source, dict)
-    one = one.edited(source={**source, "topics": [], "pattern": f"{prefix}-.*"})
+    one = one.with_source(topics=[], pattern=f"{prefix}-.*")
     produce(servers, a, [put(1)])
     one.advance()
     # A topic that comes later joins from its first record.
@@ -221,8 +215,8 @@ def test_several_topics_and_a_pattern(
     one.advance()
     assert [row[0] for row in one.read("append")] == [1, 2]
     with pytest.raises(TopicMissing, match="no topic matches"):
-        one.edited(source={**source, "topics": [], "pattern": "nothing-.*"}).land()
-    everything = one.edited(source={**source, "topics": [], "pattern": ".*"}).pipeline.topic_state().topic_ids
+        one.with_source(pattern="nothing-.*").land()
+    everything = one.with_source(pattern=".*").pipeline.topic_state().topic_ids
     assert {a, b} <= set(everything)
     assert not {"__consumer_offsets", "__transaction_state"} & set(everything), "Kafka's own topics are no source"
     queue = topic(f"{prefix}-dead")

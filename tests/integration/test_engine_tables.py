@@ -41,10 +41,8 @@ def engine(connections: Connections, spark: SparkSession, topic: Callable[..., s
 
 
 def with_columns(engine: Engine, **value: str | None) -> Engine:
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    columns = {n: t for n, t in {**source["value"]["columns"], **value}.items() if t}
-    return engine.edited(source={**source, "value": {"format": "json", "columns": columns}})
+    columns = {**engine.document["source"]["value"]["columns"], **value}
+    return engine.with_value(columns={name: kind for name, kind in columns.items() if kind})
 
 
 # ---- other writers --------------------------------------------------------------------------------------------------

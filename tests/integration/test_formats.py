@@ -185,8 +185,7 @@ def test_newer_schema_of_a_registry_brings_its_fields(
     assert [batch.unknown for batch in landed] == [{"at": 1, "paid": 1}]
     assert "no column takes these fields of records, and they are left out: at (1), paid (1)" in caplog.text
 
-    source: Any = engine.document["source"]
-    adding = engine.edited(source={**source, "value": {**source["value"], "unknown_fields": "add"}})
+    adding = engine.with_value(unknown_fields="add")
     produce(connections, {name: values})
     assert [(b.unknown, b.counts.landed) for b in adding.advance()] == [({}, 2)]
     assert adding.pipeline.spec.source.value.columns == {**COLUMNS, "at": "struct<city: text>", "paid": "boolean"}

@@ -237,8 +237,7 @@ def test_retention_leaves_what_is_read_again_while_it_decides(
     """A replay lands after retention has looked, and its tables have not merged it yet."""
     one = engine("upsert")
     advance_thrice(one)
-    source: Any = one.document["source"]
-    other = one.edited(source={**source, "transform": "select id, 'x' as name, amount, op from records"})
+    other = one.with_source(transform="select id, 'x' as name, amount, op from records")
     decide = retention.first_kept
 
     def decide_late(*known: Any) -> LandedBatch | None:
@@ -414,7 +413,6 @@ def test_writer_that_is_always_faster_ends_in_a_clear_error(
     one.produce(put(2))
     one.land()
     tables = one.document["tables"]
-    assert isinstance(tables, list)
     bounded = one.edited(tables=[{**tables[0], "max_commit_attempts": 3}])
     seen: list[str] = []
 

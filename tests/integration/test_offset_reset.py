@@ -161,10 +161,7 @@ def test_changed_key_has_a_column_that_is_new(
     engine, servers = Engine(flow, connections, spark).edited(changes=by("id", "name")), bootstrap(connections)
     produce(servers, flow.topic, [put(1, "a"), put(1, "b"), put(2, "c")])
     engine.advance()
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    value = {**source["value"], "columns": {**COLUMNS, "region": "string"}}
-    changed = engine.edited(changes=by("id", "region"), source={**source, "value": value})
+    changed = engine.edited(changes=by("id", "region")).with_value(columns={**COLUMNS, "region": "string"})
     code, output = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
     assert code == 0, output
     produce(servers, flow.topic, [put(2, "d", region="eu"), put(1, "e", "d", region="eu")])
@@ -186,15 +183,12 @@ def test_dead_letters_are_retried_with_another_key(
     engine, servers = Engine(flow, connections, spark).edited(changes=by("id", "name")), bootstrap(connections)
     produce(servers, flow.topic, [put(1, "a")])
     engine.advance()
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    value = {**source["value"], "columns": {**COLUMNS, "size": "int"}}
-    changed = engine.edited(changes=by("id"), source={**source, "value": value})
+    changed = engine.edited(changes=by("id")).with_value(columns={**COLUMNS, "size": "int"})
     code, output = batchmerge(changed, "offsets", "reset", "", "--to", "committed", "--accept-changes", "--yes")
     assert code == 0, output
     produce(servers, flow.topic, [put(1, "b"), put(2, "c", size="no number")])
     changed.advance()
-    fewer = changed.edited(source=source)
+    fewer = changed.with_value(columns=COLUMNS)
     assert retry(fewer.pipeline).recovered == 1
     fewer.merge("upsert")
     assert fewer.read("upsert") == [row(1, "b"), row(2, "c")]

@@ -194,9 +194,7 @@ def test_a_failing_record_is_found_and_retried_beside_a_map(
     ((offset, _, kind, message),) = dead_letters(engine)
     assert (offset, kind) == (0, "transform")
     assert "DIVIDE_BY_ZERO" in message
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    corrected = engine.edited(source={**source, "transform": statement("try_divide(4, id)")})
+    corrected = engine.with_source(transform=statement("try_divide(4, id)"))
     done = retry(corrected.pipeline)
     assert (done.tried, done.recovered) == (1, 1)
     assert table(corrected) == [{"id": 0, "m": [("a", "x")], "share": None}, *rows]
@@ -236,10 +234,7 @@ def test_dead_letters_are_retried_with_another_transform(
     engine = made(connections, spark, name, "select id, _op, cast(amount as int) as amount from records")
     engine.advance()
     assert [row["id"] for row in table(engine)] == [0]
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    better = "select id, _op, try_cast(amount as int) as amount from records"
-    corrected = engine.edited(source={**source, "transform": better})
+    corrected = engine.with_source(transform="select id, _op, try_cast(amount as int) as amount from records")
     done = retry(corrected.pipeline)
     assert (done.tried, done.recovered) == (1, 1)
     assert table(corrected) == [{"id": 0, "amount": 5}, {"id": 1, "amount": None}]
@@ -286,9 +281,7 @@ def test_new_fields_pass_a_star_and_come_back_in_a_replay(
     assert reread_from_kafka(engine.pipeline, from_offsets({TopicPartition(name, 0): 0}))
     engine.merge_all()
     assert table(engine) == after
-    source = engine.document["source"]
-    assert isinstance(source, dict)
-    corrected = engine.edited(source={**source, "value": {**OPEN, "exclude": ["env"]}})
+    corrected = engine.with_source(value={**OPEN, "exclude": ["env"]})
     assert retry(corrected.pipeline).recovered == 1
     assert table(corrected) == [*after, {**after[0], "id": 1}]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from resources.connections import Connections
@@ -18,12 +16,9 @@ LARGE = 2**40
 
 def narrowed(engine: Engine) -> tuple[Engine, Engine]:
     """The engine with a pipeline file whose `amount` is too narrow for some records, and after it was corrected."""
-    given: Any = engine.document["source"]
     columns = {"id": "long", "name": "string", "op": "string"}
-    sources = [
-        {**given, "value": {"format": "json", "columns": {**columns, "amount": kind}}} for kind in ("int", "long")
-    ]
-    return engine.edited(source=sources[0]), engine.edited(source=sources[1])
+    narrow, wide = (engine.with_value(columns={**columns, "amount": kind}) for kind in ("int", "long"))
+    return narrow, wide
 
 
 def read_all(servers: Connections | str, queue: str, least: int) -> list[Message]:

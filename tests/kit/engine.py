@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -52,7 +53,7 @@ class Engine:
     flow: Flow
     connections: Connections
     spark: SparkSession
-    document: dict[str, object] = field(default_factory=dict)
+    document: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.document = self.document or self.flow.spec_document
@@ -67,10 +68,17 @@ class Engine:
         """This flow with parts of its pipeline file replaced."""
         return replace(self, document={**self.document, **parts})
 
+    def with_source(self, **parts: object) -> Engine:
+        """This flow with parts of `source` replaced."""
+        return self.edited(source={**self.document["source"], **parts})
+
+    def with_value(self, **parts: object) -> Engine:
+        """This flow with parts of `source.value` replaced."""
+        return self.with_source(value={**self.document["source"]["value"], **parts})
+
     def with_table_options(self, **options: object) -> Engine:
         """This flow with these options of every table."""
         tables = self.document["tables"]
-        assert isinstance(tables, list)
         return self.edited(tables=[{**table, **options} for table in tables])
 
     def destination(self, mode: str) -> Destination:

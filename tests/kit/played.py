@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from jobs.dead_letters.retry import retry
 from jobs.maintenance.run import maintain_landing, maintain_table
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
-from jobs.resets import offset_reset
 from resources.errors import TopicRecreated
 from tests.kit import model
 from tests.kit.dead_letters import LARGE
@@ -22,6 +20,7 @@ from tests.kit.engine import Engine
 from tests.kit.kind import KindUnderTest
 from tests.kit.model import Row
 from tests.kit.records import COLUMNS, Record, bootstrap, produce, random_changes, recreate
+from tests.kit.resets import reset_offsets
 from tests.kit.story import COORDINATES, Story, TableUnderTest, Target
 
 # Landed batches that every table has may go at once; every file is worth rewriting.
@@ -180,12 +179,10 @@ class Played:
     def correct_file(self) -> None:
         """The pipeline file: other names, and amounts may be large."""
         self.file += 1
-        source: Any = self.engine.document["source"]
         name = f"concat(name, ' by {self.file}') as name"
-        columns = {**source["value"]["columns"], "amount": "long"}
-        parts = {"value": {**source["value"], "columns": columns}}
+        columns = {**self.engine.document["source"]["value"]["columns"], "amount": "long"}
         transform = f"select * except (name), {name} from records"
-        self.engine = self.engine.edited(source={**source, **parts, "transform": transform})
+        self.engine = self.engine.with_value(columns=columns).with_source(transform=transform)
 
     def read_at_last(self, start: Sequence[int]) -> None:
         """Records that a reset has skipped stand where it skipped them, once; all others are read again."""
@@ -227,11 +224,8 @@ class Played:
 
     def _reset(self, to_end: bool) -> None:
         pipeline = self.engine.pipeline
-        known = offset_reset.read_state(pipeline)
-        base = known.base()
-        targets = known.topics.stable if to_end else known.topics.first
-        batch = offset_reset.plan_reset(known, base, targets, (), base.meaning_hash)
-        offset_reset.commit(pipeline, known, base, batch)
+        topics = pipeline.topic_state()
+        batch = reset_offsets(pipeline, topics.stable if to_end else topics.first)
         if to_end:
             for partition, (log, first) in enumerate(zip(self.log, self.position, strict=True)):
                 self.order.append(Skipped(partition, first, log[first:], batch.number))

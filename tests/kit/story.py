@@ -140,8 +140,7 @@ class Story:
 
     def reading(self, columns: Mapping[str, str], **source: object) -> Story:
         """This pipeline with these columns of the value, and other parts of `source`."""
-        given: Any = self.engine.document["source"]
-        return self.edited(source={**given, "value": {**given["value"], "columns": columns}, **source})
+        return Story(self.engine.with_value(columns=columns).with_source(**source), self.records)
 
     def table(self, target: Target, **options: object) -> TableUnderTest:
         """Another table for what is landed."""
