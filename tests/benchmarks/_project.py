@@ -13,13 +13,13 @@ from typing import Any
 
 import dagster as dg
 import psutil
-import yaml
 
 from orchestration.cli.instance import SETTINGS
 from resources.connections import Connections
 from tests.benchmarks._spent import Spent, spark_server, spent
 from tests.benchmarks._workload import document, new_name
 from tests.kit import specs
+from tests.kit.connections_file import write_connections
 
 PROGRAM = Path(sys.executable).parent / "batchmerge"
 
@@ -49,9 +49,7 @@ class Project:
         folder = home / new_name()
         (folder / "dagster").mkdir(parents=True)
         (folder / "dagster" / "dagster.yaml").write_text(SETTINGS.read_text())
-        known = yaml.safe_load((home / "connections.yaml").read_text())
-        known["connections"] |= others
-        (folder / "connections.yaml").write_text(yaml.safe_dump(known))
+        write_connections(home, folder, **others)
         return cls(folder, home, connections)
 
     @property

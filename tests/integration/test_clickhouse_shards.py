@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -33,6 +32,7 @@ from resources.local import stack as local_stack
 from resources.local.ports import free_port
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers, until_up
+from tests.kit.connections_file import connection_entries
 from tests.kit.engine import catalog
 from tests.kit.network import wire_to, with_connection
 from tests.kit.processes import stop
@@ -43,7 +43,7 @@ from tests.kit.records import bootstrap, produce, put, random_changes
 @pytest.fixture(scope="module")
 def endpoints(clickhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The stack's server and two more beside it, with the same user and the same keeper."""
-    known = yaml.safe_load((clickhouse / "connections.yaml").read_text())["connections"]["clickhouse"]["endpoints"]
+    known = connection_entries(clickhouse)["clickhouse"]["endpoints"]
     zookeeper = next(s for s in local_stack.status(clickhouse) if s.name == "zookeeper")
     keeper = f"127.0.0.1:{zookeeper.ports['client']}"
     running: list[subprocess.Popen[bytes]] = []
@@ -226,7 +226,7 @@ def test_record_that_is_read_again_stays_where_it_is(
     assert 75 < len(there) < 90, "some are to come back"
 
     transform = "select * except (name), concat(name, '!') as name from records"
-    source: Any = flow.spec_document["source"]
+    source = flow.spec_document["source"]
     flow.overrides["source"] = {**source, "transform": transform}
     pipeline = flow.pipeline(connections, spark)
     starts = {TopicPartition(flow.topic, partition): 0 for partition in range(2)}
@@ -381,9 +381,7 @@ def test_other_endpoints_and_hashes_are_refused(
             protocol.merge(changed, changed.destinations()[0])
     two = sharded(0, 1)
     for options in ({"hash_function": "cityHash64"}, {"shard_by": ["name"]}):
-        edited = replace(flow, overrides=clickhouse_flow(flow.topic, ["append"], **options).overrides)
-        edited.overrides["tables"][0]["table"] = flow.table("append")  # type: ignore[index]
-        changed = edited.pipeline(two)
+        changed = replace(flow, table_options={**flow.table_options, **options}).pipeline(two)
         with pytest.raises(ConfigurationError, match=r"rows were spread .* by sipHash64\(id Int64\)"):
             protocol.merge(changed, changed.destinations()[0])
         assert flow.pipeline(two).destinations()[0].committed(), "undone, it goes on"
@@ -408,7 +406,7 @@ def test_type_that_gives_rows_another_endpoint_is_refused(
     produce(bootstrap(connections), flow.topic, [put(n, "b") for n in range(20)])
     list(protocol.land(pipeline, 0))
     _merged(pipeline, name)
-    source: Any = flow.spec_document["source"]
+    source = flow.spec_document["source"]
     columns = {**source["value"]["columns"], "id": "int"}
     narrower = {
         **source,

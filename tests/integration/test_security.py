@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -35,6 +35,7 @@ from tests.kit.avro import encoded, record, text
 from tests.kit.certificates import Authority
 from tests.kit.clickhouse import clickhouse_flow
 from tests.kit.clickhouse import rows as clickhouse_rows
+from tests.kit.connections_file import connection_entries
 from tests.kit.dead_letters import read_all
 from tests.kit.engine import Engine
 from tests.kit.flow import Flow
@@ -112,7 +113,7 @@ def check_records_come_in(
         flow.overrides["dead_letters"] = {"topic": f"dlq-{name}"}
         # None of the records has such an amount, so each is sent to the topic of dead letters too: by a worker.
         value = {"format": "json", "columns": {**COLUMNS, "amount": "boolean"}}
-        flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
+        flow.overrides["source"] = {**flow.spec_document["source"], "value": value}
         engine = Engine(flow, with_connection(connections, "kafka", secure.connection(way)), spark)
         (landed,) = engine.land()
         assert (landed.counts.read, landed.counts.quarantined) == (3, 3)
@@ -249,7 +250,7 @@ def test_no_secret_is_anywhere_after_a_full_run(
     control = f"control-{uuid.uuid4().hex[:8]}"
     flow = Flow(avro_topic(secure), ["append", "upsert"], overrides={"control": {"topic": control}})
     value = {"format": "avro", "registry": "registry", "columns": COLUMNS}
-    flow.overrides["source"] = {**cast(dict[str, Any], flow.spec_document["source"]), "value": value}
+    flow.overrides["source"] = {**flow.spec_document["source"], "value": value}
     flow.overrides["tables"] = [
         {"kind": "iceberg", "table": flow.table("append"), "mode": "append"},
         {"kind": "clickhouse", "table": flow.table("upsert"), "mode": "upsert"},
@@ -297,15 +298,14 @@ def avro_topic(secure: SecureKafka) -> str:
 
 def connections_with(home: Path, secure: SecureKafka, way: str, others: dict[str, dict[str, Any]]) -> Path:
     """The stack's connections with this broker and others; secrets by reference, as a person writes them."""
-    document = yaml.safe_load((home / "connections.yaml").read_text())
-    known = document["connections"]
+    known = connection_entries(home)
     kafka = secure.connection(way).model_dump(mode="json", exclude_none=True)
     kafka |= {"password": "${env:KAFKA_PASSWORD}"} if way != "mTLS" else {"key_password": "${env:KEY_PASSWORD}"}
     known |= {"kafka": kafka, **others}
     if "bigquery" in known:
         known["bigquery"]["credentials_json"] = "${env:BIGQUERY_KEY}"
     path = secure.log.parent / f"{way}.yaml"
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(yaml.safe_dump({"connections": known}))
     return path
 
 

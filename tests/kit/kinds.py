@@ -22,6 +22,7 @@ from jobs.iceberg.history import ancestors
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit import bigquery, clickhouse
+from tests.kit.connections_file import connection_entries
 from tests.kit.engine import catalog
 from tests.kit.kind import USUAL, KindUnderTest
 from tests.kit.model import Row
@@ -171,8 +172,7 @@ def unavailable(kind: KindUnderTest) -> str | None:
 
 def with_others(home: Path) -> Path:
     """A connections file with what `batchmerge up` has written in this data folder, and the kinds of other packages."""
-    known = yaml.safe_load((home / "connections.yaml").read_text())
     others = {kind.name: entry for kind in KINDS.values() if (entry := kind.connection(home))}
     file = home / "connections-of-tests.yaml"
-    file.write_text(yaml.safe_dump({"connections": {**known["connections"], **others}}))
+    file.write_text(yaml.safe_dump({"connections": {**connection_entries(home), **others}}))
     return file

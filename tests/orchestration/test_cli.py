@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from orchestration import cli
@@ -23,6 +22,7 @@ from resources.local.service import Command
 from resources.local.stack_state import add_ui
 from tests.kit import specs
 from tests.kit.command import Call, call_in_process
+from tests.kit.connections_file import write_connections
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
 from tests.kit.records import Record, bootstrap, produce
@@ -180,10 +180,8 @@ def test_mistakes_are_one_line_with_a_remedy_and_exit_codes_distinguish_them(
     assert (code, "no-such-topic" in error, "Traceback" in error) == (2, True, False)
     assert "no-such-topic" in json.loads(call("status", "--json")[1])["pipelines"][0]["last_error"]
 
-    document = yaml.safe_load((stack / "connections.yaml").read_text())
-    document["connections"]["kafka"] = {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    nobody = {"kind": "kafka", "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1}
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(write_connections(stack, tmp_path, kafka=nobody)))
     assert call("plan", name)[0] == 3
     code, output, _ = call("check", name)
     assert (code, "WRONG pipeline" in output) == (3, True)

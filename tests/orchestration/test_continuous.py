@@ -9,12 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
 from orchestration import pauses
 from orchestration.names import continuous_op, landing_key, table_key, topic_keys
 from orchestration.runs.run_process import pid_of
 from resources.connections import Connections
+from tests.kit.connections_file import write_connections
 from tests.kit.continuous import STATUS, ContinuousRun, continuous_run
 from tests.kit.engine import catalog
 from tests.kit.flow import Flow, rows
@@ -25,17 +25,15 @@ from tests.kit.records import Record, bootstrap, produce, random_changes
 @pytest.fixture
 def silent_table(silent_server: str, stack: Path, tmp_path: Path) -> Path:
     """A connections file with a ClickHouse that never answers."""
-    usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]
     silent = {"kind": "clickhouse", "endpoints": [silent_server], "timeout_seconds": 600}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": usual | {"silent": silent}}))
-    return tmp_path / "connections.yaml"
+    return write_connections(stack, tmp_path, silent=silent)
 
 
 @pytest.fixture
 def flow(topic: Callable[..., str]) -> Flow:
     made = Flow(topic(), ["append", "upsert_delete"], overrides={"interval": "1s"})
     hangs = {"kind": "clickhouse", "connection": "silent", "table": "t.hangs", "mode": "append"}
-    made.overrides["tables"] = [*made.spec_document["tables"], hangs]  # type: ignore[misc]
+    made.overrides["tables"] = [*made.spec_document["tables"], hangs]
     return made
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import dagster as dg
 import psutil
 import pytest
-import yaml
 
 from jobs.connections_file import load_connections
 from orchestration.names import LEFT_OUT_TAG, landing_key
@@ -19,6 +18,7 @@ from resources.local import stack as local_stack
 from tests.kit import clickhouse as in_clickhouse
 from tests.kit import specs
 from tests.kit.command import in_background
+from tests.kit.connections_file import connection_entries, write_connections
 from tests.kit.continuous import continuous_run
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import Flow, rows
@@ -60,7 +60,6 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
 ) -> None:
     flow = Flow(topic(), ["upsert_delete"], overrides={"cron": "* * * * *", "retry": {"delay_seconds": 1}})
     tables = flow.spec_document["tables"]
-    assert isinstance(tables, list)
     good = tables[0]
     hangs = f"tests.{flow.name}_hangs"
     flow.overrides["tables"] = [
@@ -71,13 +70,6 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
     records = random_changes(seed=11, count=120, keys=30, partitions=1)
     produce(bootstrap(connections), flow.topic, records[:60])
     connections_file = tmp_path / "connections.yaml"
-    file = yaml.safe_load((clickhouse / "connections.yaml").read_text())
-
-    def second_is(connection: dict[str, object]) -> None:
-        file["connections"]["second"] = connection
-        partial = tmp_path / "partial.yaml"
-        partial.write_text(yaml.safe_dump(file))
-        partial.replace(connections_file)
 
     def committed(*tables: str) -> bool:
         pipeline = flow.pipeline(load_connections(connections_file))
@@ -86,7 +78,8 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
         return all(state is not None and state.offsets == end for state in states)
 
     silent = socket.create_server(("127.0.0.1", 0), backlog=64)
-    second_is({"kind": "iceberg", "type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+    second = {"kind": "iceberg", "type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+    write_connections(clickhouse, tmp_path, second=second)
     with silent, continuous_run(tmp_path, connections_file, flow.name, flow.spec_document) as daemon:
         instance, log = daemon.instance, daemon.log
 
@@ -104,7 +97,7 @@ def test_landing_schedule_and_other_tables_go_on_while_tables_hang(
             assert f"second/tests/{flow.name}_hangs: run {first().run_id[:8]} of" in run.tags[LEFT_OUT_TAG]
             assert landing_key(flow.name) in (run.asset_selection or ())
 
-        second_is(file["connections"]["lake"])
+        write_connections(clickhouse, tmp_path, second=connection_entries(clickhouse)["lake"])
         stopped_clickhouse()
         silent.close()
         until(lambda: committed(f"iceberg {hangs}", f"clickhouse {hangs}"), log, "end of the tables' catching up")
@@ -123,15 +116,12 @@ def test_other_tables_go_on_in_a_run_without_a_daemon(
     """The run waits for the one that hangs, and ends at once when it is asked to."""
     flow, log = Flow(topic(), ["upsert_delete"]), tmp_path / "log"
     tables = flow.spec_document["tables"]
-    assert isinstance(tables, list)
     good = tables[0]
     # Dagster would take it first.
     flow.overrides["tables"] = [good | {"table": f"tests.{flow.name}_hangs", "connection": "hangs"}, good]
     records = random_changes(seed=12, count=60, keys=20, partitions=1)
     produce(bootstrap(connections), flow.topic, records)
-    file = yaml.safe_load((stack / "connections.yaml").read_text())
-    file["connections"]["hangs"] = {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(file))
+    write_connections(stack, tmp_path, hangs={"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"})
     specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))

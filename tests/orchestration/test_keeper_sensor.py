@@ -9,13 +9,13 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from dagster._core.test_utils import create_run_for_test
 
 from orchestration import pauses
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination, rows
+from tests.kit.connections_file import write_connections
 from tests.kit.flow import Flow
 from tests.kit.records import Record, bootstrap, produce
 from tests.kit.waiting import until
@@ -58,9 +58,7 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     assert [(r.data["state"], r.data["lag"]) for r in table.records] == [("BEFORE", 5), ("BEFORE", 5)]
     assert _tick(instance, flow, early.cursor).asset_events == []
 
-    hurried = flow.spec_document["tables"]
-    assert isinstance(hurried, list)
-    flow.overrides["tables"] = [{**hurried[0], "time_limit_seconds": 1}]
+    flow.table_options["time_limit_seconds"] = 1
     busy = create_run_for_test(
         instance, job_name=flow.name, status=dg.DagsterRunStatus.STARTED, tags={PIPELINE_TAG: flow.name}
     )
@@ -82,7 +80,7 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
     assert due.run_requests[0].asset_selection == [key]
     assert "requested already" in str(_tick(instance, flow, due.cursor).skip_reason)
 
-    flow.overrides["tables"] = hurried
+    del flow.table_options["time_limit_seconds"]
     done = (
         definitions(flow)
         .resolve_job_def(flow.name)
@@ -112,10 +110,8 @@ def test_a_server_that_never_answers_is_reported_and_crashes_nothing(
     silent_server: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    document = yaml.safe_load((stack / "connections.yaml").read_text())
-    document["connections"]["clickhouse"] = {"kind": "clickhouse", "endpoints": [silent_server]}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    file = write_connections(stack, tmp_path, clickhouse={"kind": "clickhouse", "endpoints": [silent_server]})
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(file))
     monkeypatch.setattr("orchestration.sensors.lease_state._PATIENCE", 1)
 
     found = _tick(instance, clickhouse_flow(topic(), ["append"]))

@@ -16,7 +16,6 @@ from pathlib import Path
 import dagster as dg
 import psutil
 import pytest
-import yaml
 from dagster._core.test_utils import create_run_for_test
 
 from orchestration.cli.instance import SETTINGS, dagster_instance
@@ -27,6 +26,7 @@ from orchestration.runs.run_process import process_tags
 from orchestration.runs.stopping import stop_runs
 from resources.connections import Connections
 from tests.kit import specs
+from tests.kit.connections_file import write_connections
 from tests.kit.empty_instance import make_empty_instance
 from tests.kit.flow import ROOT, Flow, rows
 from tests.kit.model import expected
@@ -86,23 +86,19 @@ def test_a_killed_run_holds_nobody_up_and_a_live_one_is_waited_for(
     specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
     monkeypatch.setenv("BATCHMERGE_PIPELINES", str(tmp_path / "pipelines"))
     monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
-    usual = yaml.safe_load((stack / "connections.yaml").read_text())["connections"]
     silent = {"kind": "kafka", "bootstrap_servers": silent_server, "timeout_seconds": 300}
     command = [str(Path(sys.executable).with_name("batchmerge"))]
 
-    def kafka_is(kafka: dict[str, object]) -> None:
-        (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": usual | {"kafka": kafka}}))
-
     first, second = tmp_path / "first.log", tmp_path / "second.log"
     with dg.DagsterInstance.from_config(str(home)) as instance:
-        kafka_is(silent)
+        write_connections(stack, tmp_path, kafka=silent)
         with _process([*command, "run", flow.name], first) as holder:
             until(lambda: holders(instance, [f"landing/{flow.name}"]), first)
             run_id = instance.get_runs(limit=1)[0].run_id
             # From then on it waits for Kafka, and writes nothing to the instance's files that would stay locked.
             until(lambda: instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_START), first)
             holder.send_signal(signal.SIGSTOP)  # or it would give up Kafka, sooner or later
-            kafka_is(usual["kafka"])
+            write_connections(stack, tmp_path)
             refused = _call([*command, "run", flow.name, "--no-wait"])
             assert refused.returncode == 3, refused.stderr
             assert f"run {run_id[:8]} of {flow.name} (process {holder.pid}) works on landing/" in refused.stderr

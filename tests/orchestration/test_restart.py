@@ -12,7 +12,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._core.test_utils import create_run_for_test
@@ -22,6 +21,7 @@ from orchestration.launcher import WatchedRunLauncher
 from resources.connections import Connections
 from resources.local.ports import free_port
 from tests.kit import specs
+from tests.kit.connections_file import connection_entries, write_connections
 from tests.kit.dagster_dev import started
 from tests.kit.flow import Flow, rows
 from tests.kit.model import expected
@@ -42,13 +42,6 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
     records = random_changes(seed=9, count=100, keys=30, partitions=1)
     produce(bootstrap(connections), flow.topic, records)
     specs.write(tmp_path / "pipelines", flow.name, flow.spec_document)
-    file = yaml.safe_load((stack / "connections.yaml").read_text())
-    lake = file["connections"]["lake"]
-
-    def table_is_in(connection: dict[str, object]) -> None:
-        file["connections"]["other"] = connection
-        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(file))
-
     home = tmp_path / "dagster"
     home.mkdir()
     shutil.copyfile(SETTINGS, home / "dagster.yaml")
@@ -64,7 +57,8 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
             return lambda: list(instance.get_runs(dg.RunsFilter(job_name=flow.name, statuses=[status])))
 
         log = tmp_path / "first.log"
-        table_is_in({"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"})
+        other = {"kind": "iceberg", "type": "rest", "uri": f"http://{silent_server}"}
+        write_connections(stack, tmp_path, other=other)
         with started(command, free_port(()), environment, log) as (_, process):
             (hung,) = until(runs(dg.DagsterRunStatus.STARTED), log, "run")
             # It has landed, and its next step holds the pool of the table.
@@ -75,7 +69,7 @@ def test_a_pipeline_goes_on_after_everything_was_killed(
         assert runs(dg.DagsterRunStatus.STARTED)(), "Dagster does not know that it has ended"
 
         log = tmp_path / "second.log"
-        table_is_in(lake)
+        write_connections(stack, tmp_path, other=connection_entries(stack)["lake"])
         with started(command, free_port(()), environment, log):
             until(runs(dg.DagsterRunStatus.SUCCESS), log, "run after the restart")
 

@@ -25,6 +25,7 @@ from resources.connections import Connections, IcebergConnection
 from resources.iceberg import IcebergCatalog
 from resources.local.ports import free_port
 from tests.kit import left_out
+from tests.kit.connections_file import write_connections
 from tests.kit.flow import Flow, rows
 from tests.kit.model import bad, expected
 from tests.kit.records import bootstrap, produce, random_changes, upserts
@@ -337,10 +338,7 @@ def altered(stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     """Points BATCHMERGE_CONNECTIONS to a copy of the stack's file with some entries changed or added."""
 
     def alter(entries: dict[str, object]) -> None:
-        document = yaml.safe_load((stack / "connections.yaml").read_text())
-        document["connections"] |= entries
-        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
-        monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+        monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(write_connections(stack, tmp_path, **entries)))
 
     return alter
 
@@ -374,7 +372,6 @@ def test_hanging_tables_stop_neither_a_first_landing_nor_the_other_table(
 ) -> None:
     flow = Flow(topic(), ["append"], overrides={"retry": {"max_retries": 0}, "control": {"time_limit_seconds": 1}})
     good = flow.spec_document["tables"]
-    assert isinstance(good, list)
     name = f"tests.{flow.name}_other"
     hanging = [
         {"kind": "iceberg", "connection": "second", "table": name, "mode": "append", "time_limit_seconds": 2},
@@ -422,7 +419,7 @@ def test_backfill_before_the_first_landed_batch_reads_kafka(
     long_ago = now - timedelta(hours=5)
     flow = Flow(topic(), ["upsert"], overrides={**NO_DELAY, "maintenance": {"landed": {"keep_days": 1e-6}}})
     produce(bootstrap(connections), flow.topic, upserts(0, 3), timestamp=int(long_ago.timestamp() * 1000))
-    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}  # type: ignore[dict-item]
+    flow.overrides["source"] = {**flow.spec_document["source"], "start": "latest"}
     assert advance(instance, flow).success
     produce(bootstrap(connections), flow.topic, upserts(2, 2))
     assert advance(instance, flow).success

@@ -21,7 +21,6 @@ from typing import Any, cast
 import dagster as dg
 import psutil
 import pytest
-import yaml
 from dagster._core.remote_origin import (
     ManagedGrpcPythonEnvCodeLocationOrigin,
     RemoteInstigatorOrigin,
@@ -64,6 +63,7 @@ from orchestration.status.ticks import tick_problems
 from orchestration.status.values import PipelineStatus, Status, TableStatus
 from resources.errors import BatchmergeError, TimeLimitReached, TopicMissing, Unavailable
 from tests.kit import specs
+from tests.kit.connections_file import write_connections
 from tests.kit.flow import ROOT, Flow
 from tests.kit.waiting import PATIENCE
 
@@ -399,13 +399,11 @@ def test_a_system_that_hangs_is_named_and_the_others_are_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     del home
-    document = yaml.safe_load((stack / "connections.yaml").read_text())
-    document["connections"]["clickhouse"] = {"kind": "clickhouse", "endpoints": [silent_server]}
-    (tmp_path / "connections.yaml").write_text(yaml.safe_dump(document))
+    file = write_connections(stack, tmp_path, clickhouse={"kind": "clickhouse", "endpoints": [silent_server]})
     flow = Flow(topic(), ["append"], name="p")
-    tables = [flow.spec_document["tables"][0], specs.table("clickhouse", name="a.t")]  # type: ignore[index]
+    tables = [flow.spec_document["tables"][0], specs.table("clickhouse", name="a.t")]
     specs.write(tmp_path / "defs", "p", {**flow.spec_document, "tables": tables})
-    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(file))
     monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "defs")
     call = CircuitBreaker.call
 
