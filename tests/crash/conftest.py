@@ -17,7 +17,7 @@ from tests.kit.story import Target, targets
 IN_EVERY_TEST_RUN = (
     "test_every_boundary.py::test_killed_merge[iceberg-merge.written]",
     "test_every_boundary.py::test_killed_run[land.written-upsert_delete]",
-    "test_iceberg_crash.py::test_run_that_wakes_up_late_is_refused[merge.written]",
+    "test_two_runs.py::test_run_that_wakes_up_late_is_refused[iceberg-merge.written]",
     "test_clickhouse_crash.py::test_late_insert_of_a_dead_run_is_stopped",
 )
 

@@ -1,6 +1,6 @@
-"""ClickHouse under fire: killed runs, sleepers, two runs at once, late inserts, killed servers. No row lost or doubled.
+"""ClickHouse under fire: killed runs, late inserts, killed servers. No row lost or doubled.
 
-Kills at every boundary are in `test_every_boundary.py`.
+Kills at every boundary are in `test_every_boundary.py`, sleepers and two runs at once in `test_two_runs.py`.
 
 An append table shows every lost and every doubled row, so it takes most of the fire.
 """
@@ -15,7 +15,6 @@ import time
 import urllib.parse
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,102 +25,51 @@ from resources.clickhouse import ClickHouseServer, to_arrow_file
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
 from resources.local import stack as local_stack
-from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
-from tests.kit.flow import Flow
-from tests.kit.processes import asleep, end_of, until_stopped
-from tests.kit.records import Record, bootstrap, produce, random_changes
+from tests.kit.driven_log import DrivenLog
+from tests.kit.processes import end_of, until_stopped
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("clickhouse")]
 
 
-@dataclass
-class Load:
-    """A pipeline with tables of these modes, and all records so far."""
-
-    flow: Flow
-    connections: Connections
-    home: Path
-    records: list[Record] = field(default_factory=list)
-
-    def grow(self, count: int = 150) -> None:
-        more = random_changes(len(self.records), count, 30, 2)
-        produce(bootstrap(self.connections), self.flow.topic, more)
-        self.records += more
-
-    def finish(self) -> None:
-        code, output = self.flow.run(self.home)
-        assert code == 0, output
-
-    def check(self) -> None:
-        for mode in self.flow.modes:
-            assert rows(self.connections, self.flow.table(mode)) == model.expected(self.records, mode), mode
-
-
 @pytest.fixture
-def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) -> Callable[..., Load]:
-    def make(modes: list[str], max_records: int = 100, **options: object) -> Load:
-        return Load(clickhouse_flow(topic(partitions=2), modes, max_records, **options), connections, stack)
+def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) -> Callable[..., DrivenLog]:
+    def make(modes: list[str], max_records: int = 100, **options: object) -> DrivenLog:
+        return DrivenLog(clickhouse_flow(topic(partitions=2), modes, max_records, **options), connections, stack)
 
     return make
 
 
-def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., Load]) -> None:
+def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., DrivenLog]) -> None:
     # Room for four chunks: the three batches take two steps.
     load = make_load(["upsert_delete"], settings={"non_replicated_deduplication_window": 8})
     load.grow(300)
-    code, output = load.flow.run(load.home, failpoint="clickhouse.before:2")
-    assert code == -signal.SIGKILL, output
+    load.kill("clickhouse.before:2")
     load.finish()
-    load.check()
 
 
-def test_killed_run_is_finished_though_the_tokens_are_forgotten(make_load: Callable[..., Load]) -> None:
+def test_killed_run_is_finished_though_the_tokens_are_forgotten(make_load: Callable[..., DrivenLog]) -> None:
     """Other writers have used up the deduplication window: the rows' coordinates show what is there."""
     load = make_load(["append"], settings={"non_replicated_deduplication_window": 12})
-    load.grow()
-    assert load.flow.run(load.home, failpoint="clickhouse.inserted")[0] == -signal.SIGKILL
+    load.grow(150)
+    load.kill("clickhouse.inserted")
     (server,) = servers(load.connections)
     table = load.flow.table("append")
     there = rows(load.connections, table)
     assert there
     for n in range(20):
         server.execute(f"INSERT INTO {table} (id, name, amount) SELECT 1000000 + {n}, 'other', 0")
-    load.finish()
+    load.run()
     server.execute(f"DELETE FROM {table} WHERE id >= 1000000", settings={"mutations_sync": 1})
     load.check()
 
 
-@pytest.mark.parametrize("point", ["clickhouse.leased", "clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
-def test_run_that_wakes_up_late_is_refused(point: str, make_load: Callable[..., Load]) -> None:
-    load = make_load(["append"])
-    load.grow()
-    sleeper = load.flow.start(load.home, failpoint=f"{point}=stop")
-    with asleep(sleeper):
-        load.grow()
-        load.finish()
-    code, output = end_of(sleeper)
-    assert code == 3, output
-    assert "Interrupted" in output, output
-    load.check()
-
-
-def test_two_runs_at_once(make_load: Callable[..., Load]) -> None:
-    load = make_load(["append", "upsert_delete"])
-    load.grow(400)
-    for run in [load.flow.start(load.home), load.flow.start(load.home)]:
-        code, output = end_of(run)
-        assert code in (0, 3), output
-    load.finish()
-    load.check()
-
-
-def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) -> None:
+def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., DrivenLog]) -> None:
     """It has passed the fence, and hangs in the middle of its data while the next run takes over."""
     load = make_load(["append"])
-    load.grow()
-    assert load.flow.run(load.home, failpoint="clickhouse.before")[0] == -signal.SIGKILL
+    load.grow(150)
+    load.kill("clickhouse.before")
     pipeline = load.flow.pipeline(load.connections)
     shard = destination(pipeline, load.flow.table("append")).shards[0]
     lease = KeeperStore(shard.server, shard.store.name).lease()
@@ -152,14 +100,14 @@ def test_late_insert_of_a_dead_run_is_stopped(make_load: Callable[..., Load]) ->
     late.send(body[: len(body) // 2])
     until(lambda: _running(shard.server, query_id) == 1)
 
-    load.finish()
+    load.run()
     assert _running(shard.server, query_id) == 0
     answer = _answer(late, body[len(body) // 2 :])
     assert answer is None or answer >= 400
     load.check()
 
 
-def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[..., Load]) -> None:
+def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[..., DrivenLog]) -> None:
     load = make_load(["append"], max_records=200_000, chunk_rows=20_000)
     load.grow(60_000)
     run = load.flow.start(load.home)
@@ -171,14 +119,13 @@ def test_clickhouse_is_killed_in_the_middle_of_an_insert(make_load: Callable[...
     # It may have waited for the server and gone on, or given up for the next run.
     assert code in (0, 3), output
     load.finish()
-    load.check()
 
 
 @pytest.mark.parametrize("point", ["clickhouse.leased", "clickhouse.before", "clickhouse.inserted", "clickhouse.after"])
-def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Callable[..., Load]) -> None:
+def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Callable[..., DrivenLog]) -> None:
     load = make_load(["append"])
-    load.grow()
-    run = load.flow.start(load.home, failpoint=f"{point}=stop")
+    load.grow(150)
+    run = load.start(point)
     try:
         until_stopped(run)
         _kill(load.home, "zookeeper")
@@ -190,14 +137,13 @@ def test_zookeeper_is_killed_before_each_state_write(point: str, make_load: Call
     assert code in (0, 3), output
     until(lambda: _keeper_answers(load.connections))
     load.finish()
-    load.check()
 
 
-def test_keeper_hangs_in_the_middle_of_a_run(make_load: Callable[..., Load]) -> None:
+def test_keeper_hangs_in_the_middle_of_a_run(make_load: Callable[..., DrivenLog]) -> None:
     """As when the network between ClickHouse and its keeper is cut: requests get no answer, then the session ends."""
     load = make_load(["append"])
-    load.grow()
-    run = load.flow.start(load.home, failpoint="clickhouse.before=stop")
+    load.grow(150)
+    run = load.start("clickhouse.before")
     keeper = next(s.pid for s in local_stack.status(load.home) if s.name == "zookeeper")
     assert keeper
     until_stopped(run)
@@ -211,7 +157,6 @@ def test_keeper_hangs_in_the_middle_of_a_run(make_load: Callable[..., Load]) -> 
     assert code in (0, 3), output
     until(lambda: _keeper_answers(load.connections))
     load.finish()
-    load.check()
 
 
 def _running(server: object, prefix: str) -> int:

@@ -1,6 +1,6 @@
-"""Iceberg tables under kill -9 while Spark writes, two runs at once, and a run that sleeps: they equal the model.
+"""Iceberg tables under kill -9 while Spark writes: they equal the model.
 
-Kills at every boundary are in `test_every_boundary.py`.
+Kills at every boundary are in `test_every_boundary.py`, sleepers and two runs at once in `test_two_runs.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from resources.connections import Connections, IcebergConnection
 from resources.local import stack as local_stack
 from tests.kit import model
 from tests.kit.flow import Flow, rows
-from tests.kit.processes import asleep, end_of
+from tests.kit.processes import end_of
 from tests.kit.records import bootstrap, produce, random_changes
 
 pytestmark = pytest.mark.crash
 
-MODES = ["append", "upsert_delete"]
 TRANSIENT = 3
 
 
@@ -73,33 +72,3 @@ def _is_worker(process: psutil.Process) -> bool:
         return parent is not None and "spark_daemon" in " ".join(parent.cmdline())
     except psutil.NoSuchProcess:
         return False
-
-
-@pytest.mark.parametrize("point", ["land.written", "merge.written"])
-def test_run_that_wakes_up_late_is_refused(
-    point: str, stack: Path, connections: Connections, topic: Callable[..., str]
-) -> None:
-    flow = Flow(topic(partitions=2), MODES)
-    records = random_changes(3, 300, 30, 2)
-    produce(bootstrap(connections), flow.topic, records)
-    sleeper = flow.start(stack, failpoint=f"{point}=stop")
-    with asleep(sleeper):
-        code, output = flow.run(stack)
-        assert code == 0, output
-    _, output = end_of(sleeper)
-    assert "removed this attempt's branch" in output or "committed state has changed" in output, output
-    for mode in MODES:
-        assert rows(connections, flow.table(mode)) == model.expected(records, mode)
-
-
-def test_two_runs_at_once(stack: Path, connections: Connections, topic: Callable[..., str]) -> None:
-    flow = Flow(topic(partitions=2), MODES, max_records=100)
-    records = random_changes(4, 400, 30, 2)
-    produce(bootstrap(connections), flow.topic, records)
-    for run in [flow.start(stack), flow.start(stack)]:
-        end_of(run)
-    # One of them may have been interrupted or refused for good; whatever is left, the next run finishes.
-    code, output = flow.run(stack)
-    assert code == 0, output
-    for mode in MODES:
-        assert rows(connections, flow.table(mode)) == model.expected(records, mode)

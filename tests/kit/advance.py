@@ -1,6 +1,8 @@
 """The driver process: runs one pipeline as the orchestration would, and can be killed at any boundary.
 
-Reads ``{"name", "spec", "batches"}`` as JSON from standard input. Exit codes: 0 done, 2 terminal, 3 transient error.
+Reads ``{"name", "spec", "batches", "replay"}`` as JSON from standard input.
+
+Exit codes: 0 done, 2 terminal, 3 transient error.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 from jobs import protocol
 from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
+from jobs.replay.landed import replay_batches
 from jobs.spec.pipeline import PipelineSpec
 from resources.errors import BatchmergeError, TransientError
 
@@ -22,6 +25,10 @@ def main() -> int:
     wanted = json.load(sys.stdin)
     pipeline = Pipeline(wanted["name"], PipelineSpec.model_validate(wanted["spec"]), load_connections())
     try:
+        if replayed := wanted["replay"]:
+            for destination in pipeline.destinations():
+                print(replay_batches(pipeline, destination, *replayed))
+            return 0
         for _ in protocol.land(pipeline, wanted["batches"]):
             pass
         if pipeline.spec.commit == "together":

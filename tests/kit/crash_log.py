@@ -77,7 +77,7 @@ class Log:
     @property
     def source(self) -> dict[str, Any]:
         """The part `source` of the pipeline file, before any edit."""
-        found: Any = self.flow.spec_document["source"]
+        found = self.flow.spec_document["source"]
         return dict(found)
 
     def write(self) -> None:

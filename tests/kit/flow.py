@@ -72,13 +72,16 @@ class Flow:
         sessions = OneSession(lambda: spark) if spark else OwnSessions()
         return Pipeline(self.name, self.spec, connections, run_id="test", sessions=sessions)
 
-    def start(self, home: Path, failpoint: str | None = None, batches: int = 0) -> subprocess.Popen[str]:
-        """The engine in a process of its own: lands up to `batches` (0: all), merges into every table."""
+    def start(
+        self, home: Path, failpoint: str | None = None, batches: int = 0, replay: tuple[int, int] | None = None
+    ) -> subprocess.Popen[str]:
+        """The engine in a process of its own: lands up to `batches` (0: all), merges into every table; or replays these
+        batches (first, last)."""
         environment = {**os.environ, "BATCHMERGE_HOME": str(home), "PYTHONPATH": str(ROOT)}
         environment.pop(VARIABLE, None)
         if failpoint:
             environment[VARIABLE] = failpoint
-        document = json.dumps({"name": self.name, "spec": self.spec_document, "batches": batches})
+        document = json.dumps({"name": self.name, "spec": self.spec_document, "batches": batches, "replay": replay})
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.kit.advance"],
             env=environment,
