@@ -12,7 +12,8 @@ from google.cloud.bigquery import LoadJob
 
 from jobs.connections_file import load_connections
 from jobs.destinations.bigquery.destination import BigQueryDestination
-from resources.bigquery import BigQuery, label
+from resources.bigquery import BigQuery
+from resources.bigquery_labels import label
 from resources.connections import BigQueryConnection, Connections
 from resources.local import stack as local_stack
 from tests.kit.flow import Flow

@@ -17,7 +17,8 @@ from jobs.batch import LandedBatch
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.state import TableAt
 from jobs.lineage import choices
-from resources.bigquery import Job, label
+from resources.bigquery import Job
+from resources.bigquery_labels import label
 from resources.errors import LineageBroken
 
 PREFIX = "batchmerge-"

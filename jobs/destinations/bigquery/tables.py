@@ -13,7 +13,8 @@ from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.statements import Whole
 from jobs.evolution import SchemaChange
 from jobs.spec.tables import Evolution
-from resources.bigquery import BigQuery, label
+from resources.bigquery import BigQuery
+from resources.bigquery_labels import label
 from resources.errors import CommitFailed
 from sql import render
 

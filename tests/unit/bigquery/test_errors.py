@@ -9,8 +9,9 @@ import requests
 from google.api_core import exceptions as google
 from google.auth import exceptions as auth
 
-from resources.bigquery import BigQuery, label
+from resources.bigquery import BigQuery
 from resources.bigquery_errors import bigquery_errors, without_values
+from resources.bigquery_labels import label
 from resources.connections import BigQueryConnection
 from resources.errors import (
     BatchmergeError,
