@@ -79,13 +79,7 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
         )
     before = pipeline.named(other)
     pipeline.take_columns(before)
-    tables = before.destinations()
-    for table in tables:
-        table.settle()
-    # Before any table is handed over: the other pipeline cannot complete a batch in only some of its tables.
-    for table in tables:
-        for lease in table.leases():
-            require_nothing_begun(lease.batch, other, f"{table.name} on {lease.endpoint}")
+    tables = _settled_tables(before)
     states = {table.name: table.states() for table in tables}
     known = offset_reset.read_state(pipeline, topics)
     base = _common_state(states, other, where)
@@ -116,6 +110,17 @@ def plan_take_over(pipeline: Pipeline, other: str, topics: TopicState | None = N
     untraced = [name for name, found in states.items() if any(state and state.untraced_to for state in found)]
     reset = offset_reset.plan_reset(known, base, {}, gone, base.meaning_hash)
     return TakeOver(other, tables, known, base, replace(reset, untraced=untraced))
+
+
+def _settled_tables(before: Pipeline) -> Sequence[Destination]:
+    """The pipeline's tables, in none of which a batch is begun: it cannot complete one in only some of them."""
+    tables = before.destinations()
+    for table in tables:
+        table.settle()
+    for table in tables:
+        for lease in table.leases():
+            require_nothing_begun(lease.batch, before.name, f"{table.name} on {lease.endpoint}")
+    return tables
 
 
 def _common_state(

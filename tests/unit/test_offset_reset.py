@@ -261,7 +261,7 @@ def test_take_over_of_a_half_done_batch_is_refused_before_any_table_is_handed_ov
         lease = LeaseState(1, "h:1", "", "run", 1, begun, committed(5), now, ())
         return SimpleNamespace(name=f"clickhouse {name}", settle=lambda: None, leases=lambda: [lease], states=list)
 
-    old = SimpleNamespace(destinations=lambda: [table("a.whole", 0), table("a.half", 6)])
+    old = SimpleNamespace(name="old", destinations=lambda: [table("a.whole", 0), table("a.half", 6)])
     new: Any = SimpleNamespace(name="new", named=lambda _: old, take_columns=lambda _: None)
     with pytest.raises(ConfigurationError, match="batch 6 of pipeline old is half done") as caught:
         plan_take_over(new, "old")

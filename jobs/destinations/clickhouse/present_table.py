@@ -85,6 +85,16 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
         SchemaRefused: a change that no rule allows; before anything is written.
     """
     where = f"clickhouse {layout.table.table}"
+    _require_values_taken(layout, present, where)
+    there = pa.schema(_declared_fields(server, layout, present, where))
+    wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
+    changes = plan_evolution(where, there, wanted, layout.table.evolve)
+    _require_keys_kept(layout, present, changes, where)
+    return changes
+
+
+def _require_values_taken(layout: Layout, present: Present, where: str) -> None:
+    """Refuses columns of the file for which the table takes no values."""
     computed = [f"{c.name} is {present.computed[c.name]}" for c in layout.columns if c.name in present.computed]
     if computed:
         raise SchemaRefused(
@@ -101,6 +111,10 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
             where=where,
             remedy="make the table with `flatten_nested = 0`, or give it these columns one by one (`source.transform`)",
         )
+
+
+def _declared_fields(server: ClickHouseServer, layout: Layout, present: Present, where: str) -> list[pa.Field]:
+    """The columns of the file that the table has, as fields that are declared like the table's types."""
     wanted_types = {c.name: c.type for c in layout.columns}
     if any(present.types.get(name) != kind for name, kind in wanted_types.items()):
         wanted_types = _spelled(server, wanted_types)
@@ -124,8 +138,11 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
             )
         kind = like_declared(without_own_fields(declared.type, column.arrow), column.arrow)
         there.append(pa.field(column.name, kind, declared.nullable))
-    wanted = pa.schema([pa.field(c.name, c.arrow, c.nullable) for c in layout.columns])
-    changes = plan_evolution(where, pa.schema(there), wanted, layout.table.evolve)
+    return there
+
+
+def _require_keys_kept(layout: Layout, present: Present, changes: Sequence[SchemaChange], where: str) -> None:
+    """Refuses changes that ClickHouse cannot make."""
     kept = present.sorting_columns | present.partition_columns
     fixed = [str(c) for c in changes if c.path[0] in kept and not _is_new(c)]
     if fixed:
@@ -137,7 +154,6 @@ def plan_changes(server: ClickHouseServer, layout: Layout, present: Present) -> 
             where=where,
             remedy=f"make a new table, or {as_it_is}",
         )
-    return changes
 
 
 def apply_changes(server: ClickHouseServer, layout: Layout, present: Present, changes: Sequence[SchemaChange]) -> None:
