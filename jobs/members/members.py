@@ -13,7 +13,7 @@ fails stops no other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -103,6 +103,19 @@ class Members(KnownMembers):
                 free.put(session)
 
         yield from side_by_side(members, at_once, one, sessions)
+
+    def in_turns(
+        self,
+        role: str,
+        work: Callable[[Pipeline], T | None],
+        turn: Callable[[], AbstractContextManager[None]],
+    ) -> Iterator[Outcome[T]]:
+        """As `each`, for all members and a few in each turn: what else waits for these tables goes in between."""
+        known, at_once = self.known(), self.spec.batch.at_once
+        for some in (known[n : n + at_once] for n in range(0, len(known), at_once)):
+            with turn():
+                outcomes = list(self.each(role, some, work))
+            yield from outcomes
 
     def each_seen(
         self, role: str, seen: Seen, work: Callable[[Pipeline, TopicState | None], T | None]

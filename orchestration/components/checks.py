@@ -109,9 +109,9 @@ def table_results(
     ]
 
 
-def keys_result(key: dg.AssetKey, duplicates: int) -> dg.AssetCheckResult:
+def keys_result(key: dg.AssetKey, duplicates: int, known: Mapping[str, int] | None = None) -> dg.AssetCheckResult:
     wrong = [f"{duplicates} keys have more than one row"] if duplicates else []
-    return _result(KEYS, key, wrong, {"duplicate keys": duplicates})
+    return _result(KEYS, key, wrong, {"duplicate keys": duplicates, **(known or {})})
 
 
 def stale_result(key: dg.AssetKey, stale: int, pipeline: str) -> dg.AssetCheckResult:

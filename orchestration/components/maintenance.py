@@ -9,7 +9,6 @@ import dagster as dg
 from jobs.destinations.base import Destination
 from jobs.maintenance.report import Done, combined
 from jobs.maintenance.run import LANDING, maintain_landing, maintain_table, maintenance_role
-from jobs.members.members import Members
 from jobs.members.side_by_side import Outcome
 from jobs.pipeline import Pipeline
 from jobs.spec.tables import Table
@@ -128,7 +127,8 @@ def _op(
             next_turn = partial(turn, context, [pool], waits=PoolWaits(context.instance, context.log.info))
             if many:
                 members = launch.members(context.run_id, config.topics)
-                outcomes = list(_in_turns(members, f"maintenance-{'-'.join(key.path)}", tend, next_turn))
+                # A turn is that of the entry's pool.
+                outcomes = list(members.in_turns(f"maintenance-{'-'.join(key.path)}", tend, next_turn))
             else:
                 outcomes = [Outcome(launch.name, done=tend(launch.open(context.run_id), next_turn))]
             done = [one for outcome in outcomes for one in outcome.done or ()]
@@ -140,17 +140,6 @@ def _op(
                     raise problem
 
     return maintain
-
-
-def _in_turns(
-    members: Members, role: str, tend: Callable[[Pipeline], list[Done]], next_turn: NextTurn
-) -> Iterator[Outcome[list[Done]]]:
-    """A few tables of an entry at a time, so that merges get their turn in between: the pool is the entry's."""
-    known, at_once = members.known(), members.spec.batch.at_once
-    for some in (known[n : n + at_once] for n in range(0, len(known), at_once)):
-        with next_turn():
-            outcomes = list(members.each(role, some, tend))
-        yield from outcomes
 
 
 def maintained_pools(launch: Launch) -> Collection[str]:

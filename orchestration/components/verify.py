@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 import dagster as dg
 from pydantic import Field
@@ -152,9 +153,8 @@ def _compare_members(
 def _members_in_turns(
     launch: Launch, context: dg.AssetCheckExecutionContext, config: VerifyConfig
 ) -> Iterator[tuple[Outcome[tuple[Table, Verdict]], dg.AssetKey]]:
-    """The outcomes of an entry's tables, and the entry: a few at a time, so that merges get their turn in between."""
+    """The outcomes of an entry's tables, and the entry."""
     members = launch.members(context.run.run_id, config.topics)
-    known, at_once = members.known(), launch.spec.batch.at_once
     for number, entry in enumerate(launch.spec.tables):
 
         def work(pipeline: Pipeline, number: int = number) -> tuple[Table, Verdict] | None:
@@ -163,10 +163,8 @@ def _members_in_turns(
             table = pipeline.table(number)
             return table, _verdict(pipeline, table, config.rows)
 
-        for some in (known[n : n + at_once] for n in range(0, len(known), at_once)):
-            with _turn(context, launch, entry):
-                outcomes = list(members.each("verify", some, work))
-            yield from ((outcome, names.table_key(entry)) for outcome in outcomes)
+        for outcome in members.in_turns("verify", work, partial(_turn, context, launch, entry)):
+            yield outcome, names.table_key(entry)
 
 
 def _known(results: Sequence[dg.AssetCheckResult], complete: bool) -> _Results:
@@ -201,12 +199,7 @@ def _results(table: Table, verdict: Verdict) -> _Results:
         },
     )
     if _counts_keys(table):
-        duplicates = verdict.duplicates or 0
-        description = f"{duplicates} keys have more than one row" if duplicates else None
-        known = {"duplicate keys": duplicates, "batch": verdict.batch}
-        yield dg.AssetCheckResult(
-            check_name=checks.KEYS, asset_key=key, passed=not duplicates, description=description, metadata=known
-        )
+        yield checks.keys_result(key, verdict.duplicates or 0, {"batch": verdict.batch})
 
 
 def _agreement(name: str, spec: PipelineSpec, verdicts: Sequence[tuple[Table, Verdict]]) -> dg.AssetCheckResult:
