@@ -113,16 +113,17 @@ def all_in_form(values: pa.Array, form: str) -> pa.Array:
     """As `in_form`, for whole columns; raises ArrowInvalid if a value is not of the form, or cannot be read here."""
     if form == "uuid":
         lower = pc.ascii_lower(values)
-        _check(pc.match_substring_regex(lower, f"^{UUID_TEXT}$"), "a string that is no uuid")
+        check_all(pc.match_substring_regex(lower, f"^{UUID_TEXT}$"), "a string that is no uuid")
         return lower
     if form == "time":
         # Arrow reads times with less than HH:MM too, and refuses more digits than six.
-        _check(pc.match_substring_regex(values, r"^\d\d:\d\d"), "a string that is no time")
+        check_all(pc.match_substring_regex(values, r"^\d\d:\d\d"), "a string that is no time")
         return time_texts(times(pc.replace_substring_regex(values, _AFTER_MICROSECONDS, r"\1")))
-    _check(pc.equal(pc.binary_length(values), length_of(form)), "bytes of another length")
+    check_all(pc.equal(pc.binary_length(values), length_of(form)), "bytes of another length")
     return values
 
 
-def _check(holds: pa.Array, text: str) -> None:
+def check_all(holds: pa.Array, text: str) -> None:
+    """Raises ArrowInvalid where a value of the column is what the text says."""
     if not pc.all(holds, min_count=0).as_py():
         raise pa.ArrowInvalid(text)

@@ -28,6 +28,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
 
+from jobs.evolution import plain
 from jobs.iceberg.numbers import TARGET_BYTES, number
 from jobs.iceberg.partitioning import Partitioning, Values
 from jobs.iceberg.statistics import ColumnStatistics
@@ -175,14 +176,10 @@ def _plain(field: pa.Field, nullable: bool = True) -> pa.Field:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
     if pa.types.is_large_list(kind) or pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_field))
     if pa.types.is_map(kind):
         return pa.map_(_plain(kind.key_field, nullable=False), _plain(kind.item_field))
     if pa.types.is_struct(kind):
         return pa.struct([_plain(f) for f in kind])
-    return kind
+    return plain(kind)

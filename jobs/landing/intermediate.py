@@ -180,8 +180,7 @@ class IntermediateTable:
         Raises:
             TableReplaced: the table was rolled back.
         """
-        table = self.catalog.load(self.identifier)
-        history = PipelineBranch(self.pipeline).history(table) if table else History(None, None)
+        history = self._history()
         if history.undone:
             at = f"batch {history.committed.batch_number}" if history.committed else "before its first batch"
             raise TableReplaced(
@@ -195,9 +194,12 @@ class IntermediateTable:
 
     def current_state(self) -> tuple[CommittedState | None, int]:
         """The state of the table's head, also if rolled back, and the highest batch number that the table ever had."""
-        table = self.catalog.load(self.identifier)
-        history = PipelineBranch(self.pipeline).history(table) if table else History(None, None)
+        history = self._history()
         return history.committed, max(s.batch_number if s else 0 for s in (history.committed, history.undone))
+
+    def _history(self) -> History:
+        table = self.catalog.load(self.identifier)
+        return PipelineBranch(self.pipeline).history(table) if table else History(None, None)
 
     def reset(
         self, batch: Batch, current: CommittedState | None, watermark: Watermark, summary: dict[str, str]

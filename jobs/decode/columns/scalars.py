@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.decode.columns.decimals import MOST_SCALE, fitting, of_texts, unscaled
+from jobs.decode.forms import check_all
 from jobs.decode.json_wire import declared_binary, declared_time, microseconds, within
 from jobs.decode.scalars import as_it_is
 from jobs.decode.times import LONGEST_TIME
@@ -56,12 +57,12 @@ def _float(wire: Wire, kind: pa.DataType) -> Cast | None:
     def cast(values: pa.Array) -> pa.Array:
         doubles = values.cast(pa.float64(), safe=False)
         if wire.json_number:
-            _check(pc.is_finite(doubles), "a number that does not fit")
+            check_all(pc.is_finite(doubles), "a number that does not fit")
             # Zero is below zero only if written as -0.0, not as -0.
-            _check(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
+            check_all(pc.greater(pc.divide(1.0, doubles), -math.inf), "a zero below zero")
         # A float's digits in JSON are another number when they are read as a double.
         found = doubles.cast(pa.float32() if wire.kind == "float" else kind, safe=False).cast(kind)
-        _check(pc.or_(pc.is_finite(found), pc.invert(pc.is_finite(doubles))), "a number that does not fit")
+        check_all(pc.or_(pc.is_finite(found), pc.invert(pc.is_finite(doubles))), "a number that does not fit")
         return found
 
     return cast
@@ -114,7 +115,7 @@ def _time_of_day(wire: Wire) -> Cast:
 
 
 def _uuid(values: pa.Array) -> pa.Array:
-    _check(pc.equal(pc.binary_length(values), 16), "an uuid that has not 16 bytes")
+    check_all(pc.equal(pc.binary_length(values), 16), "an uuid that has not 16 bytes")
     return uuid_texts(values)
 
 
@@ -145,11 +146,6 @@ def _timestamp(wire: Wire, kind: pa.DataType) -> Cast | None:
         return None
     unit = wire.logical.removeprefix("timestamp-") or "ms"
     return lambda values: declared_time(values, kind, unit)
-
-
-def _check(holds: pa.Array, text: str) -> None:
-    if not pc.all(holds, min_count=0).as_py():
-        raise pa.ArrowInvalid(text)
 
 
 _SCALARS: list[tuple[Callable[[pa.DataType], bool], Callable[[Wire, pa.DataType], Cast | None]]] = [
