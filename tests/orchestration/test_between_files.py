@@ -63,7 +63,7 @@ def test_other_names_that_dagster_knows_are_read_too(folder: Path, write: Write,
     (folder / "orders" / "defs.yaml").rename(folder / "orders" / name)
     assert "ok    pipeline orders: file" in check("orders")
     assert pipeline_spec("orders").tables[0].table == "shop.orders"
-    assert load_folder(folder).resolve_job_def("orders")
+    assert load_folder(folder).resolve_job_def("orders").name == "orders"
 
 
 def test_check_says_that_it_has_checked_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
