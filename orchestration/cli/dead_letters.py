@@ -28,7 +28,6 @@ from resources.errors import BatchmergeError
 _GROUPS = ("table", "stage", "kind", "records", "first", "message")
 _ROWS = ("topic", "partition", "offset", "batch", "stage", "kind", "message")
 _VALUES = ("key", "value")
-# Stage and kind of dead letters with a value that does not fit the type of its column.
 
 
 @click.group("dead-letters")
