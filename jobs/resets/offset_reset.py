@@ -15,6 +15,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 
 from jobs.batch import Batch, CommittedState, Counts, LandedBatch, LandedBatches, new_commit_id
 from jobs.destinations.base import oldest
@@ -34,26 +36,28 @@ class ResetState:
     Attributes:
         current: the state of the intermediate table's head, also if rolled back; None if it has none.
         highest: the highest batch number that any table of the pipeline ever had.
-        tables: the committed state of each table by name; if its parts have states of their own, the oldest one.
+        parts: the committed states of each table's parts, by the table's name.
         landed: the landed batches that are still known.
         begins: the first batch of each table that records have named; earlier batches do not concern it.
-        parts: the committed states of a table's parts, by the table's name.
     """
 
     pipeline: str
     current: CommittedState | None
     highest: int
-    tables: Mapping[str, CommittedState | None]
+    parts: Mapping[str, Sequence[CommittedState | None]]
     landed: LandedBatches
     topics: TopicState
     begins: Mapping[str, int] = field(default_factory=dict)
-    parts: Mapping[str, Sequence[CommittedState | None]] = field(default_factory=dict)
+
+    @cached_property
+    def tables(self) -> dict[str, CommittedState | None]:
+        """The committed state of each table by name: the oldest one of its parts."""
+        return {name: oldest(states) for name, states in self.parts.items()}
 
     @property
     def states(self) -> list[CommittedState]:
         """All states that a reset may have to continue."""
-        parts = (state for states in self.parts.values() for state in states)
-        return [state for state in (self.current, *self.tables.values(), *parts) if state]
+        return [state for state in (self.current, *chain(*self.parts.values())) if state]
 
     def base(self, table: str | None = None) -> CommittedState:
         """The state whose offsets are kept unless a target changes them: of one table, or of all, if they agree.
@@ -117,8 +121,8 @@ def read_state(pipeline: Pipeline, topics: TopicState | None = None) -> ResetSta
     landed = pipeline.intermediate.landed()
     highest = max([highest, *(highest_in(d, parts[d.name]) for d in destinations)])
     return ResetState(
-        pipeline.name, current, highest, {name: oldest(states) for name, states in parts.items()}, landed,
-        topics or pipeline.topic_state(), {d.name: d.table.named.first for d in destinations if d.table.named}, parts,
+        pipeline.name, current, highest, parts, landed, topics or pipeline.topic_state(),
+        {d.name: d.table.named.first for d in destinations if d.table.named},
     )  # fmt: skip
 
 
@@ -184,7 +188,7 @@ def impact(known: ResetState, batch: Batch) -> list[Impact]:
             left_out = _for_a_new_table(known, name) or known.landed.batches
             found.append(Impact(name, sum(total(b.batch.ranges) for b in left_out), 0))
             continue
-        moved = [_moved(known, part, batch) for part in known.parts.get(name, [state])]
+        moved = [_moved(known, part, batch) for part in known.parts[name]]
         found.append(Impact(name, *map(max, zip(*moved, strict=True))))
     return found
 

@@ -227,7 +227,8 @@ class AnySequence(RuleBasedStateMachine):
     def reset(self, targets: Offsets) -> None:
         states = {mode: d.now.state for mode, d in self.tables.items()}
         highest = max(s.batch_number for s in [self.committed, *states.values()] if s)
-        known = ResetState("p", self.committed, highest, states, LandedBatches(self.landed, self.complete), self.topics)
+        parts = {mode: [state] for mode, state in states.items()}
+        known = ResetState("p", self.committed, highest, parts, LandedBatches(self.landed, self.complete), self.topics)
         self.publish(offset_reset.plan_reset(known, known.base(), targets, (), "h"))
 
     @rule(mode=st.sampled_from(MODES), first=st.integers(1, 9), length=st.integers(0, 9))

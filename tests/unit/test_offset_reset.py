@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -28,16 +29,18 @@ from tests.kit.story import COORDINATES
 KAFKA = TopicState({P0: 5, P1: 0}, {P0: 40, P1: 40}, TOPIC_IDS)
 
 
-def known(**parts: object) -> ResetState:
+def known(tables: Mapping[str, CommittedState | None] | None = None, **parts: object) -> ResetState:
     """Two batches are landed; one table has both, one has the first."""
     usual = ResetState(
         "p",
         committed(2),
         2,
-        {"iceberg a.b": committed(2), "iceberg c.d": committed(1)},
+        {"iceberg a.b": [committed(2)], "iceberg c.d": [committed(1)]},
         LandedBatches([landed(1), landed(2)]),
         KAFKA,
     )
+    if tables is not None:
+        usual = replace(usual, parts={name: [state] for name, state in tables.items()})
     return replace(usual, **parts)  # type: ignore[arg-type]
 
 
