@@ -33,7 +33,7 @@ from jobs.destinations.bigquery.staging import Stager
 from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
-from jobs.failpoints import failpoint
+from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_reports, telling
 from resources.bigquery import BigQuery, Job
 from resources.errors import BatchmergeError
@@ -123,6 +123,7 @@ class SentRows:
             job_id=job_id,
             labels=labels,
             seconds=self.table.time_limit_seconds,
+            reached=failpoint_of_task("bigquery.letters"),
             writes_dead_letters=writes_dead_letters,
         )
         self._staged(rows, task)

@@ -47,11 +47,10 @@ class BigQuerySideTable(SideTable):
 
     def add(self, dead_letters: pa.Table, labels: Mapping[str, str], time_limit: float) -> None:
         """Loads dead letters. If this run dies here, the next one deletes them."""
-        if dead_letters.num_rows:
-            file = io.BytesIO()
-            pq.write_table(dead_letters_as_loaded(dead_letters), file)
-            file.seek(0)
-            self._load(self.bigquery.submit_load, file, labels, time_limit)
+        file = io.BytesIO()
+        pq.write_table(dead_letters_as_loaded(dead_letters), file)
+        file.seek(0)
+        self._load(self.bigquery.submit_load, file, labels, time_limit)
 
     def add_files(self, files: Sequence[str], labels: Mapping[str, str], time_limit: float) -> None:
         """Loads dead letters that tasks have written where BigQuery reads them."""

@@ -23,6 +23,7 @@ class UploadTask:
     Attributes:
         labels: the job's, without the counts of refused rows.
         seconds: how long the load of dead letters may take.
+        reached: called when they are loaded.
     """
 
     file: RowsFile
@@ -33,14 +34,16 @@ class UploadTask:
     job_id: str
     labels: Mapping[str, str]
     seconds: float
+    reached: Callable[[], None]
     writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "rows.parquet"
             written, dead_letters = self.file.write(load_file_io({}, str(path)), str(path), self.parts(batches))
-            if self.writes_dead_letters:
+            if self.writes_dead_letters and dead_letters.num_rows:
                 self.side_table.add(dead_letters, self.labels, self.seconds)
+                self.reached()
             labels = {**self.labels, **written.counts.labels(self.file.refusal.attempt)}
             with path.open("rb") as rows:
                 self.bigquery.submit_load(self.job_id, rows, self.staging_table, self.file.stager.present, labels)
