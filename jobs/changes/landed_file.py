@@ -64,11 +64,13 @@ class LandedFile:
         return max(self.size * _UNPACKED, (len(self.starts) - 1) * GROUP_BYTES)
 
     def portions(self, rows: int, memory: int) -> list[LandedFile]:
-        """One portion a row group if the file has more rows than that, or takes more memory; else the file itself.
+        """One portion a row group if the file has more rows than that, or takes more memory; else the file itself."""
+        return [self] if self.rows <= rows and self.memory <= memory else self.row_groups
 
-        A portion's rows are an estimate by its size.
-        """
-        if len(self.starts) <= 1 or (self.rows <= rows and self.memory <= memory):
+    @property
+    def row_groups(self) -> list[LandedFile]:
+        """One portion a row group; its rows are an estimate by its size. The file itself if it has one."""
+        if len(self.starts) <= 1:
             return [self]
         sizes = [end - start for start, end in pairwise((*self.starts, self.size))]
         return [

@@ -132,7 +132,11 @@ class PlannedFiles:
         all in share 0."""
         if self.files is None:
             return self if number == 0 else replace(self, files=())
-        return replace(self, files=tuple(balanced(self._portions, lambda file: file.size, of)[number]))
+        return self.of_files(balanced(self._portions, lambda file: file.size, of)[number])
+
+    def of_files(self, files: Iterable[LandedFile]) -> PlannedFiles:
+        """Some of the files."""
+        return replace(self, files=tuple(files))
 
     @property
     def most_shares(self) -> int:

@@ -65,6 +65,8 @@ class Capabilities:
             then is the table's option `on_rollback`: hold, replay or skip.
         rows_on_workers: Spark's workers write and (for `verify`) read all rows, so that they need no memory of the run.
         upkeep: a table needs maintenance (`Destination.maintain`).
+        loads_landed_files: its system may load the landed files of a pipeline itself, so they have the intermediate
+            table's schema in every detail.
     """
 
     modes: frozenset[Mode]
@@ -86,6 +88,7 @@ class Capabilities:
     rolls_back: bool = False
     rows_on_workers: bool = False
     upkeep: bool = False
+    loads_landed_files: bool = False
 
 
 class Kind(ABC, Generic[T]):

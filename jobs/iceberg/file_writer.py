@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,8 @@ _OPEN_PARTITIONS = 32
 _SMALL_BYTES = 1 << 20
 _OF_SMALL = "snappy"
 _WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
+# How values are stored.
+FORM = {"store_decimal_as_integer": True, "store_schema": False}
 # Columns whose values mostly differ get no dictionary, which would cost time and space; decided by the first rows.
 _LOOKED_AT = 10_000
 
@@ -75,6 +77,9 @@ class FileWriter:
             return
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
             file = self._open.pop(partition, None) or _OpenFile(self._files, partition)
+            if not file.takes(part):
+                self.written.append(file.close())
+                file = _OpenFile(self._files, partition)
             file.add(part)
             if file.is_full:
                 self.written.append(file.close())
@@ -104,8 +109,14 @@ class _OpenFile:
         self._enough = min(self._most, SORTED_FILE_BYTES) if files.sort else self._most
         self._waiting: list[pa.Table] = []
         self._bytes = self._rows = 0
+        self._full: list[tuple[str, ...]] = []
+        self._schema = files.arrow_schema
         self._stream: Any = None
         self._writer: pq.ParquetWriter | None = None
+
+    def takes(self, rows: pa.Table) -> bool:
+        """Whether the file, as it was begun, can hold these rows: not if they have null where it has none."""
+        return not any(_nulls(rows, path) for path in self._full)
 
     @property
     def is_full(self) -> bool:
@@ -125,16 +136,7 @@ class _OpenFile:
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
-        footer = self._writer.writer.metadata
-        kept = modes(self._columns, self._files.properties)
-        return NewFile(
-            self._path,
-            footer.num_rows,
-            size,
-            self._partition,
-            column_statistics(footer, self._columns, kept),
-            tuple(_begin(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)),
-        )
+        return described(self._files, self._path, size, self._writer.writer.metadata, self._partition)
 
     def abandon(self) -> None:
         if self._stream is not None:
@@ -146,11 +148,45 @@ class _OpenFile:
         if self._files.sort:
             rows = _sorted(rows, self._files.sort)
         if self._writer is None:
+            self._full = [path for path in self._files.full if not _nulls(rows, path)]
+            self._schema = _required(self._schema, self._full)
             self._stream = self._files.storage.new_output(self._path).create()
-            self._writer = pq.ParquetWriter(
-                self._stream, self._files.arrow_schema, **_options(self._files, rows, self._columns)
-            )
-        self._writer.write_table(rows, row_group_size=number(self._files.properties, PARQUET + "row-group-limit"))
+            self._writer = pq.ParquetWriter(self._stream, self._schema, **_options(self._files, rows, self._columns))
+        most = number(self._files.properties, PARQUET + "row-group-limit")
+        self._writer.write_table(rows.cast(self._schema), row_group_size=most)
+
+
+def described(files: NewFiles, path: str, size: int, footer: pq.FileMetaData, partition: Values = ()) -> NewFile:
+    """A file that was written, as its footer describes it."""
+    columns = leaves(files.schema)
+    return NewFile(
+        path,
+        footer.num_rows,
+        size,
+        partition,
+        column_statistics(footer, columns, modes(columns, files.properties)),
+        tuple(_begin(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)),
+    )
+
+
+def _nulls(rows: pa.Table, path: tuple[str, ...]) -> int:
+    """How many values are null at the path of a column, or of a field of one."""
+    name, *below = path
+    found: int = (pc.struct_field(rows[name], below) if below else rows[name]).null_count
+    return found
+
+
+def _required(schema: pa.Schema, full: Collection[tuple[str, ...]]) -> pa.Schema:
+    """The schema with what is at these paths as required."""
+
+    def of(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
+        if path not in full:
+            return field
+        inside = pa.types.is_struct(field.type)
+        kind = pa.struct([of(child, (*path, child.name)) for child in field.type]) if inside else field.type
+        return field.with_type(kind).with_nullable(False)
+
+    return pa.schema([of(field, (field.name,)) for field in schema])
 
 
 def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[str, Any]:
@@ -168,8 +204,7 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
         "data_page_size": number(files.properties, PARQUET + "page-size-bytes"),
         "dictionary_pagesize_limit": number(files.properties, PARQUET + "dict-size-bytes"),
         "max_rows_per_page": number(files.properties, PARQUET + "page-row-limit"),
-        "store_decimal_as_integer": True,
-        "store_schema": False,
+        **FORM,
         "use_dictionary": [c.path for c in columns if c.repeated or _repeats(rows, c.parts)],
         **({"bloom_filter_options": {path: {"ndv": len(rows)} for path in blooms}} if blooms else {}),
     }

@@ -51,6 +51,8 @@ class NewFiles:
         where: the table, for errors.
         storage: the client of the table's file system. May hold secrets: never log it.
         sort: the columns by which rows of a file are sorted, each with its direction and whether nulls are first.
+        full: paths of optional structs, and of fields in them, that are required in a file in which they are never
+            null. Then the fields are stored as columns of a table are, and can be copied into one (`row_groups`).
     """
 
     where: str
@@ -60,6 +62,7 @@ class NewFiles:
     spec: PartitionSpec
     sort: tuple[tuple[str, str, str], ...]
     storage: FileIO = field(repr=False)
+    full: frozenset[tuple[str, ...]] = frozenset()
 
     @classmethod
     def of(cls, table: Table) -> NewFiles:

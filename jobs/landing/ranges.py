@@ -6,7 +6,7 @@ Used by landing, and by a replay from Kafka, whose records have places already. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from jobs.batch import Counts
 from jobs.iceberg.append import Append
 from jobs.landing.batch_records import BatchRecords
+from jobs.landing.full_columns import full_columns
 from jobs.landing.task import Selection
 from jobs.landing.task_report import TaskReport, check, sum_up
 from jobs.offsets import total
@@ -77,8 +78,9 @@ def judge(spark: SparkSession, records: BatchRecords, where: str, landed: Landed
 
 
 def _write(spark: SparkSession, records: BatchRecords, append: Append, selection: Selection) -> list[TaskReport]:
+    files = replace(append.files, full=full_columns(records.spec))
     try:
-        return records.write(spark, selection, append.files)
+        return records.write(spark, selection, files)
     except PySparkException as problem:
         records.find_failing(spark, problem)
-        return records.write(spark, selection, append.files)
+        return records.write(spark, selection, files)

@@ -58,6 +58,7 @@ NOT_ASKED = {
         "counts_keys_at_merge",
         "finds_rows",
         "leases",
+        "loads_landed_files",
         "refuses",
         "rows_on_workers",
         "state_in_table",

@@ -37,6 +37,7 @@ class BigQueryKind(Kind[BigQueryTable]):
         truncates=True,
         rows_on_workers=True,
         upkeep=True,
+        loads_landed_files=True,
     )
     dialect = BIGQUERY
     # One after each step of a flush that can leave something behind (`jobs.destinations.bigquery.merge`).

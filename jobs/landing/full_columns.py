@@ -1,0 +1,22 @@
+"""Which parts of landed rows are required in a file in which they are never null (`NewFiles.full`).
+
+So row groups of landed files can be copied into the tables. All columns of the intermediate table are optional: what is
+required, the decoder checks per record, and dead letters have nothing but their coordinates.
+"""
+
+from __future__ import annotations
+
+from jobs.destinations.registry import kind_of
+from jobs.spec.pipeline import PipelineSpec
+
+
+def full_columns(spec: PipelineSpec) -> frozenset[tuple[str, ...]]:
+    """Paths of the structs of which tables have fields, and of such fields that are `not null` in a table.
+
+    None where a system may load the files itself: then their schema is the table's in every detail.
+    """
+    if any(kind_of(one).capabilities.loads_landed_files for one in spec.tables):
+        return frozenset()
+    columns = [column for one in spec.tables for column in kind_of(one).columns(spec, one) if len(column.path) == 2]
+    structs = {column.path[:1] for column in columns}
+    return frozenset(structs | {column.path for column in columns if not column.nullable})
