@@ -67,9 +67,10 @@ class Source:
         Raises:
             StorageError, Unavailable: it cannot be read.
         """
-        with catalog_errors(path), storage.new_input(path).open() as stream:
-            stream.seek(0, SEEK_END)
-            end = stream.tell() - END
+        with catalog_errors(path):
+            stream = storage.new_input(path).open()
+        with stream:
+            end = stream.seek(0, SEEK_END) - END
             length = int.from_bytes(_read(stream, path, end, END)[:4], "little")
             yield cls(path, stream, parsed(_read(stream, path, end - length, length)))
 
@@ -243,10 +244,8 @@ def _paths_of(column: Node) -> list[Path]:
 
 
 def _read(stream: Any, path: str, at: int, size: int) -> bytes:
-    found = b""
-    if at >= 0:
-        stream.seek(at)
-        found = stream.read(size)
+    with catalog_errors(path):
+        found: bytes = stream.read(size) if at >= 0 and stream.seek(at) == at else b""
     if len(found) != size:
         raise StorageError(f"the file is cut off: it lacks bytes {at} to {at + size}", where=path)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -49,6 +49,14 @@ def log(new_story: MakeStory) -> Story:
     log = new_story(partitions=2)
     log.produce(*random_changes(7, RECORDS, 15, 2, bad=0.05))
     return log
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_group_is_small() -> Iterator[None]:
+    """Tables that can copy row groups of landed files do so wherever they take every row."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobs.changes.whole_groups.SMALL_ROWS", 0)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.kit.flow import Flow
 from tests.kit.records import COLUMNS, Record, put
 
 NAMES = ["Zürich", "", None, "全日空"]
-KAFKA = ["partition as part", "offset as place"]
+KAFKA = ["partition", "offset"]
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def by_all_readers(engine: Engine) -> list[list[tuple[object, ...]]]:
     rows = engine.spark.sql(f"SELECT * FROM {'.'.join(lake.spark_path(table))}").toPandas()
     scan: pa.Table = lake.require(table).scan().to_arrow()
     found = [scan.to_pylist(), pa.Table.from_pandas(rows).to_pylist()]
-    return [sorted((row["id"], row["name"] or "", row["part"], row["amount"]) for row in one) for one in found]
+    return [sorted((row["id"], row["name"] or "", row["__partition"], row["amount"]) for row in one) for one in found]
 
 
 def expected(records: list[Record]) -> list[tuple[object, ...]]:
