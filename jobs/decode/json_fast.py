@@ -41,7 +41,8 @@ from jobs.schema.with_fields import with_fields
 
 _CHUNK = 512  # records of one call if the message does not tell which are bad
 _SAMPLES = 8
-_LENIENT = "NaN|Inf|\x00"
+# Where a value begins; a text may have such a place too, and is then decoded one by one in vain.
+_LENIENT = r"[:,\[][ \t\r\n]*-?(NaN|Inf)|\x00"
 # Arrow reads up to 38 digits after zeros, so a decimal of a text without these, escaped or not, has at most 76 digits.
 _MANY_DIGITS = r"[eE]-(\d{3}|[2-9]\d)|\.0{20}|\\u00(2[dDeE]|3\d|[46]5)"
 _BAD_ROW = re.compile(r" in row (\d+)$")

@@ -158,6 +158,10 @@ FRAGMENTS = st.sampled_from(
         '{"zz":NaN}',
         '{"zz":-Infinity}',
         '{"zz":Inf}',
+        '{"zz": \t-NaN}',
+        '{"zz":[1,\n Infinity]}',
+        '{"zz":[\rNaN]}',
+        '{"zz":{"i":Inf}}',
         '{"i":1}\u0000',
         '{"i":1\u0000}',
         '\ufeff{"i":1}',
@@ -329,6 +333,14 @@ def test_all_of_a_common_batch_is_read_by_arrow(monkeypatch: pytest.MonkeyPatch,
     decoded = Json(kind).decode(pa.array(records, pa.binary()))
     assert not decoded.errors
     assert not decoded.values.null_count
+
+
+def test_texts_that_look_like_numbers_of_other_readers_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record of three one by one made the whole batch four times slower."""
+    texts = ["Information", "a NaN", "-Infinity", "Infra Inf", "Nan NaN NaN", "x"] * 20
+    raw = pa.array([json.dumps({"i": n, "s": text, "zz": text}).encode() for n, text in enumerate(texts)])
+    monkeypatch.setattr(StrictJson, "decode", lambda _self, raw: pytest.fail(f"{len(raw)} records fell back"))
+    assert Json(SCHEMAS[0]).decode(raw).values.field("s").to_pylist() == texts
 
 
 def test_maps_and_scalars_are_decoded_too() -> None:
