@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 from functools import reduce
+from itertools import dropwhile
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from jobs.decode.columns.arrays import arrow
 from jobs.decode.columns.cursors import texts, value_bounds
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
 from jobs.decode.json_unexpected import found_fields, records_with, unexpected
-from jobs.decode.json_wire import declared_columns, numbers_alone, wire_fields
+from jobs.decode.json_wire import OneByOne, declared_columns, is_declared, numbers_alone, wire_fields, with_points
 from jobs.decode.parts import SMALL as _SMALL
 from jobs.decode.parts import Part, joined, judged, pieces
 from jobs.decode.unknown import Watch
@@ -46,8 +47,13 @@ _LENIENT = r"[:,\[][ \t\r\n]*-?(NaN|Inf)|\x00"
 # Arrow reads up to 38 digits after zeros, so a decimal of a text without these, escaped or not, has at most 76 digits.
 _MANY_DIGITS = r"[eE]-(\d{3}|[2-9]\d)|\.0{20}|\\u00(2[dDeE]|3\d|[46]5)"
 _BAD_ROW = re.compile(r" in row (\d+)$")
-_OTHER_TYPE = re.compile(r"^JSON parse error: Column\(/(?:.*/)?([^/]*)\) changed from \w+ to (\w+) in row \d+$")
+_OTHER_TYPE = re.compile(r"^JSON parse error: Column\(/(.*)\) changed from \w+ to (\w+) in row \d+$")
+_NOT_WHOLE = "Failed to convert JSON to int"
 _BEGINS = {"string": '"', "number": "[-0-9]", "boolean": "[tf]", "array": r"\[", "object": r"\{"}
+
+
+# Numbers of records, and the types that Arrow reads them with.
+Group = tuple[pa.Array, pa.Schema]
 
 
 class ArrowJson:
@@ -68,26 +74,55 @@ class ArrowJson:
         if not len(rows):
             return []
         found: list[Part] = []
-        wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
-        for name in numbers_alone(self._read_type, wire):
-            rows = rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _text_of(name))))
-        todo, failures = [rows], 0
+        todo, failures = [self._with_wire(text, rows)], 0
         while todo:
-            rows = todo.pop()
+            rows, wire = todo.pop()
             # The limit: a batch of only bad records must not cost much more than strict decoding alone.
             if len(rows) <= _SMALL or failures > 16 + len(text) // 128:
                 continue
             try:
                 values, bad, unknown = self._read(text if len(rows) == len(text) else text.take(rows), wire)
+            except OneByOne as some:
+                failures += 1
+                todo.append((rows.filter(pc.invert(some.records)), wire))
+                continue
             except pa.ArrowInvalid as refused:
                 failures += 1
-                todo += _divided(text, rows, str(refused), failures)
+                todo += self._divided(text, rows, wire, str(refused), failures)
                 continue
             if bad is not None:
                 good = pc.invert(bad)
                 rows, values = rows.filter(good), values.filter(good)
             found.append(Part(rows.to_numpy(), values, unknown))
         return found
+
+    def _with_wire(self, text: pa.Array, rows: pa.Array) -> Group:
+        """These records with the types to read them with, by some of them; without records that these would misread."""
+        wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
+        for name in numbers_alone(self._read_type, wire):
+            rows = rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _text_of(name))))
+        return rows, wire
+
+    def _divided(self, text: pa.Array, rows: pa.Array, wire: pa.Schema, message: str, failures: int) -> list[Group]:
+        """Groups of the records that Arrow refused, to be tried again; its message is only a hint for the division."""
+        if message.startswith(_NOT_WHOLE) and (numbers := with_points(wire)) != wire:
+            return [(rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _MANY_DIGITS))), numbers)]
+        chunk = len(rows) <= 2 * _CHUNK
+        other_type = _OTHER_TYPE.match(message)
+        if other_type and other_type[2] in _BEGINS:
+            path = other_type[1].split("/")
+            suspects = pc.match_substring_regex(text.take(rows), _begins(path, other_type[2]))
+            rest, others = (rows.filter(pc.invert(suspects)), wire), self._with_wire(text, rows.filter(suspects))
+            # Each group by itself is all right: a field without a column may have any type, some columns several.
+            if len(rest[0]) and len(others[0]) and (others[1] != wire or not is_declared(self._read_type, path)):
+                return [rest, others]
+            if 0 < len(others[0]) <= len(rows) // 4 and (chunk or failures <= 4):
+                return [rest]
+        if not chunk:  # a call allocates memory for all records, so many bad ones are found faster in short ranges
+            return [(rows[at : at + _CHUNK], wire) for at in range(0, len(rows), _CHUNK)]
+        row = _BAD_ROW.search(message)
+        bad = int(row[1]) if row else len(rows)
+        return [(rows[:bad], wire), (rows[bad + 1 :], wire)] if bad < len(rows) else []
 
     def _read(self, text: pa.Array, wire: pa.Schema) -> tuple[pa.Array, pa.Array | None, FoundFields]:
         """The values of these records, a mask of those to decode one by one (None: there are none), and other fields.
@@ -192,17 +227,8 @@ def _samples(text: pa.Array, rows: pa.Array) -> list[Any]:
     return samples
 
 
-def _divided(text: pa.Array, rows: pa.Array, message: str, failures: int) -> list[pa.Array]:
-    """Groups of the rows that Arrow refused, to be tried again; its message is only a hint for the division."""
-    chunk = len(rows) <= 2 * _CHUNK
-    other_type = _OTHER_TYPE.match(message)
-    if other_type and other_type[2] in _BEGINS and (chunk or failures <= 4):
-        pattern = f'"{re.escape(other_type[1])}"\\s*:\\s*{_BEGINS[other_type[2]]}'
-        suspects = pc.match_substring_regex(text.take(rows), pattern)
-        if 0 < (pc.sum(suspects).as_py() or 0) <= len(rows) // 4:
-            return [rows.filter(pc.invert(suspects))]
-    if not chunk:  # a call allocates memory for the whole range, so many bad rows are found faster in short ranges
-        return [rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK)]
-    row = _BAD_ROW.search(message)
-    bad = int(row[1]) if row else len(rows)
-    return [rows[:bad], rows[bad + 1 :]] if bad < len(rows) else []
+def _begins(path: list[str], kind: str) -> str:
+    """A regular expression for where a value of this kind begins; `[]` in its path is an array."""
+    arrays = len(path) - len([*dropwhile(lambda part: part == "[]", reversed(path))])
+    name = path[-1 - arrays] if arrays < len(path) else ""
+    return f'"{re.escape(name)}"\\s*:\\s*' + r"\[\s*" * arrays + _BEGINS[kind]

@@ -7,7 +7,8 @@ wider than declared, numbers too large for a float, null in a `not null` column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -24,6 +25,31 @@ from jobs.schema.own_values import time_texts
 from jobs.schema.types import form_of, inside, is_text
 
 _AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+"
+_DATE = r"^\d{4}-\d\d-\d\d"
+_ZONE = r"([Zz]|[+-]\d\d(:?[0-5]\d)?)"
+_TIME = rf"{_DATE}[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?"
+# Holds all whole numbers, and up to nine digits after the point; more of them are refused.
+_NUMBERS = pa.decimal128(29, 9)
+
+
+class OneByOne(pa.ArrowInvalid):  # type: ignore[misc]
+    """Some records have to be decoded one by one, and the others may be read together.
+
+    Attributes:
+        records: which they are.
+    """
+
+    def __init__(self, records: pa.Array) -> None:
+        super().__init__("some values are not read together")
+        self.records = pc.fill_null(records, False)
+
+    @classmethod
+    def unless(cls, good: pa.Array) -> None:
+        """Raises unless all values are good, or none is; a null counts as good."""
+        bad = pc.fill_null(pc.invert(good), False)
+        count = pc.sum(bad).as_py() or 0
+        if 0 < count < len(bad):
+            raise cls(bad)
 
 
 def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
@@ -32,12 +58,34 @@ def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
     return [pa.field(f.name, _wire_type(f, [record.get(f.name) for record in records])) for f in kind]
 
 
+def with_points(wire: pa.Schema) -> pa.Schema:
+    """The same fields, but whole numbers may have a point: producers write `1.0`, too."""
+    return pa.schema([pa.field(f.name, _with_points(f.type)) for f in wire])
+
+
+def _with_points(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _with_points(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _with_points(kind.value_type)))
+    return _NUMBERS if pa.types.is_integer(kind) else kind
+
+
 def numbers_alone(fields: Iterable[pa.Field], wire: Iterable[pa.Field]) -> Iterator[str]:
     """Names of decimals that are read as numbers although their texts would be base64: Arrow would parse these."""
     for field, read in zip(fields, wire, strict=True):
         if base64_scale(field) is not None and not pa.types.is_string(read.type):
             yield field.name
         yield from numbers_alone(inside(field.type), inside(read.type))
+
+
+def is_declared(kind: pa.DataType, path: Sequence[str]) -> bool:
+    """Whether there is a column, or a field in one, at this path; `[]` are the elements of an array."""
+    if not path:
+        return True
+    if pa.types.is_list(kind):
+        return path[0] == "[]" and is_declared(kind.value_type, path[1:])
+    return pa.types.is_struct(kind) and any(f.name == path[0] and is_declared(f.type, path[1:]) for f in kind)
 
 
 def declared_columns(columns: list[pa.Array], kind: pa.StructType) -> tuple[pa.Array, pa.Array | None]:
@@ -94,6 +142,8 @@ def _may_be_in_text(kind: pa.DataType) -> bool:
 def _declared(values: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_string(values.type) and _may_be_in_text(field.type):
         values = best_fit.in_text(values, field.type)
+    if values.type == _NUMBERS and not pa.types.is_decimal(field.type):
+        values = _whole(values, field.type)
     if form := form_of(field):
         return _in_form(values, field, form)
     for fits, convert in _CONVERSIONS:
@@ -117,8 +167,26 @@ def _declared_list(values: pa.Array, field: pa.Field) -> pa.Array:
     kind = field.type
     if not kind.value_field.nullable and values.flatten().null_count:
         raise pa.ArrowInvalid("null in an array whose elements are not null")
-    declared = _declared(values.values, kind.value_field)
+    try:
+        declared = _declared(values.values, kind.value_field)
+    except OneByOne as some:
+        raise pa.ArrowInvalid(str(some)) from None  # it tells elements apart, not records
     return pa.ListArray.from_arrays(values.offsets, declared, type=kind, mask=values.is_null())
+
+
+def _whole(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Whole numbers that were read with a point."""
+    values.validate(full=True)  # as of decimals
+    wide = kind if pa.types.is_integer(kind) else pa.int64()
+    low, high = (
+        pa.scalar(Decimal(sign * 2 ** (wide.bit_width - 1) - more), _NUMBERS) for sign, more in ((-1, 0), (1, 1))
+    )
+    inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    good = pc.and_(inside, pc.equal(pc.round(values), values))
+    OneByOne.unless(good)
+    if not pc.all(good).as_py():
+        raise pa.ArrowInvalid("numbers that are not whole")
+    return pc.cast(values, wide)
 
 
 def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.Array:
@@ -128,12 +196,11 @@ def declared_time(values: pa.Array, kind: pa.DataType, unit: str = "ms") -> pa.A
     if not pa.types.is_string(values.type):
         ticks = values if pa.types.is_date(kind) else microseconds(values, unit)
     else:
-        if pa.types.is_timestamp(kind):
-            # Arrow reads times without minutes too: up to 19 characters with a zone, up to 13 without.
-            shortest = pc.min(pc.binary_length(values)).as_py()
-            if shortest is not None and shortest < (20 if kind.tz else 16):
-                raise pa.ArrowInvalid("a time that may have no minutes")
-        ticks = pc.cast(_parsed(values, kind), ticks_type)
+        try:
+            ticks = pc.cast(_parsed(values, kind), ticks_type)
+        except pa.ArrowInvalid:
+            OneByOne.unless(pc.match_substring_regex(values, _form(kind)))
+            raise
     return within(ticks, low, high).cast(ticks_type).cast(kind)
 
 
@@ -145,12 +212,31 @@ def within(values: pa.Array, low: int, high: int) -> pa.Array:
     return values
 
 
+def _form(kind: pa.DataType) -> str:
+    """A regular expression for texts of dates or times."""
+    return f"{_DATE if pa.types.is_date(kind) else _TIME}{f'{_ZONE}?' if getattr(kind, 'tz', None) else ''}$"
+
+
 def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Dates, or times without the digits after microseconds, with which Arrow does not read them."""
+    """Dates, or times without the digits after microseconds, with which Arrow does not read them, and in UTC where a
+    zone is left out."""
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     try:
-        return pc.cast(texts, kind)
+        return _cast(texts, kind)
     except pa.ArrowInvalid:
-        return pc.cast(pc.replace_substring_regex(texts, _AFTER_MICROSECONDS, r"\1"), kind)
+        if zoned:
+            has_zone = pc.match_substring_regex(texts, rf":\d\d(\.\d+)?{_ZONE}$")
+            texts = pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", ""))
+        return _cast(pc.replace_substring_regex(texts, _AFTER_MICROSECONDS, r"\1"), kind)
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        # Arrow reads times without minutes too: up to 19 characters with a zone, up to 13 without.
+        shortest = pc.min(pc.binary_length(texts)).as_py()
+        if shortest is not None and shortest < (20 if kind.tz else 16):
+            raise pa.ArrowInvalid("a time that may have no minutes")
+    return pc.cast(texts, kind)
 
 
 def microseconds(values: pa.Array, unit: str) -> pa.Array:

@@ -14,9 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.decode import json_fast, parts
+from jobs.decode.base import Decoded
 from jobs.decode.json_dialect import JsonDialect
 from jobs.decode.json_fast import Json
 from jobs.decode.json_strict import MAX_DEPTH, StrictJson
+from jobs.decode.unknown import Watch
 from tests.kit.arrow import row_type
 
 FLAT = {"b": "boolean", "i": "int", "l": "long", "f": "float", "d": "double", "m": "decimal(5,2)", "s": "string"}
@@ -74,6 +76,16 @@ def assert_each_same(kind: pa.DataType, records: Sequence[bytes | None]) -> None
 
 # JSON values, and what looks like them, one a line: what the two decoders might see differently.
 NASTY = (Path(__file__).parent / "nasty_values.txt").read_text("utf-8").splitlines()
+BESIDE = [
+    "1.0", "1e3", "-0.0", "2147483648.0", "2147483647.0", "-2147483649.0", "9007199254740992.0", "9007199254740991.0",
+    "9007199254740993", "9223372036854775807", "1e18", "1.5", "1700000000000.0", "1700000000000", "1e400", "null",
+    "true", '"7"', '"7.0"', '"2026-01-01 10:00"', '"2026-01-01T10:00+02"', '"2026-01-01t10:00:00z"', '"2026-01-01"',
+    "1.00000000000000000001", "1e-400", "1.123456789", "99999999999999999999", "9223372036854775807.0", '""',
+    '"2026-02-30 10:00:00"', '"2026-01-01 24:00:00"', '"2026-01-01T10:00:00.1234567"', '"2026-01-01T10:00:00+0230"',
+    '"2026-01-01T10:00:00.1234567891+01:00"', '"9999-12-31T23:59:59.9999999"', '"0000-01-01 00:00:00"',
+    '"2026-01-01T10:00:00+25:00"', '"2026-01-01T10:00:00-14"', '"2026-01-01T10:00:00."', '"2026-01-01 10:00:00 "',
+    '"25:00:00"', '[1,"a"]', '["a"]', '[[1],["a"]]', '{"a":1}',
+]  # fmt: skip
 SPACED = ['" "', '"a', '"\x01"', '"\n"', '"\x7f"', " 1 ", "\t1\r\n", "1 2", "'a'", "// c"]
 SCALARS = st.one_of(
     st.sampled_from([*NASTY, *SPACED]),
@@ -222,6 +234,19 @@ class TestSameAsStrict:
             for record in (f'{{"{column[0]}":{value}}}', f'{{"{column[0]}":null,"zz":{value}}}', f'{{"zz":{value}}}'):
                 assert_same(kind, [record.encode()])
 
+    @pytest.mark.parametrize(
+        "usual", ["1", "1.0", '"7"', '"2026-01-01 10:00:00"', '"2026-01-01T10:00:00Z"', '"10:00:00"']
+    )
+    @pytest.mark.parametrize("best_fit", [False, True], ids=["exact", "best_fit"])
+    def test_values_beside_usual_ones(self, usual: str, best_fit: bool) -> None:
+        """Records whose values are written in another way are read in a group of their own."""
+        for name, column in COLUMNS:
+            kind = JsonDialect(best_fit=best_fit).of_row(row_type({name: column}))
+            for other in BESIDE:
+                values = [usual, other, usual, other, other]
+                records = [f'{{"{name}":{value},"zz":{other if n else usual}}}' for n, value in enumerate(values)]
+                assert_same(kind, [record.encode() for record in records])
+
     @pytest.mark.parametrize("column", ["decimal(5,2)", "decimal(38,0)", "decimal(38,18)", "decimal(38,38)"])
     def test_decimals_that_arrow_reads_as_other_numbers_or_not_at_all(self, column: str) -> None:
         """Some of them end the process in Arrow's reader."""
@@ -320,10 +345,6 @@ def test_depth(depth: int) -> None:
 
 def test_all_of_a_common_batch_is_read_by_arrow(monkeypatch: pytest.MonkeyPatch, kind: pa.StructType) -> None:
     """Without this the tests above would also pass if everything fell back."""
-
-    def never(_self: StrictJson, raw: pa.Array) -> Any:
-        raise AssertionError(f"{len(raw)} records fell back")
-
     records = _mixture(kind, 1_000, 0, seed=4)
     if kind is SCHEMAS[0]:
         records = [
@@ -335,11 +356,67 @@ def test_all_of_a_common_batch_is_read_by_arrow(monkeypatch: pytest.MonkeyPatch,
     assert not decoded.values.null_count
 
 
+def never(_self: StrictJson, raw: pa.Array) -> Any:
+    raise AssertionError(f"{len(raw)} records fell back")
+
+
+TEXTS = ["2026-01-01 10:00:00", "2026-01-01T10:00:00.5", "2026-01-01T10:00:00Z", "2026-01-01T10:00:00.123456789+02:00"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("timestamp", [json.dumps(text) for text in TEXTS]),
+        ("timestamp", ['"2026-01-01 10:00:00"', "1700000000000", '"2026-01-01T10:00:00Z"']),
+        ("long", ["1.0", "2", "3e2"]),
+        ("struct<a: int>", ['{"a":1.0}', '{"a":2,"c":"x"}', '{"a":3,"c":3}']),
+        ("array<long>", ["[1.0]", "[2]"]),
+    ],
+)
+def test_values_that_are_written_in_several_ways_are_read_by_arrow(
+    monkeypatch: pytest.MonkeyPatch, column: str, values: list[str]
+) -> None:
+    """Before, any of them made the batch ten times slower."""
+    kind = row_type({"v": column})
+    raw = pa.array([f'{{"v":{values[n % len(values)]}}}'.encode() for n in range(600)], pa.binary())
+    strict = StrictJson(kind).decode(raw)
+    monkeypatch.setattr(StrictJson, "decode", never)
+    assert Json(kind, Watch("report")).decode(raw).values.to_pylist() == strict.values.to_pylist()
+
+
+@pytest.mark.parametrize("values", [["1", '"x"'], ['{"a":1}', '"x"', "2"], ["[1]", '["x"]', "true", "[[2]]"]])
+def test_other_fields_of_several_types_are_reported_by_arrow(
+    monkeypatch: pytest.MonkeyPatch, values: list[str]
+) -> None:
+    kind = row_type({"i": "int"})
+    raw = pa.array([f'{{"i":{n},"zz":{values[n % len(values)]}}}'.encode() for n in range(600)], pa.binary())
+    strict = StrictJson(kind, watch=Watch("report")).decode(raw)
+    monkeypatch.setattr(StrictJson, "decode", never)
+    found = Json(kind, Watch("report")).decode(raw)
+    assert found.values.to_pylist() == strict.values.to_pylist()
+    assert found.unknown == strict.unknown
+
+
+def test_some_values_that_do_not_fit_cost_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded, texts = StrictJson.decode, ["2026-01-01 10:00:00"] * 49 + ["none"]
+    sizes = list[int]()
+
+    def counted(self: StrictJson, raw: pa.Array) -> Decoded:
+        sizes.append(len(raw))
+        return decoded(self, raw)
+
+    monkeypatch.setattr(StrictJson, "decode", counted)
+    raw = pa.array([json.dumps({"t": texts[n % 50]}).encode() for n in range(1000)])
+    found = Json(row_type({"t": "timestamp"})).decode(raw)
+    assert sizes == [20]
+    assert sorted(found.errors) == list(range(49, 1000, 50))
+
+
 def test_texts_that_look_like_numbers_of_other_readers_are_read_by_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """One record of three one by one made the whole batch four times slower."""
     texts = ["Information", "a NaN", "-Infinity", "Infra Inf", "Nan NaN NaN", "x"] * 20
     raw = pa.array([json.dumps({"i": n, "s": text, "zz": text}).encode() for n, text in enumerate(texts)])
-    monkeypatch.setattr(StrictJson, "decode", lambda _self, raw: pytest.fail(f"{len(raw)} records fell back"))
+    monkeypatch.setattr(StrictJson, "decode", never)
     assert Json(SCHEMAS[0]).decode(raw).values.field("s").to_pylist() == texts
 
 
