@@ -8,12 +8,14 @@ those that it cannot read are parsed one by one.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cachetools import LRUCache
 
 from jobs.decode.base import Refused
 from jobs.decode.columns.arrays import arrow
@@ -36,7 +38,7 @@ from jobs.schema.wire import Wire, parts_of
 _MOST_SCHEMAS = 64
 # Records of a batch whose schema is unknown or rare; after these the rest are read one by one.
 _MOST_STRANGE = 8
-_BEGINS, _BETWEEN = b'{"schema":', b',"payload":'
+_BEGINS, _BETWEEN = re.compile(rb'\s*{\s*"schema"\s*:'), re.compile(rb'\s*,\s*"payload"\s*:')
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ class ConnectJson(SchemaDecoder):
 
     def __init__(self, kind: pa.DataType, watch: Watch | None = None) -> None:
         super().__init__(kind, watch)
+        # By the text before the payload, and by the schema as JSON.
         self._known: dict[bytes, Reading | Refused] = {}
+        self._of_schemas: LRUCache[str, Reading | Refused] = LRUCache(_MOST_SCHEMAS)
         self._last: bytes | None = None
 
     def __reduce__(self) -> tuple[type[ConnectJson], tuple[Any, ...]]:
@@ -100,14 +104,17 @@ class ConnectJson(SchemaDecoder):
         for prefix in (self._last, *self._known):
             if prefix is not None and record.startswith(prefix):
                 try:
-                    # The prefix is `{"schema":<a whole value>,"payload":`, so the payload is the rest without `}`.
+                    # The prefix ends where the payload begins, so the payload is the rest without `}`.
                     payload = _payload(record, len(prefix)) if record.endswith(b"}") else _whole(record)["payload"]
                 except Refused:
                     break
                 self._last = prefix
                 return payload, self._known[prefix]
         envelope = _whole(record)
-        reading = self._prepared(envelope["schema"])
+        text = json.dumps(envelope["schema"])
+        reading = self._of_schemas.get(text)
+        if reading is None:
+            reading = self._of_schemas[text] = self._prepared(envelope["schema"])
         self._remember(record, envelope["schema"], reading)
         return envelope["payload"], reading
 
@@ -128,15 +135,17 @@ class ConnectJson(SchemaDecoder):
             return Refused("schema", str(problem))
 
     def _remember(self, record: bytes, schema: Any, reading: Reading | Refused) -> None:
-        at = record.find(_BETWEEN)
-        while at >= 0 and len(self._known) < _MOST_SCHEMAS:
+        """Remembers the text before the payload, if there the schema is."""
+        begins = _BEGINS.match(record)
+        if begins is None or len(self._known) == _MOST_SCHEMAS:
+            return
+        for between in _BETWEEN.finditer(record, begins.end()):
             try:
-                if record.startswith(_BEGINS) and json.loads(record[len(_BEGINS) : at]) == schema:
-                    self._known[record[: at + len(_BETWEEN)]] = reading
+                if json.loads(record[begins.end() : between.start()]) == schema:
+                    self._known[record[: between.end()]] = reading
                     return
             except ValueError:
-                pass
-            at = record.find(_BETWEEN, at + 1)
+                continue  # it is within the schema
 
 
 def _bulk(wire: Wire, kind: pa.DataType) -> Payloads | None:

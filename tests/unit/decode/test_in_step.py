@@ -386,7 +386,9 @@ def payloads(draw: st.DrawFn) -> tuple[pa.StructType, list[bytes | None]]:
         payload = draw(
             st.sampled_from([f"{{{body}}}"] * 8 + ["null", "1", f" {{{body}}} ", f"[{{{body}}}]", f"{{{body}"])
         )
-        records.append(f'{{"schema":{json.dumps(schema)},"payload":{payload}}}'.encode())
+        space = draw(st.sampled_from(["", "", " ", "\n\t"]))
+        members = [f'"schema"{space}:{space}{json.dumps(schema)}', f'"payload"{space}:{space}{payload}']
+        records.append(f"{{{space}{f'{space},{space}'.join(members)}{space}}}".encode())
     return pa.struct(fields), records
 
 
@@ -395,6 +397,13 @@ def payloads(draw: st.DrawFn) -> tuple[pa.StructType, list[bytes | None]]:
 def test_connect_json(given_payloads: tuple[pa.StructType, list[bytes | None]], reports: bool) -> None:
     kind, records = given_payloads
     assert_same(ConnectJson(kind, Watch("report") if reports else None), records, times=SMALL + 1)
+
+
+def test_connect_json_that_others_write_is_read_in_step() -> None:
+    """By libraries that put spaces between its parts."""
+    schema = {"type": "struct", "fields": [{**connect_field("int64"), "field": "id"}]}
+    records = [json.dumps({"schema": schema, "payload": {"id": n}}).encode() for n in range(3)]
+    assert assert_same(ConnectJson(pa.struct([("id", pa.int64())])), records) == 3
 
 
 @pytest.mark.parametrize("schema", CONNECT, ids=lambda schema: f"{schema['type']} {schema.get('name', '')}")
