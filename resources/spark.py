@@ -78,7 +78,8 @@ _ALWAYS = {
 
 def open_session(connection: SparkConnection, role: str, settings: Mapping[str, str]) -> SparkSession:
     """A session for this role (`<pipeline>/landing`, `<pipeline>/<table>`), with older operations of it interrupted. It
-    is a new one where the settings of a catalog are not those that the older one had.
+    is a new one where the settings of a catalog are not those that the older one had. A catalog that it has made from
+    these settings is left alone.
 
     Its jobs are in a pool of the role's own: where `spark.scheduler.mode` is FAIR, each role has the same share of the
     cluster, however many jobs it has. So no table holds up another one, of its own pipeline either.
@@ -92,31 +93,57 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
     with spark_errors(role):
         address = SparkAddress.parse(connection.remote) if connection.remote else _local(connection.master)
         spark = _attach(address, role)
+        there = spark.conf.getAll
         # Spark makes a catalog once in a session, which would keep old credentials as long as runs come.
-        if any(spark.conf.get(name, digest) != digest for name, digest in digests.items()):
+        if any(there.get(name, digest) != digest for name, digest in digests.items()):
             spark.stop()
             spark = _attach(address, role)
-        spark.conf._set_all({**wanted, **digests}, silent=False)  # type: ignore[attr-defined]  # in one round trip
-        _take_back(spark, settings)
+            there = spark.conf.getAll
+        unmade = [catalog for catalog in _catalogs(settings) if not _is_made(catalog, settings, digests, there)]
+        made = tuple(f"{catalog}." for catalog in _catalogs(settings) if catalog not in unmade)
+        # Digests last: one that is there says that its catalog's settings were given.
+        given = {name: value for name, value in {**wanted, **digests}.items() if not name.startswith(made)}
+        if missing := {name: value for name, value in given.items() if there.get(name) != value}:
+            spark.conf._set_all(missing, silent=False)  # type: ignore[attr-defined]  # in one round trip
+        for catalog in unmade:
+            _make(spark, catalog, settings)
     return spark
 
 
-def _take_back(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Has Spark make the catalogs, and takes their settings back, which it reads once: every job carries what its
+def _catalogs(settings: Mapping[str, str]) -> list[str]:
+    """The names of settings that name a catalog's class."""
+    return [name for name in settings if re.fullmatch(re.escape(_CATALOGS) + r"[^.]+", name)]
+
+
+def _is_made(catalog: str, settings: Mapping[str, str], digests: Mapping[str, str], there: Mapping[str, str]) -> bool:
+    """Whether the session has made this catalog from these settings: it was given them, and they were taken back.
+
+    Their digest alone does not say so: of a catalog that was down it says from which settings it will be made.
+    """
+    digest = _name_of_digest(catalog.removeprefix(_CATALOGS))
+    return there.get(digest) == digests[digest] and not _own(catalog, settings) & there.keys()
+
+
+def _own(catalog: str, settings: Mapping[str, str]) -> set[str]:
+    """The names of a catalog's settings, but not of its class, which has no secret."""
+    return {name for name in settings if name.startswith(f"{catalog}.")}
+
+
+def _make(spark: SparkSession, catalog: str, settings: Mapping[str, str]) -> None:
+    """Has Spark make a catalog, and takes its settings back, which Spark reads once: every job carries what its
     session has set, and Spark's event log, which hides nothing of it, would have the secrets.
 
-    A catalog that cannot be made now keeps them: other tables of the session may not need it.
+    A catalog that cannot be made now keeps them until a later run makes it: other tables of the session may not need
+    it.
     """
-    names = [name for name in settings if re.fullmatch(re.escape(_CATALOGS) + r"[^.]+", name)]
-    for catalog in names:
-        # It needs nothing of the catalog's tables, and analysing it is enough.
-        version = F.call_function(f"`{catalog.removeprefix(_CATALOGS)}`.system.iceberg_version")
-        try:
-            _ = spark.range(1).select(version).schema
-        except SparkConnectException:
-            continue
-        unset = ConfigRequest.Unset(keys=[name for name in settings if name.startswith(f"{catalog}.")])
-        spark.client.config(ConfigRequest.Operation(unset=unset))  # type: ignore[operator]  # in one round trip
+    # It needs nothing of the catalog's tables, and analysing it is enough.
+    version = F.call_function(f"`{catalog.removeprefix(_CATALOGS)}`.system.iceberg_version")
+    try:
+        _ = spark.range(1).select(version).schema
+    except SparkConnectException:
+        return
+    unset = ConfigRequest.Unset(keys=sorted(_own(catalog, settings)))
+    spark.client.config(ConfigRequest.Operation(unset=unset))  # type: ignore[operator]  # in one round trip
 
 
 @cache
@@ -132,7 +159,11 @@ def _digests(settings: Mapping[str, str]) -> dict[str, str]:
     for name, value in sorted(settings.items()):
         if name.startswith(_CATALOGS):
             parts.setdefault(name.removeprefix(_CATALOGS).partition(".")[0], []).append(f"{name}={value}")
-    return {f"spark.batchmerge.{_digest(catalog)}": _digest("\n".join(lines)) for catalog, lines in parts.items()}
+    return {_name_of_digest(catalog): _digest("\n".join(lines)) for catalog, lines in parts.items()}
+
+
+def _name_of_digest(catalog: str) -> str:
+    return f"spark.batchmerge.{_digest(catalog)}"
 
 
 def parallelism(spark: SparkSession) -> int:

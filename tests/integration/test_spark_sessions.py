@@ -24,6 +24,7 @@ from resources.spark_errors import spark_errors
 from tests.kit.engine import catalog
 from tests.kit.network import Wire, wire_to
 from tests.kit.waiting import until
+from tests.kit.web import Handler, serving
 
 # Many more than are waited for: the giant is stopped once the small one is done.
 _GIANT = 1000
@@ -114,6 +115,39 @@ def test_jobs_do_not_carry_the_settings_of_catalogs(connections: Connections) ->
         carried = {name for name in spark.conf.getAll if re.match(r"spark\.sql\.catalog\.\w+\.", name)}
         assert carried == {"spark.sql.catalog.gone.type", "spark.sql.catalog.gone.uri"}
         assert spark.sql("SHOW NAMESPACES IN lake").schema
+    spark.stop()
+
+
+def test_a_catalog_is_made_once_as_soon_as_it_answers(connections: Connections) -> None:
+    """And again with other credentials, whatever a query has made meanwhile."""
+    known, prefix, asked = connections.get("spark", SparkConnection), "spark.sql.catalog.late", list[str]()
+
+    class Late(Handler):
+        is_up = False
+
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"].removeprefix("Bearer "))
+            self.answer(200 if self.is_up else 403, b'{"defaults": {}, "overrides": {}}')
+
+    def opened(uri: str, token: str) -> tuple[list[str], bool]:
+        """The tokens with which the catalog was asked meanwhile, and whether the session carries its settings after."""
+        asked.clear()
+        settings = {f"{prefix}.type": "rest", f"{prefix}.uri": uri, f"{prefix}.token": token}
+        spark = open_session(known, "late/landing", {prefix: "org.apache.iceberg.spark.SparkCatalog", **settings})
+        return asked, not settings.keys().isdisjoint(spark.conf.getAll)
+
+    with serving(Late) as uri:
+        assert opened(uri, "old") == (["old"], True)
+        Late.is_up = True
+        assert opened(uri, "old") == (["old"], False)
+        assert opened(uri, "old") == ([], False)
+        assert opened(uri, "new") == (["new"], False)
+        Late.is_up = False
+        assert opened(uri, "newer") == (["newer"], True)
+        Late.is_up = True
+        spark = open_session(known, "late/landing", {})
+        assert spark.sql("SELECT late.system.iceberg_version()").schema
+        assert opened(uri, "newest") == (["newest"], False)
     spark.stop()
 
 
