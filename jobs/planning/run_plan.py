@@ -14,6 +14,7 @@ from jobs.landing.sample import keyless
 from jobs.members.members import Members
 from jobs.offsets import starts, total
 from jobs.pipeline import Pipeline
+from jobs.planning.not_known_yet import not_known_yet, statement_of
 from jobs.planning.plan import TopicState
 from jobs.planning.sampled_pipeline import with_sampled_columns, with_sampled_names
 from jobs.spec.added_columns import OTHER_COLUMN, Additions, adds_columns
@@ -27,6 +28,7 @@ class TablePlan:
 
     Attributes:
         batches: numbers of the landed batches that it lacks, without the next one to be landed.
+        unknown: the columns that only the first records give; no table is made before.
         steps: what would be created or changed first.
         sql: the statement that writes the changes; empty if it is not SQL.
         problem: why its part of the run would fail.
@@ -38,6 +40,7 @@ class TablePlan:
     committed: int | None = None
     batches: Sequence[int] = ()
     changes: int = 0
+    unknown: Sequence[str] = ()
     steps: Sequence[str] = ()
     sql: str = ""
     commit: str = ""
@@ -154,7 +157,7 @@ def _sampled(found: Additions) -> list[str]:
 
 
 def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
-    name, mode, kind = destination.name, destination.table.mode, kind_of(destination.table)
+    name, mode, unknown = destination.name, destination.table.mode, not_known_yet(destination.spec)
     try:
         committed = destination.committed()
         landed = pipeline.intermediate.landed()
@@ -166,10 +169,14 @@ def _plan_table(pipeline: Pipeline, destination: Destination) -> TablePlan:
             committed=committed.batch_number if committed else None,
             batches=[b.number for b in waiting],
             changes=sum(b.counts.landed for b in waiting),
-            steps=destination.prepare(dry_run=True),
-            sql=kind.statement(destination.spec, destination.table),
-            commit=kind.capabilities.commit,
-            warnings=[*warnings_of(destination.spec, destination.table), *destination.layout_differences()],
+            unknown=unknown,
+            steps=[] if unknown else destination.prepare(dry_run=True),
+            sql=statement_of(destination.spec, destination.table),
+            commit=kind_of(destination.table).capabilities.commit,
+            warnings=[
+                *warnings_of(destination.spec, destination.table),
+                *([] if unknown else destination.layout_differences()),
+            ],
         )
     except BatchmergeError as problem:
         return TablePlan(name, mode, problem=problem)
@@ -183,6 +190,7 @@ def plan_text(plan: RunPlan, with_sql: bool = True) -> str:
         lines += [f"    {tp}: offsets {r.start} to {r.end}" for tp, r in sorted(plan.batch.ranges.items())]
     for table in plan.tables:
         lines.append(f"  {table.name} ({table.mode}): {_table(table, plan.batch)}")
+        lines += [f"    not known yet: {one}" for one in table.unknown]
         lines += [f"    first: {step}" for step in table.steps]
         lines += [f"    warning: {warning}" for warning in table.warnings]
         if table.commit:

@@ -16,6 +16,7 @@ import sql
 from jobs.changes.columns import landing_schema
 from jobs.destinations.registry import kind_of
 from jobs.iceberg import FORMAT
+from jobs.planning.not_known_yet import statement_of
 from jobs.spec.columns import RowColumn
 from jobs.spec.pipeline import Freshness, PipelineSpec
 from jobs.spec.tables import Table
@@ -153,7 +154,7 @@ def _statement(spec: PipelineSpec, table: Table) -> str:
         each = "topic" if spec.source.for_each else f"value of {spec.route_by}"
         return f"One table for each {each}: `{table.table}`. Those that are known have assets of their own."
     try:
-        text = kind_of(table).statement(spec, table)
+        text = statement_of(spec, table)
     except ConfigurationError:  # reported by the first run, with its remedy
         return ""
     if len(text) > _MOST_SQL:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import dagster as dg
+import pytest
 
 from jobs.planning.run_plan import plan_run, plan_text
 from resources.connections import Connections
 from tests.kit.flow import Flow
-from tests.kit.records import bootstrap, produce, random_changes
+from tests.kit.records import Record, bootstrap, produce, random_changes, upserts
 from tests.orchestration.launching import advance, definitions
 
 Topic = Callable[..., str]
@@ -49,6 +50,40 @@ def test_plan_shows_the_run_that_then_happens(
     assert after.batch
     assert (after.batch.number, after.records, after.steps, list(after.tables[0].steps)) == (2, 40, [], [])
     assert "batch 2 of up to 40 records" in plan_text(after)
+
+
+@pytest.mark.usefixtures("clickhouse")
+def test_plan_before_the_key_is_known(connections: Connections, topic: Topic) -> None:
+    flow = Flow(topic(), [])
+    flow.overrides["source"] = {
+        "topics": [flow.topic],
+        "key": {"format": "json"},
+        "value": {"format": "json", "columns": {"name": "string"}},
+    }
+    flow.overrides["tables"] = [
+        {"kind": kind, "table": f"tests.{flow.name}", "mode": "upsert_delete"} for kind in ("iceberg", "clickhouse")
+    ]
+    flow.overrides["changes"] = {}
+
+    plan = plan_run(flow.pipeline(connections))
+    assert (plan.batch, plan.problems) == (None, [])
+    assert [list(table.steps) for table in plan.tables] == [[], []], "no table is made yet"
+    shown = plan_text(plan)
+    assert shown.count("    not known yet: the key columns (`…`): the keys of the first records give them") == 2
+    assert "ON t.`…` = s.`…`" in shown
+    assert "`name`" in shown
+
+    produce(bootstrap(connections), flow.topic, [Record(0, None, {"name": "a"})])
+    shown = plan_text(plan_run(flow.pipeline(connections)))
+    assert "FAILS: pipeline" in shown
+    assert "the newest records have no key" in shown
+    assert "not known yet: the key columns" in shown
+
+    produce(bootstrap(connections), flow.topic, upserts(0, 1))
+    shown = plan_text(plan_run(flow.pipeline(connections)))
+    assert "not known yet" not in shown
+    assert "ON t.`id` = s.`id`" in shown
+    assert f"create iceberg tests.{flow.name}" in shown
 
 
 def test_plan_of_a_broken_pipeline_says_what_fails(stack: object, instance: dg.DagsterInstance) -> None:
