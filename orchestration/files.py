@@ -152,7 +152,7 @@ def pipeline_file(name: str) -> PipelineFile:
     file = read_pipeline_file(path)
     if topic is not None and file.spec.source.for_each is None:
         raise ConfigurationError(
-            f"{topic!r} names a topic, but the topics of this pipeline go into the same tables",
+            f"{topic} names a topic, but the topics of this pipeline go into the same tables",
             where=f"pipeline {name}",
             remedy=f"name {name} alone",
         )

@@ -140,7 +140,7 @@ class KafkaCluster:
         for name in names:
             if name not in known:
                 raise TopicMissing(
-                    f"topic {name!r} does not exist, or this user may not see it",
+                    f"topic {name} does not exist, or this user may not see it",
                     where=f"connection {self.name}",
                     remedy="create the topic, or correct `source.topics` or the permissions",
                     topic=name,

@@ -49,7 +49,7 @@ def states_of(kafka: KafkaCluster, topics: list[str]) -> tuple[dict[str, TopicSt
 
 def missing(topic: str, pipeline: str) -> TopicMissing:
     return TopicMissing(
-        f"topic {topic!r} does not exist, or this user may not see it",
+        f"topic {topic} does not exist, or this user may not see it",
         where=f"pipeline {pipeline}",
         remedy="create the topic, or correct `source.topics` or the permissions",
         topic=topic,

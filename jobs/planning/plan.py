@@ -136,7 +136,7 @@ def refuse_cut_off(committed: CommittedState, ends: Mapping[TopicPartition, int 
         raise OffsetsGone(
             f"offset {committed.offsets[tp]} is committed, but Kafka has lost records before it: a new leader has cut "
             f"the log off at {at}, and other records stand there now",
-            where=f"topic {tp.topic}, partition {tp.partition}",
+            where=str(tp),
             remedy=f"to read those too: `batchmerge offsets set {committed.pipeline} {tp}={again}`"
             "; the rows of the records that Kafka has lost stay in the tables",
             topic=tp.topic,
@@ -239,7 +239,7 @@ def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> No
 def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedState | None) -> None:
     for tp in sorted(wanted):
         first, stable = topics.first[tp], topics.stable[tp]
-        where = f"topic {tp.topic}, partition {tp.partition}"
+        where = str(tp)
         facts = {"topic": tp.topic, "partition": tp.partition, "wanted": wanted[tp], "first": first, "end": stable}
         reset = _reset(committed, tp.topic) if committed else ""
         if wanted[tp] < first:

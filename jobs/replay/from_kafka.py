@@ -151,7 +151,7 @@ def wanted_ranges(
         if first < topics.first[tp]:
             raise OffsetsGone(
                 f"offset {first} is wanted, but Kafka has only {topics.first[tp]} to {topics.stable[tp]}",
-                where=f"topic {tp.topic}, partition {tp.partition}",
+                where=str(tp),
                 remedy=f"begin at {tp}={topics.first[tp]}; what is older is in no system that Batchmerge knows",
                 topic=tp.topic,
                 partition=tp.partition,
@@ -164,7 +164,7 @@ def wanted_ranges(
 
 
 def _committed_offset(committed: CommittedState, topics: TopicState, tp: TopicPartition) -> int:
-    where = f"topic {tp.topic}, partition {tp.partition}"
+    where = str(tp)
     done = committed.offsets.get(tp)
     if done is None:
         raise ConfigurationError("nothing of it is landed yet", where=where, remedy="run the pipeline first")
@@ -255,7 +255,7 @@ def from_time(pipeline: Pipeline, first: datetime, last: datetime | None, what_i
             if offset == topics.first[tp] > 0 and not what_is_left:
                 raise OffsetsGone(
                     f"retention has deleted records before offset {offset}, and some of them may be of that time",
-                    where=f"topic {tp.topic}, partition {tp.partition}",
+                    where=str(tp),
                     remedy="add `--what-is-left` to replay what Kafka still has, or begin later",
                 )
         return start, None if last is None else pipeline.offsets_at(partitions, last)

@@ -248,14 +248,14 @@ def _check_targets(known: ResetState, targets: Offsets) -> None:
         if tp not in known.topics.stable:
             raise ConfigurationError(
                 "Kafka does not have this partition, or its topic is not a source of the pipeline",
-                where=f"topic {tp.topic}, partition {tp.partition}",
+                where=str(tp),
                 remedy="name a topic of `source`",
             )
         first, stable = known.topics.first[tp], known.topics.stable[tp]
         if not first <= offset <= stable:
             raise ConfigurationError(
                 f"offset {offset} is wanted, but Kafka has only {first} to {stable}",
-                where=f"topic {tp.topic}, partition {tp.partition}",
+                where=str(tp),
                 remedy="name an offset that Kafka has",
             )
 

@@ -81,7 +81,7 @@ def _to(to: str, topics: Sequence[str]) -> Choice:
         there = known.topics
         unknown = set(topics) - {tp.topic for tp in [*there.partitions, *base.offsets]}
         if unknown:
-            raise click.UsageError(f"{', '.join(sorted(unknown))}: no topic of pipeline {pipeline.name}")
+            raise click.UsageError(f"{min(unknown)} is not a topic of pipeline {pipeline.name}")
         wanted = [tp for tp in there.partitions if not topics or tp.topic in topics]
         gone = [tp for tp in base.offsets if tp not in there.stable and (not topics or tp.topic in topics)]
         return first_offsets(pipeline.name, start, wanted, there, pipeline.offsets_at), gone

@@ -208,7 +208,7 @@ def test_refusals_and_exit_codes(
         (["set", "", "nonsense"], "is not TOPIC-PARTITION=OFFSET"),
         (["set", "", "elsewhere-0=1"], "not a source of the pipeline"),
         (["reset", "", "--to", "yesterday"], "--to is earliest, latest, committed, or a time"),
-        (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere: no topic of pipeline"),
+        (["reset", "", "--to", "latest", "--topic", "elsewhere"], "elsewhere is not a topic of pipeline"),
         (["reset", "", "--to", "committed", "--table", "no.such"], "has no table 'no.such'"),
     ]:
         code, output = batchmerge(engine, "offsets", *arguments)

@@ -357,8 +357,8 @@ def _given(problem: BatchmergeError) -> BatchmergeError:
 def test_a_lag_that_is_not_known_says_why() -> None:
     """A topic that is missing is no Kafka that is away."""
     there = _Question("iceberg a.t", "lake", lambda: None, "refused", lambda: 0)
-    missing = TopicMissing("topic 'orders' does not exist", where="pipeline p", remedy="create it")
-    for problem, why in ((missing, "topic 'orders' does not exist"), (NO_ANSWER, "Kafka does not answer")):
+    missing = TopicMissing("topic orders does not exist", where="pipeline p", remedy="create it")
+    for problem, why in ((missing, "topic orders does not exist"), (NO_ANSWER, "Kafka does not answer")):
         found = _answer(there, partial(_given, problem), CircuitBreaker())
         (line,) = _pipelines(Status(pipelines=[PipelineStatus(name="p", tables=[found])]))[2:3]
         assert line == f"  iceberg a.t  batch 0, lag unknown: {why}"

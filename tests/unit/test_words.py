@@ -34,6 +34,10 @@ ALLOWED_NAMES = {"tells_topics_apart", "tell", "TOGETHER", "commit_together", "c
 # Python before 3.12 has no tokens within an f-string.
 TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
+# A topic's name has no quotes, a topic-partition is `orders-0` (`TopicPartition`), as commands take it.
+OTHER_SPELLINGS = re.compile(r"\btopic (?:'|\{\w+!r\})|, partition \{|\{[\w.]*topic\}(?:/|, |:)\{[\w.]*partition\}")
+STORED = {"jobs/destinations/clickhouse/keeper.py"}
+
 
 def words(path: Path, in_names: re.Pattern[str], in_text: re.Pattern[str], allowed: set[str]) -> Iterator[str]:
     """Where a word that is gone is in a name or a text."""
@@ -68,6 +72,19 @@ def test_a_name_that_only_looks_like_it_is_not(name: str) -> None:
 def test_words_that_are_gone_do_not_come_back() -> None:
     assert len(PYTHON) > 400
     assert [line for path in PYTHON for line in words(path, IN_NAMES, IN_TEXT, ALLOWED_NAMES)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["topic {topic!r} is", "topic {tp.topic}, partition {tp.partition}", "{tp.topic}/{tp.partition}", "topic 'a'"],
+)
+def test_another_spelling_of_a_topic_is_found(text: str) -> None:
+    assert OTHER_SPELLINGS.search(text)
+
+
+def test_topics_and_topic_partitions_have_one_spelling() -> None:
+    found = {str(path.relative_to(ROOT)): OTHER_SPELLINGS.findall(path.read_text()) for path in PYTHON}
+    assert {name: texts for name, texts in found.items() if texts and name not in STORED} == {}
 
 
 def test_they_are_not_in_tests_either() -> None:

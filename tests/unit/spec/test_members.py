@@ -288,7 +288,7 @@ def test_a_topic_that_is_none_is_refused_by_name(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("BATCHMERGE_HOME", str(tmp_path))
     members().look()
     for ask in (Members.look, Members.known):
-        with pytest.raises(TopicMissing, match=r"shop\.a\.order'"):
+        with pytest.raises(TopicMissing, match=r"shop\.a\.order does not exist"):
             ask(members("shop.a.order"))
         with pytest.raises(ConfigurationError, match="elsewhere is not a topic of the pipeline"):
             ask(members("elsewhere"))
