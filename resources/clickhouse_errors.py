@@ -164,7 +164,9 @@ def translated(code: int | None, message: str, where: str) -> BatchmergeError:
         found = TerminalError(
             f"ClickHouse refused the statement ({label})",
             where=where,
-            remedy="ClickHouse's query log has the statement and the whole message",
+            # Every server has this table; a query log, and a log with messages, only some have.
+            remedy="correct what the whole message says. The server gives it to `SELECT last_error_message FROM "
+            f"system.errors WHERE code = {code}`",
         )
     found.facts["code"] = code
     return found

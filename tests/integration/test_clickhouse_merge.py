@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,7 +23,7 @@ from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
 from jobs.verify.reconciliation import reconcile
 from resources.connections import ClickHouseConnection, Connections
-from resources.errors import ConfigurationError, Interrupted, SchemaRefused
+from resources.errors import ConfigurationError, Interrupted, SchemaRefused, TerminalError
 from tests.kit import model
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.flow import Flow
@@ -280,3 +281,14 @@ def test_insert_into_too_many_partitions_goes_on_by_the_remedy(
     pipeline = flow.pipeline(connections, spark)
     protocol.merge(pipeline, pipeline.destinations()[0])
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
+
+
+def test_the_remedy_leads_to_the_whole_message(connections: Connections) -> None:
+    """Which may hold values, so our error does not repeat it. Not every server has a query log."""
+    (server,) = servers(connections)
+    with pytest.raises(TerminalError, match="code 46 UNKNOWN_FUNCTION") as refused:
+        server.rows("SELECT secret_of_a_record(1)")
+    assert "secret" not in str(refused.value)
+    (question,) = re.findall("`(SELECT .+)`", refused.value.remedy)
+    (found,) = server.rows(question)
+    assert "secret_of_a_record" in str(found["last_error_message"])
