@@ -275,7 +275,7 @@ class IntermediateTable:
             records, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
             judge(spark, records, self.identifier, landed)
             failpoint("land.written")
-        return publish_landed(append, batch, committed, landed, topics, summary)
+        return publish_landed(append, self.spec.source.value, batch, committed, landed, topics, summary)
 
     def _follow(self, spec: PipelineSpec) -> None:
         # Before the columns exist: an existing column without this record counts as optional.

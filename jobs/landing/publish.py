@@ -17,6 +17,7 @@ from jobs.landing.new_tables import new_table_properties
 from jobs.landing.registry_schemas import schema_id_properties
 from jobs.landing.unknown_fields import unknown_field_properties
 from jobs.planning.plan import TopicState
+from jobs.spec.value import Value
 from jobs.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _LOG = logging.getLogger("batchmerge")
 
 def publish_landed(
     append: Append,
+    value: Value,
     batch: Batch,
     committed: CommittedState | None,
     written: LandedRanges,
@@ -39,7 +41,7 @@ def publish_landed(
     watermark = watermark.truncated(written.report.truncated_below)
     unknown = written.report.fields.counts
     properties = {
-        **unknown_field_properties(append, unknown),
+        **unknown_field_properties(append, value, unknown),
         **new_table_properties(append, written.report, batch.number),
         **schema_id_properties(append, written.report.schema_ids),
     }

@@ -22,6 +22,7 @@ from jobs import failpoints
 from jobs.batch import CommittedState, Counts, LandedBatch
 from jobs.destinations.takes import Takes, Taking, takes_nothing
 from jobs.iceberg.append import Append
+from jobs.iceberg.table_commit import TableCommit
 from jobs.landing import sample
 from jobs.landing.batch_records import BatchRecords
 from jobs.landing.intermediate import IntermediateTable
@@ -30,6 +31,7 @@ from jobs.landing.ranges import LandedRanges
 from jobs.landing.reads import WantedRead
 from jobs.landing.registry_schemas import Registries
 from jobs.landing.task_report import TaskReport
+from jobs.landing.unknown_fields import unknown_field_properties
 from jobs.offsets import OffsetRange
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
@@ -235,6 +237,29 @@ def test_fields_that_are_left_out_are_reported_once(tmp_path: Path, caplog: pyte
     assert len(warnings) == 1
     assert "new (2)" in warnings[0]
     assert [batch.unknown for batch in place.table.landed().batches] == [{"new": 2}] * 2
+
+
+def test_fields_that_the_file_ignores_are_reported_once_it_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place(tmp_path, unknown_fields="ignore", columns={"id": "long not null"})
+    assert place.land({"id": 1, "new": 1}).unknown == {"new": 1}
+    assert "new" not in caplog.text
+    place.declared = specs.spec(columns={"id": "long not null"})
+    place.land({"id": 2, "new": 1})
+    assert "left out: new (1) (declare them, or choose by `source.value.unknown_fields`)" in caplog.text
+
+
+@pytest.mark.parametrize(("chosen", "proposed"), [(None, True), ("add", False)])
+def test_the_option_is_proposed_where_the_file_lacks_it(
+    chosen: str | None, proposed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `add` a field is left out if it is in a column that the transform changes."""
+    commit = SimpleNamespace(identifier="landing.p_tmp", properties={}, pipeline="p", target="main")
+    value = specs.spec(value={"unknown_fields": chosen}).source.value
+    assert unknown_field_properties(cast(TableCommit, commit), value, {"s.b": 1})
+    assert ("`source.value.unknown_fields`" in caplog.text) is proposed
+    assert "left out: s.b (1) (declare them" in caplog.text
 
 
 def test_rescued_fields_are_landed_in_their_column(tmp_path: Path) -> None:
