@@ -34,6 +34,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 import pyarrow as pa
 
+from jobs.schema.other_names import meant_type
 from resources.errors import ConfigurationError
 
 MAX_DEPTH = 32
@@ -234,7 +235,7 @@ class _Parser:
             self._symbol(">")
         else:
             self.at = start
-            raise self._error("no such type")
+            raise self._error("no such type", meant_type(name, _SCALARS) or _KNOWN)
         return pa.field("", kind, nullable=not self._not_null(), metadata={_MARK: mark} if mark else None)
 
     def _decimal(self) -> pa.DataType:
@@ -315,13 +316,13 @@ class _Parser:
             raise self._error("unexpected character")
         return None
 
-    def _error(self, what: str) -> ConfigurationError:
+    def _error(self, what: str, remedy: str = "") -> ConfigurationError:
         rest = self.text[self.at :]
         position = self.at + len(rest) - len(rest.lstrip()) + 1
         return ConfigurationError(
             f"the type {self.text!r} is wrong at position {position}: {what}",
             where=f"column {self.column}" if self.column else "",
-            remedy=_KNOWN if rest.strip() or what != "expected `,`" else _CUT_OFF,
+            remedy=remedy or (_KNOWN if rest.strip() or what != "expected `,`" else _CUT_OFF),
             column=self.column,
             position=position,
         )

@@ -70,8 +70,8 @@ def test_columns_keep_their_order_and_their_nullability() -> None:
     ("text", "position", "what"),
     [
         ("", 1, "expected a type"),
-        ("integer", 1, "no such type"),
-        ("array<integer>", 7, "no such type"),
+        ("number", 1, "no such type"),
+        ("array<number>", 7, "no such type"),
         ("int nul", 5, "expected the end"),
         ("int not", 8, "expected `not null`"),
         ("decimal", 8, "expected `(`"),
@@ -99,6 +99,26 @@ def test_wrong_types_are_refused_with_column_position_and_remedy(text: str, posi
     assert what in refused.value.what
     assert refused.value.where == "column delay"
     assert "timestamp_ntz" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("integer", "int"),
+        ("INTEGER not null", "int"),
+        ("array<integer>", "int"),
+        ("varchar(20)", "string"),
+        ("numeric(10,2)", "decimal(p,s)"),
+        ("bool", "boolean"),
+        ("timestmap", "timestamp"),
+        ("decmal(10,2)", "decimal(p,s)"),
+        ("struct<a: bytes>", "binary"),
+    ],
+)
+def test_a_name_of_other_systems_or_a_slip_is_answered_with_the_type_that_was_meant(text: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError, match="no such type") as refused:
+        parse_type(text)
+    assert refused.value.remedy == f"did you mean `{meant}`?"
 
 
 @pytest.mark.parametrize("text", ["struct<a-b: int>", "struct<a b: int>", "struct<1st: int>", "struct<$: int>"])

@@ -90,7 +90,8 @@ def test_file_with_many_mistakes(tmp_path: Path) -> None:
     path = write(tmp_path, text)
     assert [line.split(" Fix: ")[0] for line in lines(path)] == [
         "4:13: source.topics: 't' is not a list.",
-        "11:17: source.value.columns.minute: the type 'timestmap' is wrong at position 1: no such type.",
+        "11:17: source.value.columns.minute: the type 'timestmap' is wrong at position 1: no such type. "
+        "Did you mean `timestamp`?",
         "14:17: changes.key.columns[0]: idd is not a column of source.key. Did you mean `id`?",
         "18:13: tables[0].mode: 'upsertt' is not one of append, upsert, upsert_delete or delete. "
         "Did you mean `upsert`?",
