@@ -53,6 +53,18 @@ def connections_path() -> Path:
     return Path(named) if named else data_folder() / "connections.yaml"
 
 
+def no_connections(path: Path) -> ConfigurationError | None:
+    """The error if there is no such file."""
+    if os.path.exists(path):
+        return None
+    by = "names it" if os.environ.get(CONNECTIONS) else "is not set, so it is looked for in the data folder"
+    return ConfigurationError(
+        f"the connections file does not exist ({CONNECTIONS} {by})",
+        where=str(path),
+        remedy=f"run `batchmerge up` for local services, or let {CONNECTIONS} name your file",
+    )
+
+
 def load_connections(path: Path | None = None) -> Connections:
     """Reads and resolves the connections file.
 
@@ -60,12 +72,8 @@ def load_connections(path: Path | None = None) -> Connections:
         ConfigurationError: there is no such file, or it cannot be read. WrongFile: one line for each mistake in it.
     """
     path = path or connections_path()
-    if not os.path.exists(path):
-        raise ConfigurationError(
-            "the connections file does not exist",
-            where=str(path),
-            remedy="run `batchmerge up` for local services, or point BATCHMERGE_CONNECTIONS to your file",
-        )
+    if problem := no_connections(path):
+        raise problem
     found = read_yaml_file(path)
     if not isinstance(found.data, dict):
         raise found.refusal([Mistake((), "there are no connections", "begin with `connections:`")])

@@ -47,8 +47,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
 
     With PIPELINES shows only those, and no services. PIPELINE/TOPIC (`for_each`) shows that topic alone.
 
-    Exit code 2: a pipeline's file is wrong; 3: a service that was started, a pipeline, a table or Dagster does not
-    answer.
+    Exit code 2: a pipeline's file is wrong, or they have no connections file; 3: a service that was started, a
+    pipeline, a table or Dagster does not answer.
     """
     with DagsterChild() as dagster:
         while True:
@@ -63,7 +63,8 @@ def status(pipelines: tuple[str, ...], watch: bool) -> None:
                 break
             time.sleep(_AGAIN)
     silent = any(one.state in ("silent", "died") for one in services)
-    sys.exit(exit_code(found.pipelines) or (TRANSIENT if found.problem or silent else 0))
+    wrong = TERMINAL if found.no_connections else exit_code(found.pipelines)
+    sys.exit(wrong or (TRANSIENT if found.problem or silent else 0))
 
 
 def exit_code(pipelines: Sequence[PipelineStatus]) -> int:
@@ -93,6 +94,8 @@ def _service(one: stack.ServiceStatus) -> str:
 
 
 def _pipelines(found: Status) -> list[str]:
+    if found.no_connections:
+        return [f"The pipelines cannot be asked. {found.no_connections}"]
     if not (found.pipelines or found.problem):
         return []
     lines = [

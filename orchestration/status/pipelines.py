@@ -11,7 +11,7 @@ from itertools import cycle
 from jobs.batch import CommittedState
 from jobs.behind import caught_up_through, lag_behind
 from jobs.circuit_breaker import CircuitBreaker
-from jobs.connections_file import connections_path, load_connections
+from jobs.connections_file import connections_path, load_connections, no_connections
 from jobs.dead_letters.open_count import open_count
 from jobs.destinations.base import Destination
 from jobs.members.members import Members
@@ -53,8 +53,8 @@ def pipeline_status(dagster: AsksDagster, only: Sequence[str] = ()) -> Status:
     Raises:
         ConfigurationError: a name is no pipeline, or its file is wrong.
     """
-    if not only and not connections_path().exists():
-        return Status()
+    if not only and (missing := no_connections(connections_path())):
+        return Status(no_connections=str(missing) if pipeline_names() else None)
     for name in only:
         pipeline_file(name)
     connections, names = load_connections(), only or pipeline_names()

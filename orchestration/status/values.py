@@ -77,9 +77,11 @@ class Status(BaseModel):
 
     Attributes:
         problem: why Dagster cannot be asked: what it knows is missing then.
+        no_connections: why no pipeline can be asked, if there are pipelines.
     """
 
     model_config = ConfigDict(frozen=True)
     daemon: bool = False
     pipelines: list[PipelineStatus] = []
     problem: str | None = None
+    no_connections: str | None = None

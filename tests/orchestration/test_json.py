@@ -164,7 +164,7 @@ def test_watching_looks_again_until_it_is_ended(call: Call, monkeypatch: pytest.
     assert code == 130
     if as_json:
         looks = [json.loads(line) for line in output.splitlines()]
-        assert [set(one) for one in looks] == [{"services", "daemon", "pipelines", "problem"}] * 2
+        assert [set(one) for one in looks] == [{"services", "daemon", "pipelines", "problem", "no_connections"}] * 2
     else:
         assert output.count("kafka ") == 2
 
@@ -282,3 +282,22 @@ def test_offsets_that_could_not_be_read_are_no_success(
     found, output, error = call("offsets", "show", "p", "--json")
     assert (found, f"two: {problem}" in error) == (code, True)
     assert set(json.loads(output)) == {"first in Kafka", "end in Kafka", "landed", "one"}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_status_says_which_connections_file_it_misses(
+    named: bool, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ("mine.yaml" if named else "home/connections.yaml")
+    if named:
+        monkeypatch.setenv("BATCHMERGE_CONNECTIONS", str(file))
+    code, output, _ = call("status")
+    (line,) = [one for one in output.splitlines() if one.startswith("The pipelines cannot be asked. ")]
+    assert code == 2
+    assert f"{file}: the connections file does not exist (BATCHMERGE_CONNECTIONS" in line
+    assert ("names it" if named else "is not set") in line
+    assert "Fix: run `batchmerge up`" in line
+    assert str(file) in json.loads(call("status", "--json")[1])["no_connections"]
+    specs.write(tmp_path / "none", "p", {}).unlink()
+    monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "none")
+    assert call("status")[0] == 0, "there is no pipeline to ask"
