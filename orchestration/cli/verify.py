@@ -44,7 +44,8 @@ def verify(pipeline: str, rows: int, no_wait: bool) -> None:
         facts = ", ".join(f"{name} {value.value}" for name, value in check.metadata.items())
         found = "; ".join(filter(None, [check.description, facts]))
         lines.append(("/".join(check.asset_key.path), check.check_name, "ok" if check.passed else "FAILED", found))
-    output.table(("asset", "check", "result", "what was found"), lines)
+    if lines:
+        output.table(("asset", "check", "result", "what was found"), lines)
     output.result([_plain(check) for check in checks])
     for event in failures(result):
         click.echo(failure_text(event), err=True)

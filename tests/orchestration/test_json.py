@@ -301,3 +301,9 @@ def test_status_says_which_connections_file_it_misses(
     specs.write(tmp_path / "none", "p", {}).unlink()
     monkeypatch.setattr("orchestration.files.FOLDER", tmp_path / "none")
     assert call("status")[0] == 0, "there is no pipeline to ask"
+
+
+def test_verify_that_compares_nothing_prints_no_table(call: Call) -> None:
+    code, output, error = call("verify", "p")
+    assert (code, output) == (2, "")
+    assert "the connections file does not exist" in error
