@@ -16,8 +16,9 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     def time(self, stage: str, work: Callable[[], T]) -> T:
-        """Does the work and records its seconds."""
-        began = time.monotonic()
+        """Does the work and adds its seconds to those of the stage, without those of other stages inside it."""
+        began, before = time.monotonic(), sum(self.seconds.values())
         result = work()
-        self.seconds[stage] = round(time.monotonic() - began, 3)
+        inside = sum(self.seconds.values()) - before
+        self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - began - inside, 3)
         return result

@@ -18,6 +18,7 @@ from jobs.destinations.clickhouse.merge import advance_of
 from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import cut
+from jobs.destinations.stages import Stages
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
 from jobs.replay.landed import replay_batches
@@ -58,7 +59,7 @@ def test_partitioned_table_and_materialized_view_get_each_row_once(
     shard = destination(pipeline, name).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
     inserts = StepInserts(shard, pipeline.merge_context(table), shard.require_table())
-    advance = advance_of(shard, inserts)
+    advance = advance_of(shard, inserts, Stages())
     held = advance.take(advance.store.lease(), step)
     for _ in range(2):
         # The second time as after a crash: neither table changes.
@@ -184,6 +185,20 @@ def test_plan_refuses_a_table_that_remembers_no_insert(
         table.prepare(dry_run=True)
 
 
+def test_seconds_of_inserts_are_apart_from_those_of_the_state(
+    connections: Connections, topic: Callable[..., str], spark: SparkSession
+) -> None:
+    flow = clickhouse_flow(topic(), ["upsert"])
+    produce(bootstrap(connections), flow.topic, random_changes(9, 20, 30, 1, bad=0))
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    (table,) = pipeline.destinations()
+    for done in (protocol.merge(pipeline, table), replay_batches(pipeline, table, 1, 1)):
+        assert done
+        assert done.merged.seconds.keys() == {"insert", "state"}
+        assert min(done.merged.seconds.values()) > 0
+
+
 def test_run_that_lost_its_lease_cannot_insert(
     connections: Connections, topic: Callable[..., str], spark: SparkSession
 ) -> None:
@@ -196,7 +211,7 @@ def test_run_that_lost_its_lease_cannot_insert(
     shard = destination(pipeline, flow.table("append")).shards[0]
     (step,) = cut(pipeline.intermediate.landed().batches, shard.table.chunk_rows, most_chunks=99)
     inserts = StepInserts(shard, pipeline.merge_context(table), shard.require_table())
-    advance = advance_of(shard, inserts)
+    advance = advance_of(shard, inserts, Stages())
     old = advance.take(None, step)
     advance.take(old, None)
     with pytest.raises(Interrupted):

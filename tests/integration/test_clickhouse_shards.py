@@ -19,6 +19,7 @@ from jobs.connections_file import load_connections
 from jobs.destinations.base import Destination
 from jobs.destinations.clickhouse.maintain import drop_deletes
 from jobs.destinations.clickhouse.merge import merge
+from jobs.destinations.stages import Stages
 from jobs.merged import MergedBatches, Pending
 from jobs.offsets import TopicPartition
 from jobs.pipeline import Pipeline
@@ -125,8 +126,8 @@ def test_shard_that_was_down_catches_up_and_the_others_skip(
     table = destination(pipeline, flow.table("append"))
     table.prepare()
     work, landed = pipeline.merge_context(table), pipeline.intermediate.landed().batches
-    merge(table.shards[0], work, None, landed)
-    merge(table.shards[2], work, None, landed[:1])
+    merge(table.shards[0], work, None, landed, Stages())
+    merge(table.shards[2], work, None, landed[:1], Stages())
     assert table.committed() is None
     protocol.merge(pipeline, table)
     assert rows(connections, flow.table("append")) == model.expected(records, "append")
@@ -236,7 +237,7 @@ def test_record_that_is_read_again_stays_where_it_is(
     table, landed = destination(pipeline, name), pipeline.intermediate.landed().batches
     table.prepare()
     work, first = pipeline.merge_context(table), table.shards[0]
-    merge(first, work, first.committed(), landed[1:2])
+    merge(first, work, first.committed(), landed[1:2], Stages())
 
     looked, merged_by = list[int | None](), dict[int, set[int | None]]()
 
@@ -283,7 +284,7 @@ def test_endpoint_that_is_ahead_of_a_revision_holds_back_no_other(
     table.prepare()
     work, first = pipeline.merge_context(table), table.shards[0]
     for batch in (again, last):
-        merge(first, work, first.committed(), [batch])
+        merge(first, work, first.committed(), [batch], Stages())
     monkeypatch.setattr(type(table), "parts", lambda self: [self])
     _merged(pipeline, name)
     assert {shard.number: state.batch_number for shard in table.shards if (state := shard.committed())} == {1: 3, 2: 3}
@@ -305,7 +306,7 @@ def test_table_is_not_compared_while_one_endpoint_is_ahead(
     table = destination(pipeline, name)
     table.prepare()
     work, first = pipeline.merge_context(table), table.shards[0]
-    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:])
+    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:], Stages())
     with pytest.raises(CommitFailed, match="not in all of the table yet"):
         reconcile(pipeline, table, 0)
     _merged(pipeline, name)
@@ -326,7 +327,7 @@ def test_replay_of_an_endpoint_that_is_ahead_brings_no_deleted_row_back(
             _merged(pipeline, name)
     table = destination(pipeline, name)
     work, first = pipeline.merge_context(table), table.shards[0]
-    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:])
+    merge(first, work, first.committed(), pipeline.intermediate.landed().batches[1:], Stages())
     assert drop_deletes(first, 60) == 1
     replay_batches(pipeline, table, 1, 1)
     _merged(pipeline, name)
@@ -347,7 +348,7 @@ def test_reset_after_the_landed_batches_were_lost_continues_each_endpoint(
             _merged(pipeline, name)
     table = destination(pipeline, name)
     work, ahead = pipeline.merge_context(table), table.shards[0]
-    merge(ahead, work, ahead.committed(), pipeline.intermediate.landed().batches[1:])
+    merge(ahead, work, ahead.committed(), pipeline.intermediate.landed().batches[1:], Stages())
     catalog(connections).drop(pipeline.intermediate.identifier)
     pipeline = flow.pipeline(connections, spark)
     known = read_state(pipeline)

@@ -77,10 +77,10 @@ class ClickHouseDestination(Destination):
     ) -> Merged | None:
         if committed and batches[0].batch.revises is not None and self._others_lack(committed.batch_number):
             return None
-        return self._merged(batches, lambda shard: merge(shard, context, committed, batches))
+        return self._merged(batches, lambda shard, clock: merge(shard, context, committed, batches, clock))
 
     def replay(self, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]) -> Merged:
-        return self._merged(batches, lambda shard: replay(shard, context, committed, batches))
+        return self._merged(batches, lambda shard, clock: replay(shard, context, committed, batches, clock))
 
     def check_replay(self) -> None:
         for shard in self.shards:
@@ -151,9 +151,10 @@ class ClickHouseDestination(Destination):
             return {}
         return {"partitions rewritten": sum(drop_deletes(s, options.time_limit_seconds) for s in self.shards)}
 
-    def _merged(self, batches: Sequence[LandedBatch], insert: Callable[[Shard], InsertCounts]) -> Merged:
+    def _merged(self, batches: Sequence[LandedBatch], work: Callable[[Shard, Stages], InsertCounts]) -> Merged:
         clock = Stages()
-        done = clock.time("insert", lambda: sum(map(insert, self.shards), InsertCounts()))
+        # `work` times its inserts; the rest is lease, BEFORE, AFTER and commit, and what it looks up for them.
+        done = clock.time("state", lambda: sum((work(shard, clock) for shard in self.shards), InsertCounts()))
         changes = sum(b.counts.landed for b in batches)
         # What becomes of a version is decided when rows are read or merged: an insert cannot tell updates.
         counts = MergeCounts(changes=changes, inserted=done.rows - done.deletes, deleted=done.deletes)

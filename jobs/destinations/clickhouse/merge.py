@@ -18,6 +18,7 @@ from jobs.destinations.clickhouse.state import Lease
 from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.steps import Step, cut, left_behind
 from jobs.destinations.merge_context import MergeContext
+from jobs.destinations.stages import Stages
 from jobs.failpoints import failpoint
 from jobs.offsets import total
 from resources.errors import CommitFailed, ConfigurationError, LineageBroken
@@ -28,9 +29,13 @@ _LOG = logging.getLogger("batchmerge")
 
 
 def merge(
-    shard: Shard, context: MergeContext, committed: CommittedState | None, batches: Sequence[LandedBatch]
+    shard: Shard,
+    context: MergeContext,
+    committed: CommittedState | None,
+    batches: Sequence[LandedBatch],
+    clock: Stages,
 ) -> InsertCounts:
-    """Applies those of these batches that this shard does not have yet."""
+    """Applies those of these batches that this shard does not have yet. The clock gets the stage `insert`."""
     lease = shard.store.lease()
     failpoint("merge.begun")
     state = lease.committed if lease else None
@@ -46,13 +51,13 @@ def merge(
     if lease is None or not lease.state:
         lease = _claim(shard, lease, present, context.intermediate.landed().batches)
     steps = _steps(shard, context, lease, newer, present)
-    inserted = advance_of(shard, StepInserts(shard, context, present)).run(lease, steps)
+    inserted = advance_of(shard, StepInserts(shard, context, present), clock).run(lease, steps)
     failpoint("merge.published")
     return inserted
 
 
 def replay(
-    shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch]
+    shard: Shard, context: MergeContext, committed: CommittedState, batches: Sequence[LandedBatch], clock: Stages
 ) -> InsertCounts:
     """Inserts what is missing of these batches (append), or the newest version of their keys (upserts).
 
@@ -64,8 +69,8 @@ def replay(
         raise CommitFailed("a batch is under way: replay after it is committed", where=shard.where)
     present = shard.require_table()
     inserts = StepInserts(shard, context, present)
-    held = advance_of(shard, inserts).take(lease, None)
-    done = inserts.replay(held, state.batch_number, batches)
+    held = advance_of(shard, inserts, clock).take(lease, None)
+    done = clock.time("insert", lambda: inserts.replay(held, state.batch_number, batches))
     shard.release(held)
     return done
 
@@ -172,7 +177,7 @@ def _check_versions(shard: Shard, present: Present, landed: Sequence[LandedBatch
         )
 
 
-def advance_of(shard: Shard, inserts: StepInserts) -> Advance:
+def advance_of(shard: Shard, inserts: StepInserts, clock: Stages) -> Advance:
     return Advance(
         store=shard.store,
         where=shard.where,
@@ -181,5 +186,5 @@ def advance_of(shard: Shard, inserts: StepInserts) -> Advance:
         spread_by=shard.spread_by,
         table_id=inserts.present.id,
         stop_older=shard.stop_older,
-        insert=inserts.of_step,
+        insert=lambda held, step, only: clock.time("insert", lambda: inserts.of_step(held, step, only)),
     )

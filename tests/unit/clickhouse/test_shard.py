@@ -17,6 +17,7 @@ from jobs.destinations.clickhouse.spec import ClickHouseTable
 from jobs.destinations.clickhouse.state import Lease, state_text
 from jobs.destinations.clickhouse.step_inserts import StepInserts
 from jobs.destinations.clickhouse.wanted_table import layout_of
+from jobs.destinations.stages import Stages
 from resources.connections import ClickHouseConnection
 from resources.errors import ConfigurationError, TableReplaced
 from tests.kit import specs
@@ -107,7 +108,7 @@ def merged(server: Server, monkeypatch: pytest.MonkeyPatch, mode: str, rows: int
 
     monkeypatch.setattr("jobs.destinations.clickhouse.merge._steps", ends)
     with suppress(Killed):
-        merge(found, context, None, batches[:2])
+        merge(found, context, None, batches[:2], Stages())
     assert store.row
     return store.row
 
