@@ -1,7 +1,7 @@
 """Copies row groups of Parquet files byte for byte into data files of a table that has some of their columns.
 
 Nothing is decoded: the pages of a column are the same in both files wherever the column is stored in the same form
-(`Node.form`), and only the footer is put together anew. A field of a struct has the form of a column if the struct is
+(`Node.form`), and only the footer is another. A field of a struct has the form of a column if the struct is
 required (`NewFiles.full_structs`).
 """
 
