@@ -16,10 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.cloud.bigquery import LoadJobConfig, QueryJobConfig, ScalarQueryParameter
+from pyiceberg.io import load_file_io
 
 from jobs import protocol
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.destinations.bigquery.tables import destination_table, new_staging_table
 from jobs.pipeline import Pipeline
 from resources.connections import BigQueryConnection, Connections
@@ -85,7 +87,7 @@ def _bare(destination: BigQueryDestination, p: Pipeline, flush: Flush, target: s
     loader = destination.loader(p.merge_context(destination), staged)
     file = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        loader.stage(flush, f"file://{folder}", writes_dead_letters=False)
+        loader.stage(flush, StagingFolder(f"file://{folder}", load_file_io({})), writes_dead_letters=False)
         pq.write_table(pa.concat_tables(map(pq.read_table, Path(folder).iterdir())), file, compression="zstd")
     file.seek(0)
     config = LoadJobConfig(source_format="PARQUET", write_disposition="WRITE_APPEND")

@@ -23,6 +23,7 @@ from jobs import protocol
 from jobs.destinations.base import Destination
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.pipeline import Pipeline
 from resources.connections import Connections
 from tests.benchmarks._report import Measure, Sizes, report
@@ -151,7 +152,8 @@ def staging(p: Pipeline, destination: BigQueryDestination) -> Callable[[], objec
     assert row
     rows = destination.loader(p.merge_context(destination), row.staging_table)
     table = p.intermediate.catalog.require(p.intermediate.identifier)
-    return lambda: rows.stage(flush, f"{table.location()}/staging", writes_dead_letters=False)
+    folder = StagingFolder(f"{table.location()}/staging", table.io)
+    return lambda: rows.stage(flush, folder, writes_dead_letters=False)
 
 
 def timed(works: dict[str, Work], name: str, work: Callable[[], object]) -> None:

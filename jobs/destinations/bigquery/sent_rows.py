@@ -1,4 +1,4 @@
-"""Landed rows that BigQuery cannot load as they are: Spark's tasks write them to files, which one load job loads.
+"""Landed rows that BigQuery cannot load as they are: Spark's tasks shape them, and write files that one load job loads.
 
 Files go to a folder that BigQuery reads (`staged_files`). Without such a folder one task uploads them (`upload`).
 Either way no row passes through the run.
@@ -6,14 +6,12 @@ Either way no row passes through the run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 from google.cloud.bigquery import SchemaField
-from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
@@ -22,7 +20,6 @@ from jobs.changes.files import LandedFiles, LandedSlice
 from jobs.changes.planned_files import PlannedFiles
 from jobs.changes.reduction import Reduction
 from jobs.changes.routing import route_filter
-from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.rows import RowShape
@@ -30,18 +27,16 @@ from jobs.destinations.bigquery.side_table import BigQuerySideTable
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.destinations.bigquery.upload import UploadTask
 from jobs.destinations.merge_context import MergeContext
 from jobs.destinations.refusal import Refusal
 from jobs.failpoints import failpoint, failpoint_of_task
 from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_reports, telling
 from resources.bigquery import BigQuery, Job
-from resources.errors import BatchmergeError
-from resources.iceberg_errors import catalog_errors
 from resources.spark import parallelism
 from resources.spark_errors import spark_errors
 
-_LOG = logging.getLogger("batchmerge")
 # With fewer rows than this a task is not worth its start.
 _WORTH_A_TASK = 50_000
 
@@ -88,29 +83,36 @@ class SentRows:
             BatchmergeError: the job failed, or did not end in time.
         """
         writes_dead_letters = writes_dead_letters and self.refusal.keeps_dead_letters
-        folder = self._folder()
-        if folder is None:
+        if self.folder is None:
             return self._upload(job_id, flush, labels, writes_dead_letters)
-        staged = self.stage(flush, folder, writes_dead_letters)
-        failpoint("bigquery.staged")
-        try:
-            self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
-            said = {**labels, **staged.counts.labels(self.refusal.attempt)}
-            job = self.bigquery.submit_load_from(job_id, staged.loaded, self.staging_table, self.schema, said)
-            self.bigquery.finish(job, self.table.time_limit_seconds)
-            return job
-        finally:
-            self._remove(staged)
+        staged = self.stage(flush, self.folder, writes_dead_letters)
+        with self.folder.removing(staged.written, self.where):
+            return self.load_staged(job_id, staged, labels)
 
-    def stage(self, flush: Flush, folder: str, writes_dead_letters: bool) -> Staged:
+    def load_staged(self, job_id: str, staged: Staged, labels: Mapping[str, str]) -> Job:
+        """Submits the load of files in the staging folder, and waits for it; returns the job.
+
+        Raises:
+            BatchmergeError: the job failed, or did not end in time.
+        """
+        failpoint("bigquery.staged")
+        self.side_table.add_files(staged.dead_letters, labels, self.table.time_limit_seconds)
+        job = self.submit(job_id, staged.loaded, {**labels, **staged.counts.labels(self.refusal.attempt)})
+        self.bigquery.finish(job, self.table.time_limit_seconds)
+        return job
+
+    def submit(self, job_id: str, files: Sequence[str], labels: Mapping[str, str]) -> Job:
+        """Submits the load of files that BigQuery reads; returns the job, or the one that has this id already."""
+        return self.bigquery.submit_load_from(job_id, files, self.staging_table, self.schema, labels)
+
+    def stage(self, flush: Flush, folder: StagingFolder, writes_dead_letters: bool) -> Staged:
         """Has Spark's tasks write the rows of a flush to files in this folder.
 
         Raises:
             BadRecords, StorageError, Unavailable: why a task failed.
         """
         rows, parts = self._rows(flush)
-        task = StagingTask(self._rows_file, parts, folder, self._storage(folder), writes_dead_letters)
-        return self._staged(rows, task)
+        return self._staged(rows, StagingTask(self._rows_file, parts, folder, writes_dead_letters))
 
     def _upload(self, job_id: str, flush: Flush, labels: Mapping[str, str], writes_dead_letters: bool) -> Job:
         rows, parts = self._rows(flush, most_tasks=1)
@@ -173,32 +175,16 @@ class SentRows:
         files = LandedFiles.up_to(flush.last, self.context.intermediate)
         return files.taking(CHANGES, route_filter(self.context.spec, self.table))
 
-    def _folder(self) -> str | None:
-        """Where tasks put files for BigQuery: beside the landed files, unless the connection names a place."""
-        known = self.bigquery.connection
-        if known.staging:
-            return f"{known.staging.rstrip('/')}/{self.context.pipeline}"
-        location = self._landed.location()
-        # The removal of orphans looks there, and removes the files of a run that died.
-        return f"{location}/staging" if can_read([location], known.reads) else None
-
-    def _storage(self, path: str) -> FileIO:
-        """The client of a folder; beside the landed files it is theirs, whose credentials may be for these alone."""
-        beside = path.startswith(f"{self._landed.location().rstrip('/')}/")
-        return self._landed.io if beside else self.context.intermediate.catalog.files_at(path)
+    @cached_property
+    def folder(self) -> StagingFolder | None:
+        """Where tasks put files for BigQuery; None: it reads no such place."""
+        connection, catalog = self.bigquery.connection, self.context.intermediate.catalog
+        return StagingFolder.of(connection, self.context.pipeline, self.landed, catalog)
 
     @cached_property
-    def _landed(self) -> Table:
+    def landed(self) -> Table:
+        """The intermediate table."""
         return self.context.intermediate.catalog.require(self.context.intermediate.identifier)
-
-    def _remove(self, staged: Staged) -> None:
-        try:
-            with catalog_errors(self.where):
-                storage = self._storage(staged.loaded[0])
-                for path in (*staged.files, *staged.empty, *staged.dead_letters):
-                    storage.delete(path)
-        except BatchmergeError as problem:
-            _LOG.warning("%s: files that were loaded are left in the staging folder: %s", self.where, problem)
 
 
 def _as_tables(batches: Batches) -> Iterator[pa.Table]:

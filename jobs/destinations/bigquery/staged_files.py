@@ -1,12 +1,10 @@
 """Rows that BigQuery cannot read from the landed files: Spark's tasks write them to Parquet files and report these.
 
-Files go to a folder that BigQuery reads, and one load job takes those of all tasks. Files that no job loads mean
-nothing.
+Files go to a folder that BigQuery reads (`staging_folder`), and one load job takes those of all tasks.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from jobs.added import Added
 from jobs.destinations.bigquery.field import AnyField
 from jobs.destinations.bigquery.flush import RefusedCounts
 from jobs.destinations.bigquery.staging import Stager, arrow_type
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.destinations.refusal import DEAD_LETTER_ROW, Refusal
 from jobs.groups import filled, groups
 from jobs.spark.spark_tasks import Batches, report_row
@@ -50,6 +49,11 @@ class Staged(Added):
     def loaded(self) -> tuple[str, ...]:
         """The files to load: a load needs at least one, even without rows."""
         return self.files or self.empty[:1]
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """All of these files."""
+        return (*self.files, *self.empty, *self.dead_letters)
 
 
 @dataclass(frozen=True)
@@ -100,31 +104,27 @@ class StagingTask:
     Attributes:
         parts: makes rows of `RowShape` from the task's input.
         folder: where files go.
-        storage: the folder's client. May hold secrets: never log it.
         writes_dead_letters: for refused rows.
     """
 
     file: RowsFile
     parts: Callable[[Batches], Iterator[pa.Table]]
-    folder: str
-    storage: FileIO = field(repr=False)
+    folder: StagingFolder
     writes_dead_letters: bool = True
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        written, dead_letters = self.file.write(self.storage, self._new_path("rows"), self.parts(batches))
+        path = self.folder.new_path("rows")
+        written, dead_letters = self.file.write(self.folder.storage, path, self.parts(batches))
         yield report_row(written + Staged(dead_letters=self._keep(dead_letters)))
 
     def _keep(self, dead_letters: pa.Table) -> tuple[str, ...]:
         if not (self.writes_dead_letters and dead_letters.num_rows):
             return ()
-        path = self._new_path("letters")
+        path = self.folder.new_path("letters")
         with catalog_errors(self.file.refusal.where), ExitStack() as opened:
             plain = dead_letters_as_loaded(dead_letters)
-            _open(self.storage, path, plain.schema, opened).write_table(plain)
+            _open(self.folder.storage, path, plain.schema, opened).write_table(plain)
         return (path,)
-
-    def _new_path(self, kind: str) -> str:
-        return f"{self.folder}/{kind}-{uuid.uuid4()}.parquet"
 
 
 def dead_letters_as_loaded(dead_letters: pa.Table) -> pa.Table:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from google.cloud.bigquery import SchemaField, Table
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.schema import Schema
 
 from jobs.batch import CommittedState, LandedBatches
 from jobs.destinations.bigquery.columns import destination_columns
@@ -28,10 +25,8 @@ from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
 from resources.errors import CommitFailed
-from resources.iceberg_io import RenewedFileIO
 from tests.kit import specs
 from tests.kit.batches import landed
-from tests.kit.lake import lake
 
 COLUMNS = {"id": "long", "name": "string", "items": "array<string>", "at": "long", "op": "string"}
 TEXT = SchemaField("name", "STRING")
@@ -208,21 +203,3 @@ def test_a_merge_takes_its_table_as_the_load_has_found_it() -> None:
     row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
     text, _ = work.bound(replace(loader(Service(), ""), target=target), row, Flush((landed(2),)))
     assert "`_PARTITIONTIME` >= TIMESTAMP '0001-01-01'" in text
-
-
-def test_files_elsewhere_are_not_written_with_what_is_vended_for_the_landed_ones(tmp_path: Path) -> None:
-    """A token for one bucket is refused by another one."""
-    catalog = lake(tmp_path)
-    landed_table = catalog.create("n.orders", Schema())
-    ends = {"gcs.oauth2.token": "vended", "gcs.oauth2.token-expires-at": str(2**45)}
-    vended = PyArrowFileIO({**landed_table.io.properties, **ends})
-    landed_table.io = RenewedFileIO(vended, lambda: vended)
-    rows = loader(Service(), "")
-    context = SimpleNamespace(intermediate=SimpleNamespace(catalog=catalog, identifier="n.orders"))
-    rows = replace(rows, context=cast(Any, context))
-    rows.__dict__["_landed"] = landed_table
-    location = landed_table.location()
-    assert rows._storage(f"{location}/staging") is landed_table.io
-    for folder in ("gs://bq-eu-staging/batchmerge/orders", f"{location}2/staging"):
-        assert not ends.keys() & rows._storage(folder).properties.keys()
-        assert rows._storage(folder).properties["warehouse"] == landed_table.io.properties["warehouse"]

@@ -19,6 +19,7 @@ from jobs.destinations.bigquery.rows import RowShape
 from jobs.destinations.bigquery.spec import BigQueryTable
 from jobs.destinations.bigquery.staged_files import RowsFile, Staged, StagingTask
 from jobs.destinations.bigquery.staging import Stager
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.destinations.refusal import Refusal
 from jobs.schema.types import parse_type
 from jobs.spark.spark_tasks import Batches, reports_in
@@ -45,7 +46,8 @@ def _given(parts: Iterable[pa.Table], _batches: Batches) -> Iterator[pa.Table]:
 
 def reports(tmp_path: Path, *parts: pa.Table) -> list[Staged]:
     file = RowsFile(Stager(COLUMNS, FIELDS, sanitize=False), Refusal("test", (), "quarantine", "refuse", "x", {}))
-    task = copied(StagingTask(file, partial(_given, parts), f"file://{tmp_path}", load_file_io({})))
+    folder = StagingFolder(f"file://{tmp_path}", load_file_io({}))
+    task = copied(StagingTask(file, partial(_given, parts), folder))
     return reports_in(task(iter(())))
 
 
