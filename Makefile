@@ -73,10 +73,11 @@ crash: setup ## Kill the real process at every boundary, many times (minutes)
 	BATCHMERGE_KILLS=200 BATCHMERGE_KILL_ROWS=5000000 $(BIN)/python -m pytest tests/crash
 
 # What reads or writes the lake: the behaviour suite of Iceberg, and in full the crash matrix, maintenance, the demo, a
-# store that is busy or loses answers. S3: credentials that end. Google's: BigQuery loads landed files from there.
+# store that is busy or loses answers. S3: credentials that end, and copies of landed files that BigQuery loads. Google's:
+# BigQuery loads landed files from there.
 STORE_TESTS := tests/crash/test_every_boundary.py tests/crash/test_iceberg_crash.py tests/crash/test_two_runs.py \
 	tests/orchestration/test_demo.py tests/integration/test_maintenance.py tests/integration/test_faulty_object_store.py
-STORE_TESTS_s3 := tests/integration/test_vended_credentials.py
+STORE_TESTS_s3 := tests/integration/test_vended_credentials.py tests/integration/test_bigquery_copied_files.py
 STORE_TESTS_gcs := tests/integration/test_bigquery_files.py
 .PHONY: s3 gcs
 s3 gcs: setup ## What reads or writes the lake, with its files in an object store of this kind (an hour)

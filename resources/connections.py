@@ -239,9 +239,9 @@ class BigQueryConnection(Connection):
     )
     staging: str | None = Field(
         None,
-        description="gs:// folder to which Spark's workers can write, for rows that BigQuery cannot read from the "
-        "landed files; none: beside the landed files if BigQuery reads there, else a worker uploads "
-        "the rows",
+        description="gs:// folder to which Spark's workers can write, for copies of landed files that BigQuery does "
+        "not read, and for rows that it cannot load from landed files; none: beside the landed files if BigQuery "
+        "reads there, else a worker uploads the rows",
         examples=["gs://my-bucket/batchmerge"],
     )
     timeout_seconds: float = Field(60, gt=0, description="time limit of one request")

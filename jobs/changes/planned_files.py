@@ -92,11 +92,11 @@ class PlannedFiles:
         """An estimate of what all rows take in memory, in bytes."""
         return sum(file.memory for file in self.files or ())
 
-    def holding_only(self, batches: Sequence[LandedBatch]) -> list[str]:
-        """The paths of the files if they hold the landed rows of these batches and nothing else; else none."""
+    def holding_only(self, batches: Sequence[LandedBatch]) -> tuple[LandedFile, ...]:
+        """The files if they hold the landed rows of these batches and nothing else; else none."""
         files = self.files or ()
         is_whole = sum(file.rows for file in files) == sum(batch.counts.landed for batch in batches)
-        return sorted(file.path for file in files) if is_whole else []
+        return files if is_whole else ()
 
     def read(self, first: int, last: int, part: Ranges | None = None) -> LandedSlice:
         """The rows of these batches, ordered by batch and position; with `part` only those of these offsets.

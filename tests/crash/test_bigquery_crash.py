@@ -13,11 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.connections_file import load_connections
+from jobs.connections_file import CONNECTIONS, load_connections
 from jobs.destinations.bigquery.kind import KIND
 from resources.connections import Connections
 from resources.local import stack as local_stack
 from tests.kit.bigquery import bigquery_flow, destination, loads, service
+from tests.kit.connections_file import connection_entries, write_connections
 from tests.kit.driven_log import DrivenLog
 from tests.kit.processes import asleep, end_of
 
@@ -49,6 +50,25 @@ def test_killed_run_that_loads_landed_files(point: str, landed_log: DrivenLog) -
     landed_log.grow()
     landed_log.finish(point)
     assert all(job.source_uris for job in loads(landed_log.connections, landed_log.flow))
+
+
+@pytest.mark.parametrize("point", ["bigquery.staged", "bigquery.loaded"])
+def test_killed_run_that_copies_landed_files(
+    point: str, bigquery: Path, module_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BigQuery reads a folder, and not the lake; the next run copies the files again, or finds the load."""
+    apart = {**connection_entries(bigquery)["bigquery"], "reads": [], "staging": f"file://{tmp_path}/staging"}
+    file = write_connections(bigquery, tmp_path, bigquery=apart)
+    monkeypatch.setenv(CONNECTIONS, str(file))
+    flow = bigquery_flow(module_topic(partitions=2), ["append", "upsert_delete"], max_records=60)
+    log = DrivenLog(flow, load_connections(file), bigquery, bad=0)
+    log.grow()
+    log.kill(point)
+    log.grow()
+    log.finish(point)
+    loaded = [uri for job in loads(log.connections, flow) for uri in job.source_uris]
+    assert loaded
+    assert all(uri.startswith(f"{apart['staging']}/{flow.name}/landed-") for uri in loaded)
 
 
 def test_killed_again_and_again(log: DrivenLog) -> None:

@@ -9,6 +9,7 @@ import pytest
 from google.cloud.bigquery import LoadJob
 from pyspark.sql import SparkSession
 
+from jobs.changes.landed_file import LandedFile
 from jobs.destinations.bigquery.loading import Loader
 from resources.connections import BigQueryConnection, Connections
 from tests.kit import model
@@ -116,7 +117,8 @@ def test_refused_files_are_followed_by_rows(
     flow = bigquery_flow(topic_, ["append", "upsert_delete"])
     records = random_changes(4, 100, 20, 2, bad=0)
     produce(bootstrap(connections), topic_, records)
-    monkeypatch.setattr(Loader, "landed_files", lambda *_: ["file:///nowhere/landed.parquet"])
+    gone = LandedFile("file:///nowhere/landed.parquet", 1, 1, (0,), ())
+    monkeypatch.setattr(Loader, "landed_files", lambda *_: [gone])
     with caplog.at_level(logging.WARNING, "batchmerge"):
         Engine(flow, connections, spark).advance()
     assert "the landed files are not loaded as they are, rows are sent" in caplog.text

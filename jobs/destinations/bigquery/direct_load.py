@@ -2,11 +2,11 @@
 
 A landed row has the shape of the staging table (`key`, `value`, `partitionTime`, `i`, `batchNumber`) with more
 beside it, which a load passes over (vendor page "REST: JobConfigurationLoad", `ignoreUnknownValues`). Then no row
-passes through the run, however large the batch: BigQuery reads what Spark has landed. A landed delete may have a value,
-so the staging table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows again all the
-same where the table's rows are not the landed ones: only some of them (routes), another shape (an order, metadata
-columns, sanitised names, deletes that are rows), or types that load jobs read in a way of their own (bytes, arrays,
-maps, DATETIME, BIGNUMERIC); and where files hold dead letters beside the rows.
+passes through the run, however large the batch: BigQuery reads what Spark has landed, or copies of it. A landed delete
+may have a value, so the staging table of such a table has `op` too, and the merge goes by it. Spark's tasks write rows
+again all the same where the table's rows are not the landed ones: only some of them (routes), another shape (an order,
+metadata columns, sanitised names, deletes that are rows), or types that load jobs read in a way of their own (bytes,
+arrays, maps, DATETIME, BIGNUMERIC); and where files hold dead letters beside the rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Filling BigQuery's staging table by load jobs, one a flush: from landed files, or from files that tasks write.
+"""Filling BigQuery's staging table by load jobs, one a flush, in one of three ways (`Loader._load_once`):
 
-Where landed rows have the staging table's shape and lie where BigQuery reads them (`as_landed`), the job loads the
-files of a flush as they are. Otherwise Spark's tasks shape the rows, check them and write them to files (`sent_rows`).
+1. Where landed rows have the staging table's shape (`as_landed`), and files hold those of the flush and nothing else,
+   the job loads the landed files, if they are where BigQuery reads.
+2. Elsewhere Spark's tasks copy them into a folder that BigQuery reads (`copied_files`), and the job loads the copies.
+3. All other rows, and those of files that BigQuery refuses, Spark's tasks shape, check and write to other files
+   (`sent_rows`).
+
 No row passes through this process.
 
 Why load jobs and not the Storage Write API: a load takes effect once or not at all under an id that we choose, so two
@@ -17,17 +21,21 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from google.cloud.bigquery import Table
 
+from jobs.changes.landed_file import LandedFile
 from jobs.changes.planned_files import PlannedFiles
+from jobs.destinations.bigquery.copied_files import MOST_COPIES, copy_files
 from jobs.destinations.bigquery.direct_load import can_read
 from jobs.destinations.bigquery.flush import Flush, RefusedCounts, adopted
 from jobs.destinations.bigquery.job_sequence import JobSequence
 from jobs.destinations.bigquery.names import new_job_id
 from jobs.destinations.bigquery.sent_rows import SentRows
+from jobs.destinations.bigquery.staged_files import Staged
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from resources.bigquery import Job
 from resources.errors import CommitFailed, InvariantBroken, TerminalError
 from sql import render
@@ -43,7 +51,7 @@ class LoadedOtherwise(CommitFailed):
 
 @dataclass(frozen=True, kw_only=True)
 class Loader(SentRows):
-    """Loads landed rows into one staging table; sends them if BigQuery cannot read the landed files.
+    """Loads landed rows into one staging table.
 
     Attributes:
         target: the table that the rows are for, as it is when the work begins; None: it is gone.
@@ -114,20 +122,35 @@ class Loader(SentRows):
         self.bigquery.finish(job, self.table.time_limit_seconds)
 
     def _load_once(self, flush: Flush, attempts: JobSequence, labels: Mapping[str, str]) -> Job:
-        """Loads a flush unless another run has: from its landed files if BigQuery can read them, else by tasks."""
-        reads = self.bigquery.connection.reads
-        files = self.landed_files(flush) if self.as_landed and reads else []
-        if can_read(files, reads):
+        """Loads a flush unless another run has: its landed files or copies of them, else its rows in other files."""
+        if load_files := self._of_landed_files(flush, labels):
             try:
-                send = self.bigquery.submit_load_from
-                return attempts.run_until_done(lambda id_: send(id_, files, self.staging_table, self.schema, labels))
+                return attempts.run_until_done(load_files)
             except TerminalError as refused:
                 _LOG.warning("%s: the landed files are not loaded as they are, rows are sent: %s", self.where, refused)
         return attempts.run_until_done(lambda job_id: self.load(job_id, flush, labels, writes_dead_letters=True))
 
-    def landed_files(self, flush: Flush) -> list[str]:
+    def _of_landed_files(self, flush: Flush, labels: Mapping[str, str]) -> Callable[[str], Job] | None:
+        """How the landed files of a flush are loaded, under a given job id; None: its rows have to be sent."""
+        files = self.landed_files(flush) if self.as_landed else ()
+        paths = [file.path for file in files]
+        if can_read(paths, self.bigquery.connection.reads):
+            return lambda job_id: self.submit(job_id, paths, labels)
+        if 0 < len(files) <= MOST_COPIES and (folder := self.folder):
+            return lambda job_id: self._load_copies(job_id, files, folder, labels)
+        return None
+
+    def landed_files(self, flush: Flush) -> Sequence[LandedFile]:
         """The landed files that hold the rows of a flush and nothing else."""
         return PlannedFiles.of(self.files(flush), flush.batches, []).holding_only(flush.batches)
+
+    def _load_copies(
+        self, job_id: str, files: Sequence[LandedFile], folder: StagingFolder, labels: Mapping[str, str]
+    ) -> Job:
+        copies = tuple(folder.new_path("landed") for _ in files)
+        with folder.removing(copies, self.where):
+            copy_files(self.context.spark, files, copies, self.landed.io, folder.storage, self.where)
+            return self.load_staged(job_id, Staged(files=copies), labels)
 
     def _check(self, flush: Flush, wanted: int) -> None:
         text = render("bigquery", "loaded_rows", staging_table=self.bigquery.table_id(self.staging_table))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from google.cloud.bigquery import SchemaField, Table
+from pyiceberg.io import load_file_io
 
 from jobs.batch import CommittedState, LandedBatches
+from jobs.changes.landed_file import LandedFile
 from jobs.destinations.bigquery.columns import destination_columns
+from jobs.destinations.bigquery.copied_files import MOST_COPIES
 from jobs.destinations.bigquery.destination import BigQueryDestination
 from jobs.destinations.bigquery.flush import Flush
 from jobs.destinations.bigquery.job_sequence import JobSequence
@@ -20,11 +23,12 @@ from jobs.destinations.bigquery.made_with import made_with
 from jobs.destinations.bigquery.merge import _discarded
 from jobs.destinations.bigquery.sent_rows import SentRows
 from jobs.destinations.bigquery.spec import BigQueryTable
+from jobs.destinations.bigquery.staging_folder import StagingFolder
 from jobs.destinations.bigquery.state import StateRow, TableAt
 from jobs.spec.pipeline import PipelineSpec
 from resources.bigquery import BigQuery
 from resources.connections import BigQueryConnection
-from resources.errors import CommitFailed
+from resources.errors import CommitFailed, ConfigurationError
 from tests.kit import specs
 from tests.kit.batches import landed
 
@@ -203,3 +207,50 @@ def test_a_merge_takes_its_table_as_the_load_has_found_it() -> None:
     row = StateRow("g1", "d._t_g1", "then", "c1", TableAt(CommittedState.after(landed(1)), {}), "before")
     text, _ = work.bound(replace(loader(Service(), ""), target=target), row, Flush((landed(2),)))
     assert "`_PARTITIONTIME` >= TIMESTAMP '0001-01-01'" in text
+
+
+FILES = tuple(LandedFile(f"s3://lake/{n}.parquet", 1, 1, (0,), ()) for n in range(2))
+
+
+@pytest.mark.parametrize(
+    ("reads", "folder", "count", "way"),
+    [
+        (["s3://"], True, 2, "landed"),
+        (["s3://"], False, 2, "landed"),
+        (["gs://"], True, 2, "copied"),
+        ([], True, 2, "copied"),
+        (["s3://"], True, 0, "rows"),
+        ([], True, MOST_COPIES + 1, "rows"),
+        (["gs://"], False, 2, "rows"),
+    ],
+)
+@pytest.mark.parametrize("refused", [False, True])
+def test_ways_to_load_a_flush(
+    reads: list[str], folder: bool, count: int, way: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Landed files where they are, copies of them, or rows; and rows where BigQuery refuses files."""
+    service, done = Service(), list[str]()
+
+    def taking(name: str) -> Callable[..., Any]:
+        def take(_: Loader, job_id: str, *__: object, **___: object) -> Any:
+            done.append(name)
+            if refused and name != "rows":
+                raise ConfigurationError("no access", where="t", remedy="give it")
+            return SimpleNamespace(job_id=job_id)
+
+        return take
+
+    for method, name in {"submit": "landed", "_load_copies": "copied", "load": "rows"}.items():
+        monkeypatch.setattr(Loader, method, taking(name))
+    monkeypatch.setattr(Loader, "landed_files", lambda *_: FILES[:1] * count)
+    monkeypatch.setattr(service, "connection", SimpleNamespace(reads=reads), raising=False)
+    found = replace(loader(service, "x"), as_landed=True)
+    found.__dict__["folder"] = StagingFolder("gs://staging", load_file_io({})) if folder else None
+    attempts = JobSequence(cast(BigQuery, service), "load-2", 9)
+    found._load_once(Flush((landed(2),)), attempts, {})
+    assert done == ([way, "rows"] if refused and way != "rows" else [way])
+
+
+def test_rows_that_are_not_as_landed_are_sent() -> None:
+    """As those of a replay."""
+    assert loader(Service(), "x")._of_landed_files(Flush((landed(2),)), {}) is None

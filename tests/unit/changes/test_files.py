@@ -145,7 +145,7 @@ def landed(number: int, rows: int, snapshot: int) -> LandedBatch:
 
 
 def held(files: LandedFiles, *whole: LandedBatch) -> list[str]:
-    return PlannedFiles.of(files, whole, []).holding_only(whole)
+    return [file.path for file in PlannedFiles.of(files, whole, []).holding_only(whole)]
 
 
 def test_files_of_whole_batches_hold_nothing_else(files: LandedFiles) -> None:
