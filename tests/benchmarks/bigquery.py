@@ -1,7 +1,8 @@
 """Landed batches into the BigQuery emulator: the load of the staging table, and the MERGE, each beside the emulator
-alone. BigQuery loads the landed files, or Spark's tasks write other files first. The bare load sends the same rows
-as a finished Parquet file. The bare statement has the same text, and runs on copies of both tables. Half of the
-keys of a turn were in the turn before.
+alone. BigQuery loads the landed files; or copies of them, which Spark's tasks make in a staging folder; or files of
+rows that the tasks shape. They shape those of a table with `sanitize_names`, although its rows are the same here. The
+bare load sends the same rows as a finished Parquet file. The bare statement has the same text, and runs on copies of
+both tables. Half of the keys of a turn were in the turn before.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import io
 import tempfile
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,20 +38,23 @@ def measure(options: Namespace) -> Iterator[Measure]:
         known = connections.get("bigquery", BigQueryConnection)
         with tempfile.TemporaryDirectory() as folder:
             reads_nothing = known.model_copy(update={"reads": [], "staging": f"file://{folder}"})
-            ways = {
-                "landed files": connections,
-                "files that tasks write": with_connection(connections, "bigquery", reads_nothing),
+            staging = with_connection(connections, "bigquery", reads_nothing)
+            ways: dict[str, tuple[Connections, dict[str, Any]]] = {
+                "landed files": (connections, {}),
+                "landed files that tasks copy": (staging, {}),
+                "rows that tasks shape": (staging, {"sanitize_names": True}),
             }
             for mode in ("append", "upsert_delete"):
-                for way, connected in ways.items():
-                    yield from flushes(connected, mode, way, options.rows, options.turns)
+                for way, (connected, table) in ways.items():
+                    yield from flushes(connected, {"mode": mode, **table}, way, options.rows, options.turns)
 
 
-def flushes(connections: Connections, mode: str, way: str, rows: int, turns: int) -> Iterator[Measure]:
+def flushes(connections: Connections, table: Mapping[str, Any], way: str, rows: int, turns: int) -> Iterator[Measure]:
+    mode = table["mode"]
     topic = f"bq-{mode}-{uuid.uuid4().hex[:6]}"
     for turn in range(turns + 1):
         fill(connections, topic, range(turn * rows // 2, turn * rows // 2 + rows), turn)
-    tables = [{"kind": "bigquery", "mode": mode}]
+    tables = [{"kind": "bigquery", **table}]
     p = pipeline(connections, topic, tables, batch={"max_records": rows}, control={"enabled": False})
     (destination,) = p.destinations()
     assert isinstance(destination, BigQueryDestination)
