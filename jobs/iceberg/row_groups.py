@@ -70,9 +70,7 @@ class Source:
         with catalog_errors(path):
             stream = storage.new_input(path).open()
         with stream:
-            end = stream.seek(0, SEEK_END) - END
-            length = int.from_bytes(_read(stream, path, end, END)[:4], "little")
-            yield cls(path, stream, parsed(_read(stream, path, end - length, length)))
+            yield cls(path, stream, parsed(_footer(stream, path)))
 
     @property
     def groups(self) -> Sequence[Fields]:
@@ -241,6 +239,16 @@ def _paths_of(column: Node) -> list[Path]:
     """The paths of all Parquet columns in a column."""
     below = [path for child in column.children for path in _paths_of(child)]
     return [(column.name, *path) for path in below] if column.children else [(column.name,)]
+
+
+def _footer(stream: Any, path: str) -> bytes:
+    with catalog_errors(path):
+        end = stream.seek(0, SEEK_END) - END
+    told = _read(stream, path, end, END)
+    if not told.endswith(MAGIC):
+        raise StorageError("the file is cut off: it has no footer", where=path)
+    length = int.from_bytes(told[:4], "little")
+    return _read(stream, path, end - length, length)
 
 
 def _read(stream: Any, path: str, at: int, size: int) -> bytes:

@@ -25,7 +25,7 @@ from jobs.changes.whole_groups import WholeGroups
 from jobs.iceberg.append import Append
 from jobs.iceberg.file_writer import writing
 from jobs.iceberg.new_files import NewFile, data_file
-from jobs.iceberg.row_groups import copying
+from jobs.iceberg.row_groups import Source, copying
 from jobs.iceberg.schema import iceberg_schema
 from resources.errors import StorageError
 from resources.iceberg import IcebergCatalog
@@ -301,3 +301,15 @@ def test_a_file_that_is_cut_off_is_named(lake: IcebergCatalog, kept: int) -> Non
     with pytest.raises(StorageError, match="the file is cut off") as refused:
         copied(lake, PATHS)
     assert str(path) in str(refused.value)
+
+
+def test_a_file_whose_end_is_cut_off_is_named_wherever_it_ends(lake: IcebergCatalog) -> None:
+    source, _ = tables(lake, TABLE)
+    written(lake, "n.landed", [landed(50)])
+    (file,) = data_files(source)
+    path = Path(file.file_path.removeprefix("file://"))
+    whole = path.read_bytes()
+    for kept in range(0, len(whole), 29):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(StorageError, match="the file is cut off"), Source.opened(source.io, file.file_path):
+            pass
