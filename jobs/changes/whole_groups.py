@@ -17,7 +17,7 @@ from jobs.changes.landed_file import LandedFile
 from jobs.changes.planned_files import PlannedFiles
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.numbers import PARQUET
-from jobs.iceberg.row_groups import RowGroupWriter, Source
+from jobs.iceberg.row_groups import Columns, RowGroupWriter, Source
 
 # The rows of a small row group, and its bytes. Iceberg's default for a full one are a million rows.
 SMALL_ROWS, _SMALL_BYTES = 128 << 10, 8 << 20
@@ -57,7 +57,7 @@ class WholeGroups:
         """
         left, large = list[LandedFile](), defaultdict[str, list[LandedFile]](list)
         for group in (group for file in files for group in file.row_groups):
-            if group.rows < self.small and group.size < _SMALL_BYTES:
+            if self._is_small(group.rows, group.size):
                 left.append(group)
             else:
                 large[group.path].append(group)
@@ -66,11 +66,19 @@ class WholeGroups:
                 columns = to.columns_in(source)
                 for group in groups:
                     number = _number(group, source)
-                    if columns is not None and number is not None and self._takes_all(source, number):
+                    if columns is not None and number is not None and self._takes(source, number, columns):
                         to.copy(source, number, columns)
                     else:
                         left.append(group)
         return left
+
+    def _is_small(self, rows: int, size: int) -> bool:
+        return rows < self.small and size < _SMALL_BYTES
+
+    def _takes(self, source: Source, group: int, columns: Columns) -> bool:
+        """Whether the table takes a row group: every row, and enough of them in its columns."""
+        is_small = self._is_small(source.rows(group), source.size(group, columns))
+        return not is_small and self._takes_all(source, group)
 
     def _takes_all(self, source: Source, group: int) -> bool:
         """Whether the table takes every row of a row group."""

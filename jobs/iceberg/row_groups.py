@@ -42,6 +42,8 @@ from resources.errors import StorageError
 from resources.iceberg_errors import catalog_errors
 
 Path = tuple[str, ...]
+Columns = Sequence[tuple[int, Path]]
+"""The numbers of Parquet columns in a file to copy from, each with its path in the table."""
 Bounds = tuple[bytes, bytes] | None
 # Where the pages of a column are, and where what else there may be of it.
 _PAGES = (Column.PAGES, Column.DICTIONARY)
@@ -93,6 +95,10 @@ class Source:
         """How many rows a row group has."""
         return int(scalar(self.groups[group], Group.ROWS))
 
+    def size(self, group: int, columns: Columns) -> int:
+        """How many bytes these columns of a row group have."""
+        return sum(scalar(self._column(group, leaf), Column.COMPRESSED) for leaf, _ in columns)
+
     def nulls(self, group: int, path: Path) -> int | None:
         """How many values of this column are null in a row group; None: it is not known."""
         statistics = self._statistics(group, path)
@@ -108,8 +114,11 @@ class Source:
         column = self.at(path)
         if column is None:
             return None
-        chunk = listed(self.groups[group], Group.COLUMNS)[column.leaves.start]
-        found: Fields | None = scalar(chunk[Chunk.METADATA].value, Column.STATISTICS)
+        found: Fields | None = scalar(self._column(group, column.leaves.start), Column.STATISTICS)
+        return found
+
+    def _column(self, group: int, leaf: int) -> Fields:
+        found: Fields = listed(self.groups[group], Group.COLUMNS)[leaf][Chunk.METADATA].value
         return found
 
     def read(self, metadata: Fields) -> bytes:
@@ -141,10 +150,9 @@ class RowGroupWriter:
         data: bytes = made.getvalue().to_pybytes()
         return parsed(data[-END - int.from_bytes(data[-END : -END + 4], "little") : -END])
 
-    def columns_in(self, source: Source) -> list[tuple[int, Path]] | None:
-        """Which Parquet columns of the source are those of the table, each with the rest of its path below the table's
-        column; None: the source lacks one, has one in another form, or was written by another writer, whose
-        statistics readers may take otherwise."""
+    def columns_in(self, source: Source) -> Columns | None:
+        """Which Parquet columns of the source are those of the table; None: the source lacks one, has one in another
+        form, or was written by another writer, whose statistics readers may take otherwise."""
         if any(source.footer.get(name) != self._empty.get(name) for name in (File.VERSION, File.CREATED_BY)):
             return None
         found = list[tuple[int, Path]]()
@@ -156,10 +164,10 @@ class RowGroupWriter:
             found += zip(own.leaves, _paths_of(column), strict=True)
         return found
 
-    def copy(self, source: Source, group: int, leaves: Sequence[tuple[int, Path]]) -> None:
+    def copy(self, source: Source, group: int, columns: Columns) -> None:
         """Copies these columns (`columns_in`) of a row group."""
         self._open = self._open or _OpenFile(self._files)
-        self._open.copy(source, group, leaves)
+        self._open.copy(source, group, columns)
         if self._open.size >= self._files.target_bytes:
             self.close()
 
@@ -202,9 +210,9 @@ class _OpenFile:
         self.size = 0
         self._write(MAGIC)
 
-    def copy(self, source: Source, group: int, leaves: Sequence[tuple[int, Path]]) -> None:
+    def copy(self, source: Source, group: int, columns: Columns) -> None:
         begin, given, sizes = self.size, source.groups[group], dict[int, int]()
-        chunks = [self._copied(source, listed(given, Group.COLUMNS)[leaf], path) for leaf, path in leaves]
+        chunks = [self._copied(source, listed(given, Group.COLUMNS)[leaf], path) for leaf, path in columns]
         for of, size in ((Group.BYTES, Column.BYTES), (Group.COMPRESSED, Column.COMPRESSED)):
             sizes[of] = sum(scalar(chunk[Chunk.METADATA].value, size) for chunk in chunks)
         self._groups.append(with_values(only(given, Group), {**sizes, Group.COLUMNS: chunks, Group.OFFSET: begin}))

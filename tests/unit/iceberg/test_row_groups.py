@@ -256,6 +256,19 @@ def test_small_groups_are_left_to_be_put_together(lake: IcebergCatalog) -> None:
     assert (written_files, len(left)) == ([], 1)
 
 
+def test_groups_are_as_small_as_the_columns_that_the_table_has_of_them(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.changes.whole_groups._SMALL_BYTES", 2000)
+    for columns, count in ((COLUMNS, 1), (["id"], 0)):
+        tables(lake, pa.schema([TABLE.field(name) for name in columns]))
+        written(lake, "n.landed", [landed(50)])
+        written_files, left, _ = copied(lake, {name: PATHS[name] for name in columns}, small=51)
+        assert (len(written_files), len(left)) == (count, 1 - count)
+        lake.drop("n.landed")
+        lake.drop("n.t")
+
+
 def test_files_without_the_mark_of_full_columns_are_left(lake: IcebergCatalog) -> None:
     """Such as earlier versions have landed."""
     tables(lake, TABLE)
