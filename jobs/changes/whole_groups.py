@@ -97,8 +97,11 @@ def _of_parquet(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _number(group: LandedFile, source: Source) -> int | None:
-    """Of a row group in its file; None: the file has several, which its manifest does not tell apart."""
-    return group.group if len(source.groups) > 1 else 0
+    """Of a row group in its file; None: the file has others than its manifest says."""
+    count = len(source.groups)
+    if group.group is None:
+        return 0 if count == 1 else None
+    return group.group if group.group < count else None
 
 
 def _read_once(source: Source, group: int) -> bool:

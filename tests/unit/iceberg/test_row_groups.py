@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,20 @@ def test_groups_are_as_small_as_the_columns_that_the_table_has_of_them(
         assert (len(written_files), len(left)) == (count, 1 - count)
         lake.drop("n.landed")
         lake.drop("n.t")
+
+
+@pytest.mark.parametrize(("starts", "groups", "count"), [((4, 100), [50], 1), ((4,), [20, 30], 0)])
+def test_groups_that_the_manifest_does_not_know_are_copied_at_most_once(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch, starts: tuple[int, ...], groups: list[int], count: int
+) -> None:
+    monkeypatch.setattr("jobs.iceberg.file_writer.GROUP_BYTES", 1)
+    given = LandedFile.of
+    monkeypatch.setattr(LandedFile, "of", lambda *file: replace(given(*file), starts=starts))
+    tables(lake, TABLE)
+    rows, begins = landed(50), [0, *accumulate(groups)]
+    written(lake, "n.landed", [rows.slice(begin, size) for begin, size in zip(begins, groups, strict=False)])
+    written_files, left, _ = copied(lake, PATHS)
+    assert (sum(len(file.splits) for file in written_files), len(left)) == (count, 1)
 
 
 def test_files_without_the_mark_of_full_columns_are_left(lake: IcebergCatalog) -> None:
