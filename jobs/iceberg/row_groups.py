@@ -2,7 +2,7 @@
 
 Nothing is decoded: the pages of a column are the same in both files wherever the column is stored in the same form
 (`Node.form`), and only the footer is another. A field of a struct has the form of a column if the struct is
-required (`NewFiles.full_structs`).
+required (`NewFiles.full`).
 """
 
 from __future__ import annotations
