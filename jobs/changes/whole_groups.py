@@ -15,6 +15,7 @@ from pyiceberg.io import FileIO
 from jobs.changes.columns import READINGS, REVISION
 from jobs.changes.landed_file import LandedFile
 from jobs.changes.planned_files import PlannedFiles
+from jobs.iceberg.file_writer import BLOOM
 from jobs.iceberg.new_files import NewFiles
 from jobs.iceberg.numbers import PARQUET
 from jobs.iceberg.row_groups import Columns, RowGroupWriter, Source
@@ -45,7 +46,9 @@ class WholeGroups:
         """None if the table takes no row group whole, or asks for other Parquet."""
         found = landed.landed
         alike = _of_parquet(found.metadata.properties) == _of_parquet(files.properties)
-        if not alike or found.route is not None or found.revision is not None:
+        # They are of the landed file's columns, and are not copied.
+        blooms = any(name.startswith(BLOOM) for name in files.properties)
+        if not alike or blooms or found.route is not None or found.revision is not None:
             return None
         return cls(first, last, found.operations, SMALL_ROWS)
 

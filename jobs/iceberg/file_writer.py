@@ -34,6 +34,8 @@ _OPEN_PARTITIONS = 32
 _SMALL_BYTES = 1 << 20
 _OF_SMALL = "snappy"
 _WITHOUT_LEVELS = ("snappy", "uncompressed", "none")
+# Before the name of a column that gets a bloom filter.
+BLOOM = PARQUET + "bloom-filter-enabled.column."
 # How values are stored.
 FORM = {"store_decimal_as_integer": True, "store_schema": False}
 # Columns whose values mostly differ get no dictionary, which would cost time and space; decided by the first rows.
@@ -195,8 +197,7 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
     level = files.properties.get(LEVEL, "null")
     if codec == "zstd" and level == "null" and rows.nbytes < _SMALL_BYTES:
         codec = _OF_SMALL
-    bloom = PARQUET + "bloom-filter-enabled.column."
-    wanted = [c for c in columns if files.properties.get(bloom + c.name, "").lower() == "true"]
+    wanted = [c for c in columns if files.properties.get(BLOOM + c.name, "").lower() == "true"]
     blooms = [c.path for c in wanted if not isinstance(c.type, BooleanType)]  # Parquet has none for these
     return {
         "compression": "none" if codec == "uncompressed" else codec,

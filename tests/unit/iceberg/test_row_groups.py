@@ -250,6 +250,16 @@ def test_a_table_that_stores_its_rows_otherwise_gets_no_group(
     assert (written_files, len(left)) == ([], 1)
 
 
+def test_a_table_with_bloom_filters_gets_no_group_even_if_the_landed_files_have_them_too(lake: IcebergCatalog) -> None:
+    """As a catalog's defaults for all tables give both the property."""
+    source, _ = tables(lake, TABLE, wanted := {"write.parquet.bloom-filter-enabled.column.id": "true"})
+    with source.transaction() as change:
+        change.set_properties(wanted)
+    written(lake, "n.landed", [landed(50)])
+    written_files, left, _ = copied(lake, PATHS)
+    assert (written_files, len(left)) == ([], 1)
+
+
 def test_small_groups_are_left_to_be_put_together(lake: IcebergCatalog) -> None:
     tables(lake, TABLE)
     written(lake, "n.landed", [landed(50)])
