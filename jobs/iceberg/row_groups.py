@@ -252,10 +252,10 @@ def _paths_of(column: Node) -> list[Path]:
 def _footer(stream: Any, path: str) -> bytes:
     with catalog_errors(path):
         end = stream.seek(0, SEEK_END) - END
-    told = _read(stream, path, end, END)
-    if not told.endswith(MAGIC):
+    last = _read(stream, path, end, END)
+    if not last.endswith(MAGIC):
         raise StorageError("the file is cut off: it has no footer", where=path)
-    length = int.from_bytes(told[:4], "little")
+    length = int.from_bytes(last[:4], "little")
     return _read(stream, path, end - length, length)
 
 
