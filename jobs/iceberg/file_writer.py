@@ -117,7 +117,8 @@ class _OpenFile:
         self._writer: pq.ParquetWriter | None = None
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether the file, as it was begun, can hold these rows: not if they have null where it has none."""
+        """Whether the file, as it was begun, can hold these rows: not if they have null where it declares none."""
+        # Before the first row group is written it declares nothing.
         return not any(_nulls(rows, path) for path in self._full)
 
     @property

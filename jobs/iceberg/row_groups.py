@@ -139,7 +139,7 @@ class RowGroupWriter:
         """
         self._files = files
         self._paths = {name.lower(): path for name, path in columns.items()}
-        self._open: _OpenFile | None = None
+        self._open: _CopiedFile | None = None
         self.written: list[NewFile] = []
 
     @cached_property
@@ -166,7 +166,7 @@ class RowGroupWriter:
 
     def copy(self, source: Source, group: int, columns: Columns) -> None:
         """Copies these columns (`columns_in`) of a row group."""
-        self._open = self._open or _OpenFile(self._files)
+        self._open = self._open or _CopiedFile(self._files)
         self._open.copy(source, group, columns)
         if self._open.size >= self._files.target_bytes:
             self.close()
@@ -196,7 +196,7 @@ def copying(files: NewFiles, columns: Mapping[str, Path]) -> Iterator[RowGroupWr
         writer.close()
 
 
-class _OpenFile:
+class _CopiedFile:
     """One file that row groups are added to.
 
     Attributes:
