@@ -19,28 +19,48 @@ from confluent_kafka.cimpl import NewTopic
 
 from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
+from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_reports
 from jobs.spec.pipeline import PipelineSpec
-from resources.connections import Connections, KafkaConnection
+from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.local import stack
 from resources.local.service import Lake
-from tests.benchmarks._records import COLUMNS, as_json, numbers, rows
+from resources.spark import open_session
+from tests.benchmarks._records import COLUMNS, as_json, rows
+from tests.benchmarks._records import numbers as as_numbers
 
 PARTITIONS = 4
 _AT_ONCE, _WAITING, _ONE_PROCESS = 100_000, 1_000_000, 500_000
+_WARM_JOBS = 60
 
 
 @contextmanager
 def services(*names: str, home: Path | None = None, lake: Lake | None = None) -> Iterator[tuple[Path, Connections]]:
-    """These services in this data folder, where they stay; or in one of their own, with a lake of this kind."""
+    """These services in this data folder, where they stay; or in one of their own, with a lake of this kind. Spark's
+    server is warm, as scheduled runs have made it."""
     with tempfile.TemporaryDirectory() as folder:
         at = home.absolute() if home else Path(folder)
         os.environ["BATCHMERGE_HOME"] = str(at)
         stack.up(at, names, print, lake)
         try:
-            yield at, load_connections(at / "connections.yaml")
+            connections = load_connections(at / "connections.yaml")
+            if "spark" in names:
+                _warm_up(connections)
+            yield at, connections
         finally:
             if home is None:
                 stack.down(at, print)
+
+
+def _warm_up(connections: Connections) -> None:
+    """Runs jobs like those of batches, until the server has compiled what they need."""
+    spark = open_session(connections.get("spark", SparkConnection), "warm", {})
+    for _ in range(_WARM_JOBS):
+        task_reports(numbered(spark, 2), _report)
+    spark.stop()
+
+
+def _report(batches: Batches) -> Iterator[pa.RecordBatch]:
+    yield report_row(list(numbers(batches)))
 
 
 Write = Callable[[pa.Table], list[bytes]]
@@ -61,7 +81,7 @@ def fill(
     admin = AdminClient({"bootstrap.servers": servers})
     if topic not in admin.list_topics(timeout=30).topics:
         admin.create_topics([NewTopic(topic, partitions)])[topic].result(timeout=60)
-    known = numbers(ids)
+    known = as_numbers(ids)
     if len(known) < _ONE_PROCESS:
         _produce(servers, topic, known, turn, partitions, write)
         return
