@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -395,6 +395,30 @@ def test_other_fields_of_several_types_are_reported_by_arrow(
     found = Json(kind, Watch("report")).decode(raw)
     assert found.values.to_pylist() == strict.values.to_pylist()
     assert found.unknown == strict.unknown
+
+
+ONES = {"i": "int", "l": "long", "d": "double", "s": "string", "t": "timestamp", "n": "timestamp_ntz", "b": "boolean"}
+MANY = {"st": "struct<a: long>", "ar": "array<long>", "as": "array<struct<a: long>>", "x": "text", "m": "decimal(9,2)"}
+
+
+@pytest.mark.usefixtures("by_arrow")
+@pytest.mark.parametrize("then", [None, "report", "refuse"])
+def test_columns_and_other_fields_that_are_written_in_several_ways(then: Literal["report", "refuse"] | None) -> None:
+    dice, watch = random.Random(f"{then}"), Watch(then) if then else None
+    for _ in range(100):
+        names = dice.sample([*ONES, *MANY], 3)
+        written = {name: dice.sample(BESIDE, dice.randint(1, 4)) for name in [*names, "zz", "yy"]}
+        records = list[bytes]()
+        for _ in range(30):
+            fields = [f'"{name}":{dice.choice(ways)}' for name, ways in written.items() if dice.random() < 0.9]
+            records.append(f"{{{','.join(dice.sample(fields, len(fields)))}}}".encode())
+        kind, raw = row_type({name: {**ONES, **MANY}[name] for name in names}), pa.array(records, pa.binary())
+        fast, strict = Json(kind, watch).decode(raw), StrictJson(kind, watch=watch).decode(raw)
+        assert fast.errors == strict.errors
+        assert [repr(value) for value in fast.values.to_pylist()] == [
+            repr(value) for value in strict.values.to_pylist()
+        ]
+        assert fast.unknown == strict.unknown
 
 
 def test_some_values_that_do_not_fit_cost_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
