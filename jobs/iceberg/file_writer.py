@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ from jobs.evolution import landed_otherwise
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition
-from jobs.iceberg.statistics import Leaf, column_statistics, leaves, modes
+from jobs.iceberg.statistics import column_statistics, modes
 from jobs.schema.own_values import as_in_table, stored
 from jobs.schema.types import type_name
 from resources.iceberg_errors import catalog_errors
@@ -42,18 +42,35 @@ FORM = {"store_decimal_as_integer": True, "store_schema": False}
 _LOOKED_AT = 10_000
 
 
+class Writer(Protocol):
+    """Writes the files of one task."""
+
+    def close(self) -> None:
+        """Completes the open files."""
+
+    def abandon(self) -> None:
+        """Leaves the open files incomplete."""
+
+
+W = TypeVar("W", bound=Writer)
+
+
 @contextmanager
-def writing(files: NewFiles) -> Iterator[FileWriter]:
-    """Writes the files of one task, which are complete when the context ends. What an exception leaves in the storage
-    belongs to no table."""
-    writer = FileWriter(files)
-    with catalog_errors(files.where):
+def completed(writer: W, where: str) -> Iterator[W]:
+    """A writer whose files are complete when the context ends. What an exception leaves in the storage belongs to no
+    table."""
+    with catalog_errors(where):
         try:
             yield writer
         except BaseException:
             writer.abandon()
             raise
         writer.close()
+
+
+def writing(files: NewFiles) -> AbstractContextManager[FileWriter]:
+    """Writes the files of one task (`completed`)."""
+    return completed(FileWriter(files), files.where)
 
 
 class FileWriter:
@@ -106,7 +123,6 @@ class _OpenFile:
     def __init__(self, files: NewFiles, partition: Values) -> None:
         self._files, self._partition = files, partition
         self._path = files.new_path(partition)
-        self._columns = leaves(files.schema)
         self._most = files.target_bytes
         self._enough = min(self._most, SORTED_FILE_BYTES) if files.sort else self._most
         self._waiting: list[pa.Table] = []
@@ -154,20 +170,19 @@ class _OpenFile:
             self._full = [path for path in self._files.full if not _nulls(rows, path)]
             self._schema = _required(self._schema, self._full)
             self._stream = self._files.storage.new_output(self._path).create()
-            self._writer = pq.ParquetWriter(self._stream, self._schema, **_options(self._files, rows, self._columns))
+            self._writer = pq.ParquetWriter(self._stream, self._schema, **_options(self._files, rows))
         most = number(self._files.properties, PARQUET + "row-group-limit")
         self._writer.write_table(rows.cast(self._schema), row_group_size=most)
 
 
 def described(files: NewFiles, path: str, size: int, footer: pq.FileMetaData, partition: Values = ()) -> NewFile:
     """A file that was written, as its footer describes it."""
-    columns = leaves(files.schema)
     return NewFile(
         path,
         footer.num_rows,
         size,
         partition,
-        column_statistics(footer, columns, modes(columns, files.properties)),
+        column_statistics(footer, files.leaves, modes(files.leaves, files.properties)),
         tuple(_begin(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)),
     )
 
@@ -192,13 +207,13 @@ def _required(schema: pa.Schema, full: Collection[tuple[str, ...]]) -> pa.Schema
     return pa.schema([of(field, (field.name,)) for field in schema])
 
 
-def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[str, Any]:
+def _options(files: NewFiles, rows: pa.Table) -> dict[str, Any]:
     """Parquet's options by the table's properties, with Iceberg's defaults."""
     codec = files.properties.get(PARQUET + "compression-codec", "zstd").lower()
     level = files.properties.get(LEVEL, "null")
     if codec == "zstd" and level == "null" and rows.nbytes < _SMALL_BYTES:
         codec = _OF_SMALL
-    wanted = [c for c in columns if files.properties.get(BLOOM + c.name, "").lower() == "true"]
+    wanted = [c for c in files.leaves if files.properties.get(BLOOM + c.name, "").lower() == "true"]
     blooms = [c.path for c in wanted if not isinstance(c.type, BooleanType)]  # Parquet has none for these
     return {
         "compression": "none" if codec == "uncompressed" else codec,
@@ -207,7 +222,7 @@ def _options(files: NewFiles, rows: pa.Table, columns: Sequence[Leaf]) -> dict[s
         "dictionary_pagesize_limit": number(files.properties, PARQUET + "dict-size-bytes"),
         "max_rows_per_page": number(files.properties, PARQUET + "page-row-limit"),
         **FORM,
-        "use_dictionary": [c.path for c in columns if c.repeated or _repeats(rows, c.parts)],
+        "use_dictionary": [c.path for c in files.leaves if c.repeated or _repeats(rows, c.parts)],
         **({"bloom_filter_options": {path: {"ndv": len(rows)} for path in blooms}} if blooms else {}),
     }
 

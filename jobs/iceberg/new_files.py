@@ -31,7 +31,7 @@ from pyiceberg.types import PrimitiveType
 from jobs.evolution import plain
 from jobs.iceberg.numbers import TARGET_BYTES, number
 from jobs.iceberg.partitioning import Partitioning, Values
-from jobs.iceberg.statistics import ColumnStatistics
+from jobs.iceberg.statistics import ColumnStatistics, Leaf, leaves
 from jobs.iceberg.unusable import unusable
 from resources.errors import ConfigurationError
 
@@ -98,6 +98,11 @@ class NewFiles:
     def arrow_schema(self) -> pa.Schema:
         """The columns of a file, with Iceberg's field ids, in Arrow's plain types."""
         return pa.schema([_plain(f, f.nullable) for f in schema_to_pyarrow(self.schema)])
+
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """The Parquet columns of a file."""
+        return leaves(self.schema)
 
     def new_path(self, partition: Values, kind: str = "") -> str:
         """A new unique path; `kind` is a suffix of its name."""

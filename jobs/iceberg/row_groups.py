@@ -8,7 +8,7 @@ required (`NewFiles.full`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from os import SEEK_END
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
-from jobs.iceberg.file_writer import FORM, described
+from jobs.iceberg.file_writer import FORM, completed, described
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.parquet_footer import (
     END,
@@ -147,8 +147,7 @@ class RowGroupWriter:
         """The footer of a file of the table without rows."""
         made = pa.BufferOutputStream()
         pq.ParquetWriter(made, self._files.arrow_schema, **FORM).close()
-        data: bytes = made.getvalue().to_pybytes()
-        return parsed(data[-END - int.from_bytes(data[-END : -END + 4], "little") : -END])
+        return parsed(_footer(pa.BufferReader(made.getvalue()), self._files.where))
 
     def columns_in(self, source: Source) -> Columns | None:
         """Which Parquet columns of the source are those of the table; None: the source lacks one, has one in another
@@ -183,17 +182,9 @@ class RowGroupWriter:
             self._open.stream.close()
 
 
-@contextmanager
-def copying(files: NewFiles, columns: Mapping[str, Path]) -> Iterator[RowGroupWriter]:
-    """Copies row groups into files that are complete when the context ends."""
-    writer = RowGroupWriter(files, columns)
-    with catalog_errors(files.where):
-        try:
-            yield writer
-        except BaseException:
-            writer.abandon()
-            raise
-        writer.close()
+def copying(files: NewFiles, columns: Mapping[str, Path]) -> AbstractContextManager[RowGroupWriter]:
+    """Copies row groups into files of one task (`completed`)."""
+    return completed(RowGroupWriter(files, columns), files.where)
 
 
 class _CopiedFile:
