@@ -132,9 +132,10 @@ class Loader(SentRows):
 
     def _of_landed_files(self, flush: Flush, labels: Mapping[str, str]) -> Callable[[str], Job] | None:
         """How the landed files of a flush are loaded, under a given job id; None: its rows have to be sent."""
-        files = self.landed_files(flush) if self.as_landed else ()
+        reads = self.bigquery.connection.reads
+        files = self.landed_files(flush) if self.as_landed and (reads or self.folder) else ()
         paths = [file.path for file in files]
-        if can_read(paths, self.bigquery.connection.reads):
+        if can_read(paths, reads):
             return lambda job_id: self.submit(job_id, paths, labels)
         if 0 < len(files) <= MOST_COPIES and (folder := self.folder):
             return lambda job_id: self._load_copies(job_id, files, folder, labels)

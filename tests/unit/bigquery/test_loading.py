@@ -254,3 +254,11 @@ def test_ways_to_load_a_flush(
 def test_rows_that_are_not_as_landed_are_sent() -> None:
     """As those of a replay."""
     assert loader(Service(), "x")._of_landed_files(Flush((landed(2),)), {}) is None
+
+
+def test_no_landed_files_are_planned_where_bigquery_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning reads the manifests of the lake."""
+    monkeypatch.setattr(Loader, "landed_files", lambda *_: pytest.fail("planned in vain"))
+    found = replace(loader(Service(), "x"), as_landed=True)
+    found.__dict__["folder"] = None
+    assert found._of_landed_files(Flush((landed(2),)), {}) is None
