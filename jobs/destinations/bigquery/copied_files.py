@@ -33,7 +33,7 @@ _PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class CopyTask:
+class CopyFilesTask:
     """The function of a task: numbers of shares in, one report out. A task that is tried again writes the same files.
 
     Attributes:
@@ -71,7 +71,7 @@ def copy_files(
     """
     shares = shared(files, copies, parallelism(spark))
     with spark_errors(where):
-        task_reports(numbered(spark, len(shares)), telling(CopyTask(shares, source, target, where)))
+        task_reports(numbered(spark, len(shares)), telling(CopyFilesTask(shares, source, target, where)))
 
 
 def shared(files: Sequence[LandedFile], copies: Sequence[str], most_tasks: int) -> list[list[tuple[str, str]]]:

@@ -16,7 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from jobs.changes.landed_file import LandedFile
 from jobs.destinations.bigquery import copied_files
-from jobs.destinations.bigquery.copied_files import CopyTask, shared
+from jobs.destinations.bigquery.copied_files import CopyFilesTask, shared
 from jobs.spark.spark_tasks import reports_in
 from resources.errors import StorageError
 from tests.kit.arrow import copied
@@ -26,12 +26,12 @@ def shares_of(tmp_path: Path, *shares: Sequence[str]) -> list[list[tuple[str, st
     return [[(f"file://{tmp_path}/{name}", f"file://{tmp_path}/copies/{name}") for name in share] for share in shares]
 
 
-def run(task: CopyTask, *numbers: int) -> list[int]:
+def run(task: CopyFilesTask, *numbers: int) -> list[int]:
     return reports_in(copied(task)([pa.RecordBatch.from_pydict({"id": numbers})]))
 
 
-def task_of(tmp_path: Path, source: FileIO, *shares: Sequence[str]) -> CopyTask:
-    return CopyTask(shares_of(tmp_path, *shares), source, load_file_io({}), "the table")
+def task_of(tmp_path: Path, source: FileIO, *shares: Sequence[str]) -> CopyFilesTask:
+    return CopyFilesTask(shares_of(tmp_path, *shares), source, load_file_io({}), "the table")
 
 
 def test_copies_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_file_that_is_gone_is_an_error_of_the_storage(tmp_path: Path) -> None:
 
 def test_a_task_shows_no_secret(tmp_path: Path) -> None:
     secret = load_file_io({"s3.secret-access-key": "hidden", "gcs.oauth2.token": "hidden"})
-    assert "hidden" not in repr(CopyTask(shares_of(tmp_path, ["a"]), secret, secret, "t"))
+    assert "hidden" not in repr(CopyFilesTask(shares_of(tmp_path, ["a"]), secret, secret, "t"))
 
 
 def tasks(*sizes: int, most: int = 8) -> list[list[int]]:
