@@ -100,13 +100,13 @@ class ArrowJson:
         """These records with the types to read them with, by some of them; without records that these would misread."""
         wire = pa.schema(wire_fields(self._read_type, _samples(text, rows)))
         for name in numbers_alone(self._read_type, wire):
-            rows = rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _text_of(name))))
+            rows = _without(text, rows, _text_of(name))
         return rows, wire
 
     def _divided(self, text: pa.Array, rows: pa.Array, wire: pa.Schema, message: str, failures: int) -> list[Group]:
         """Groups of the records that Arrow refused, to be tried again; its message is only a hint for the division."""
         if message.startswith(_NOT_WHOLE) and (numbers := with_points(wire)) != wire:
-            return [(rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), _MANY_DIGITS))), numbers)]
+            return [(_without(text, rows, _MANY_DIGITS), numbers)]
         chunk = len(rows) <= 2 * _CHUNK
         other_type = _OTHER_TYPE.match(message)
         if other_type and other_type[2] in _BEGINS:
@@ -225,6 +225,11 @@ def _samples(text: pa.Array, rows: pa.Array) -> list[Any]:
         except (ValueError, RecursionError):
             continue
     return samples
+
+
+def _without(text: pa.Array, rows: pa.Array, pattern: str) -> pa.Array:
+    """The rows whose text has no match of a regular expression."""
+    return rows.filter(pc.invert(pc.match_substring_regex(text.take(rows), pattern)))
 
 
 def _begins(path: list[str], kind: str) -> str:

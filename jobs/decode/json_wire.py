@@ -41,7 +41,7 @@ class OneByOne(pa.ArrowInvalid):  # type: ignore[misc]
 
     def __init__(self, records: pa.Array) -> None:
         super().__init__("some values are not read together")
-        self.records = pc.fill_null(records, False)
+        self.records = records
 
     @classmethod
     def unless(cls, good: pa.Array) -> None:
@@ -214,17 +214,20 @@ def within(values: pa.Array, low: int, high: int) -> pa.Array:
 
 def _form(kind: pa.DataType) -> str:
     """A regular expression for texts of dates or times."""
-    return f"{_DATE if pa.types.is_date(kind) else _TIME}{f'{_ZONE}?' if getattr(kind, 'tz', None) else ''}$"
+    return f"{_DATE if pa.types.is_date(kind) else _TIME}{f'{_ZONE}?' if _has_zone(kind) else ''}$"
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Dates, or times without the digits after microseconds, with which Arrow does not read them, and in UTC where a
     zone is left out."""
-    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
     try:
         return _cast(texts, kind)
     except pa.ArrowInvalid:
-        if zoned:
+        if _has_zone(kind):
             has_zone = pc.match_substring_regex(texts, rf":\d\d(\.\d+)?{_ZONE}$")
             texts = pc.if_else(has_zone, texts, pc.binary_join_element_wise(texts, "Z", ""))
         return _cast(pc.replace_substring_regex(texts, _AFTER_MICROSECONDS, r"\1"), kind)
@@ -234,7 +237,7 @@ def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         # Arrow reads times without minutes too: up to 19 characters with a zone, up to 13 without.
         shortest = pc.min(pc.binary_length(texts)).as_py()
-        if shortest is not None and shortest < (20 if kind.tz else 16):
+        if shortest is not None and shortest < (20 if _has_zone(kind) else 16):
             raise pa.ArrowInvalid("a time that may have no minutes")
     return pc.cast(texts, kind)
 
