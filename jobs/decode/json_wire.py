@@ -12,6 +12,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +23,7 @@ from jobs.decode.json_dialect import base64_scale, is_best_fit, unit_of
 from jobs.decode.json_values import base64_bytes
 from jobs.decode.times import FIRST_DAY, FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND, LAST_OF_DAY, UNITS
 from jobs.schema.own_values import time_texts
-from jobs.schema.types import form_of, inside, is_text
+from jobs.schema.types import form_of, inside, is_text, with_inside
 
 _AFTER_MICROSECONDS = r"(:\d\d\.\d{6})\d+"
 _DATE = r"^\d{4}-\d\d-\d\d"
@@ -60,15 +61,13 @@ def wire_fields(kind: pa.StructType, samples: list[Any]) -> list[pa.Field]:
 
 def with_points(wire: pa.Schema) -> pa.Schema:
     """The same fields, but whole numbers may have a point: producers write `1.0`, too."""
-    return pa.schema([pa.field(f.name, _with_points(f.type)) for f in wire])
+    return pa.schema([f.with_type(_with_points(f.type)) for f in wire])
 
 
 def _with_points(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _with_points(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _with_points(kind.value_type)))
-    return _NUMBERS if pa.types.is_integer(kind) else kind
+    if pa.types.is_integer(kind):
+        return _NUMBERS
+    return with_inside(kind, [f.with_type(_with_points(f.type)) for f in inside(kind)])
 
 
 def numbers_alone(fields: Iterable[pa.Field], wire: Iterable[pa.Field]) -> Iterator[str]:
@@ -178,11 +177,10 @@ def _whole(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Whole numbers that were read with a point."""
     values.validate(full=True)  # as of decimals
     wide = kind if pa.types.is_integer(kind) else pa.int64()
-    low, high = (
-        pa.scalar(Decimal(sign * 2 ** (wide.bit_width - 1) - more), _NUMBERS) for sign, more in ((-1, 0), (1, 1))
-    )
-    inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
-    good = pc.and_(inside, pc.equal(pc.round(values), values))
+    known = np.iinfo(wide.to_pandas_dtype())
+    low, high = (pa.scalar(Decimal(int(bound)), _NUMBERS) for bound in (known.min, known.max))
+    in_range = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    good = pc.and_(in_range, pc.equal(pc.round(values), values))
     OneByOne.unless(good)
     if not pc.all(good).as_py():
         raise pa.ArrowInvalid("numbers that are not whole")
