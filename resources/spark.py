@@ -99,8 +99,9 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
             spark.stop()
             spark = _attach(address, role)
             there = spark.conf.getAll
-        unmade = [catalog for catalog in _catalogs(settings) if not _is_made(catalog, settings, digests, there)]
-        made = tuple(f"{catalog}." for catalog in _catalogs(settings) if catalog not in unmade)
+        catalogs = _catalogs(settings)
+        unmade = [catalog for catalog in catalogs if not _is_made(catalog, settings, digests, there)]
+        made = tuple(f"{catalog}." for catalog in catalogs if catalog not in unmade)
         # Digests last: one that is there says that its catalog's settings were given.
         given = {name: value for name, value in {**wanted, **digests}.items() if not name.startswith(made)}
         if missing := {name: value for name, value in given.items() if there.get(name) != value}:
