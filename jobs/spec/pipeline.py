@@ -46,7 +46,7 @@ else:
 class BatchBounds(Spec):
     """How large a batch may become, and how many a run lands."""
 
-    max_records: int = Field(1_000_000, gt=0, lt=2**32, description="upper bound of offsets in one batch")
+    max_records: int = Field(2_000_000, gt=0, lt=2**32, description="upper bound of offsets in one batch")
     max_batches: int = Field(
         0,
         ge=0,

@@ -35,7 +35,8 @@ def measure(options: Namespace) -> Iterator[Measure]:
         fill(connections, topic, range(rows))
         project = Project.make(home, connections)
         for mode in ("append", "upsert_delete"):
-            whole = project.run(project.add(topic, [{"kind": "iceberg", "mode": mode}])).whole
+            name = project.add(topic, [{"kind": "iceberg", "mode": mode}], batch={"max_records": 1_000_000})
+            whole = project.run(name).whole
             what = f"most memory of a run of {rows:,} records in batches of 1,000,000, {mode}"
             yield Measure(what=what, unit="MB", turns=(whole.peak,), headline=mode == "append")
     yield Measure(

@@ -76,7 +76,7 @@ def test_overrides_of_an_expression_and_of_a_name_go_together() -> None:
     (log, other) = expanded("shop.public.log_a", "shop.public.audit_x", "shop.public.b", overrides=overrides).members
 
     assert [(t.table, t.mode) for t in log.spec.tables] == [("logs.a", "append"), ("logs.a", "append")]
-    assert (log.spec.batch.max_records, other.spec.batch.max_records) == (10, 1_000_000)
+    assert (log.spec.batch.max_records, other.spec.batch.max_records) == (10, 2_000_000)
     assert [t.mode for t in other.spec.tables] == ["upsert_delete", "upsert_delete"]
 
 
