@@ -20,10 +20,10 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
-from jobs.batch import Batch, CommittedState, LandedBatch, LandedBatches
+from jobs.batch import CommittedState, LandedBatch, LandedBatches
 from jobs.batch_error_context import batch_error_context
 from jobs.behind import log_progress
 from jobs.commit_loop import retry_on_conflict
@@ -34,11 +34,13 @@ from jobs.destinations.merge_context import Transaction
 from jobs.destinations.refused_rows import log_refused
 from jobs.events.publishing import LandingEvents, open_in_background, publish_table_events
 from jobs.failpoints import failpoint
+from jobs.landing.publish import publish_read
+from jobs.landing.read_ahead import read, reading_ahead
 from jobs.lineage import next_batches, next_stretch
 from jobs.merged import MergedBatches, MergedTable, Pending
 from jobs.offsets import reached
 from jobs.pipeline import Pipeline
-from jobs.planning.plan import TopicState
+from jobs.planning.plan import Planned, TopicState
 from jobs.planning.sampled_pipeline import adopt_sampled_key
 from jobs.replay.coordinates import check_rereading
 from jobs.spec.open_key import key_is_open
@@ -47,15 +49,6 @@ from resources.carried_errors import cause_of
 from resources.errors import BatchmergeError
 
 _LOG = logging.getLogger("batchmerge")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The next batch and what it was planned from; `batch` is None where there is nothing new."""
-
-    batch: Batch | None
-    committed: CommittedState | None
-    topics: TopicState
 
 
 def plan(pipeline: Pipeline, topics: TopicState | None = None) -> Planned:
@@ -84,36 +77,34 @@ def land(pipeline: Pipeline, max_batches: int, topics: TopicState | None = None)
     search_moved_rows(pipeline)
     dead_letters.publish()
     events.catch_up()
-    while max_batches == 0 or done < max_batches:
-        planned, topics = plan(pipeline, topics), None
-        if planned.batch is None:
-            return
-        # First records of a pipeline without a declared key: take their key, make the table with it, and plan again.
-        if adopt_sampled_key(pipeline):
-            pipeline.intermediate.prepare()
+    with reading_ahead(pipeline) as ahead:
+        while True:
+            planned, topics = ahead.planned() or plan(pipeline, topics), None
+            if planned.batch is None:
+                return
+            # The first records of a pipeline without a declared key: make the table with their key, and plan again.
+            if adopt_sampled_key(pipeline):
+                pipeline.intermediate.prepare()
+                pipeline.resolve()
+                continue
+            wanted = wanted or planned.topics.stable
+            failpoint("land.planned")
+            events.requested(planned.batch)
+            with batch_error_context([planned.batch]):
+                batch = ahead.read() or read(pipeline, pipeline.intermediate, planned)
+                done += 1
+                is_last = done == max_batches if max_batches else reached(batch.state.offsets, wanted)
+                if not is_last:
+                    ahead.begin(batch)
+                landed = publish_read(batch, pipeline.run_properties)
             pipeline.resolve()
-            continue
-        wanted = wanted or planned.topics.stable
-        failpoint("land.planned")
-        events.requested(planned.batch)
-        with batch_error_context([planned.batch]):
-            landed = pipeline.intermediate.land(
-                pipeline.spark("landing", pipeline.intermediate.catalog),
-                pipeline.kafka,
-                planned.batch,
-                planned.committed,
-                planned.topics,
-                pipeline.run_properties,
-            )
-        pipeline.resolve()
-        landed = land_moved_rows(pipeline, landed)
-        dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again
-        events.landed(landed)
-        log_progress(landed, planned.topics.stable)
-        yield landed
-        done += 1
-        if max_batches == 0 and reached(CommittedState.after(landed).offsets, wanted):
-            return
+            landed = land_moved_rows(pipeline, landed)
+            dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again
+            events.landed(landed)
+            log_progress(landed, planned.topics.stable)
+            yield landed
+            if is_last:
+                return
 
 
 def merge(pipeline: Pipeline, destination: Destination) -> MergedBatches | None:

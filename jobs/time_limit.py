@@ -19,7 +19,7 @@ _END: ContextVar[tuple[threading.Event, ...]] = ContextVar("batchmerge_end", def
 LOOK = 0.2
 
 
-def _begin(work: Callable[[], T]) -> Future[T]:
+def in_background(work: Callable[[], T]) -> Future[T]:
     """The result of the work, which a daemon thread does: nothing waits for it when the process ends."""
     result, context = Future[T](), copy_context()
 
@@ -71,7 +71,7 @@ def with_timeout(
     """
     raise_if_to_end()
     with batches_under_way() as under_way:
-        result = _begin(work)
+        result = in_background(work)
     try:
         _wait(result, seconds, done)
     except BaseException:  # Dagster cancels a step by an interrupt: stop before the commit if we still can
@@ -103,4 +103,4 @@ def _wait(result: Future[T], seconds: float, done: Sized) -> None:
 def _quietly(on_timeout: Callable[[], None] | None) -> None:
     """Calls `on_timeout` with a short limit, since its system may be the one that hangs; ignores its errors."""
     if on_timeout:
-        wait([_begin(on_timeout)], 5)
+        wait([in_background(on_timeout)], 5)

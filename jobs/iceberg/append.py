@@ -54,7 +54,8 @@ class Append(TableCommit):
     def _begin(self) -> int | None:
         if self.target not in self._table.metadata.refs and self.target != "main":
             self._make_target()
-        self._check_lineage()
+        if not self._pending:
+            self._check_lineage()
         found = self._table.metadata.refs.get(self.target)
         return found.snapshot_id if found else None
 

@@ -68,6 +68,8 @@ class TableCommit(ABC):
     With `skip_undone` (`on_rollback: skip`) that may be a state that a rollback has undone. Without it a rollback
     between plan and commit is noticed like any other commit.
 
+    With `pending` that state is still being committed: it is looked for at publication only.
+
     `oldest` is the number of the oldest landed batch on which the rows count; None: they count on none.
 
     Attributes:
@@ -88,6 +90,7 @@ class TableCommit(ABC):
         publish: Publish | None = None,
         table: Table | None = None,
         oldest: int | None = None,
+        pending: bool = False,
     ) -> None:
         self._catalog = catalog
         self.identifier = identifier
@@ -97,6 +100,7 @@ class TableCommit(ABC):
         self._pipeline_branch = PipelineBranch(pipeline, target)
         self._skip_undone = skip_undone
         self._oldest = oldest
+        self._pending = pending
         self._commit = publish or catalog.commit
         self.id = uuid.uuid4().hex
         self._state_file: StateFile | None = None

@@ -23,7 +23,7 @@ from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from jobs.iceberg.table_property import RECREATED_TOPICS
 from jobs.landing.column_forms import forms_property, with_forms
 from jobs.landing.new_tables import NameRule, known_names, name_rule, new_table_properties
-from jobs.landing.publish import publish_batch, publish_landed
+from jobs.landing.publish import ReadBatch, publish_batch, read_batch
 from jobs.landing.reads import Reads, read_alone
 from jobs.landing.registry_schemas import Registries, known_ids
 from jobs.landing.required_columns import required_property, with_required
@@ -232,21 +232,21 @@ class IntermediateTable:
             raise CommitFailed(f"landed {newest.batch} was removed or rolled back meanwhile", where=self.identifier)
         return known[0]
 
-    def land(
+    def read(
         self,
         spark: SparkSession,
         kafka: KafkaCluster,
         batch: Batch,
         committed: CommittedState | None,
         topics: TopicState,
-        summary: dict[str, str],
-    ) -> LandedBatch:
-        """Reads exactly the batch's ranges and publishes them as one snapshot.
+        ahead: bool = False,
+    ) -> ReadBatch:
+        """Reads exactly the batch's ranges into files.
 
         Args:
             committed: the state that the batch was planned from.
             topics: what it was planned from, for `caught_up_through`.
-            summary: further snapshot properties (run id).
+            ahead: that state is not committed yet (`jobs.landing.read_ahead`).
 
         Raises:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
@@ -261,7 +261,9 @@ class IntermediateTable:
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
-            append = Append(self.catalog, self.identifier, self.pipeline, committed, table=self.writable())
+            append = Append(
+                self.catalog, self.identifier, self.pipeline, committed, table=self.writable(), pending=ahead
+            )
             failpoint("land.begun")
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
             ids = known_ids(append.properties, self.pipeline)
@@ -275,7 +277,7 @@ class IntermediateTable:
             records, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
             judge(spark, records, self.identifier, landed)
             failpoint("land.written")
-        return publish_landed(append, self.spec.source.value, batch, committed, landed, topics, summary)
+        return read_batch(append, self.spec.source.value, batch, committed, landed, topics)
 
     def _follow(self, spec: PipelineSpec) -> None:
         # Before the columns exist: an existing column without this record counts as optional.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.batch import Batch, CommittedState, LandedBatch
+from jobs.batch import Batch, CommittedState, LandedBatch, Moves
 from jobs.failpoints import failpoint
 from jobs.iceberg.append import Append
 from jobs.iceberg.attempt import Attempt
@@ -26,30 +26,68 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("batchmerge")
 
 
-def publish_landed(
+@dataclass(frozen=True)
+class ReadBatch:
+    """A batch whose records were read: they are in files that no table has yet.
+
+    Attributes:
+        append: commits the files.
+        landed: the batch with what was found in its records; it has no snapshot yet.
+        properties: the table's properties that change with it.
+    """
+
+    append: Append
+    landed: LandedBatch
+    properties: Mapping[str, str]
+
+    @property
+    def state(self) -> CommittedState:
+        """The committed state once it is published."""
+        return CommittedState.after(self.landed)
+
+    @property
+    def changes_reading(self) -> bool:
+        """Whether later records may be read otherwise once it is published, or other batches come before them: it
+        brings columns, tables or ids of schemas, or changes of keys whose rows are looked for."""
+        return bool(self.properties or self.landed.new_columns) or self.landed.moves != Moves()
+
+
+def read_batch(
     append: Append,
     value: Value,
     batch: Batch,
     committed: CommittedState | None,
     written: LandedRanges,
     topics: TopicState,
-    summary: dict[str, str],
-) -> LandedBatch:
-    """Publishes the written files as this batch, with the state after it."""
-    before, counts = committed.watermark if committed else Watermark(), written.counts
-    watermark = before.advance(batch.ranges, written.report.newest, topics.stable, topics.asked_at)
-    watermark = watermark.truncated(written.report.truncated_below)
-    unknown = written.report.fields.counts
+) -> ReadBatch:
+    """The batch with these files and findings."""
+    before, report = committed.watermark if committed else Watermark(), written.report
+    watermark = before.advance(batch.ranges, report.newest, topics.stable, topics.asked_at)
+    watermark = watermark.truncated(report.truncated_below)
+    unknown = report.fields.counts
     properties = {
         **unknown_field_properties(append, value, unknown),
-        **new_table_properties(append, written.report, batch.number),
-        **schema_id_properties(append, written.report.schema_ids),
+        **new_table_properties(append, report, batch.number),
+        **schema_id_properties(append, report.schema_ids),
     }
-    made = LandedBatch(batch, counts, watermark, 0, unknown, written.new_columns, written.report.moves)
-    landed = publish_batch(append, made, summary, properties)
+    landed = LandedBatch(batch, written.counts, watermark, 0, unknown, written.new_columns, report.moves)
+    return ReadBatch(append, landed, properties)
+
+
+def publish_read(read: ReadBatch, summary: dict[str, str]) -> LandedBatch:
+    """Publishes a batch that was read as one snapshot, with the state after it.
+
+    Args:
+        summary: further snapshot properties (run id).
+
+    Raises:
+        CommitFailed: another run landed meanwhile.
+    """
+    landed = publish_batch(read.append, read.landed, summary, read.properties)
+    counts = landed.counts
     _LOG.info(
         "landed %s: read %d, landed %d, quarantined %d, skipped %d, filtered %d, gaps %d",
-        batch,
+        landed.batch,
         counts.read,
         counts.landed,
         counts.quarantined,

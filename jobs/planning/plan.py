@@ -45,6 +45,15 @@ class TopicState:
         return same_topics and all(self.stable.get(tp, -1) >= offset for tp, offset in committed.offsets.items())
 
 
+@dataclass(frozen=True)
+class Planned:
+    """The next batch and what it was planned from; `batch` is None where there is nothing new."""
+
+    batch: Batch | None
+    committed: CommittedState | None
+    topics: TopicState
+
+
 def _by_topic(values: Offsets) -> dict[str, dict[TopicPartition, int]]:
     found: dict[str, dict[TopicPartition, int]] = {}
     for tp, value in values.items():

@@ -17,6 +17,8 @@ from jobs.dead_letters.landing_moved_rows import land_moved_rows
 from jobs.dead_letters.listing import list_dead_letters
 from jobs.dead_letters.open_count import open_count
 from jobs.dead_letters.retry import retry
+from jobs.landing.publish import publish_read
+from jobs.landing.read_ahead import read
 from jobs.maintenance.run import maintain_landing
 from jobs.offsets import TopicPartition
 from jobs.replay.from_kafka import from_offsets, reread_from_kafka
@@ -265,7 +267,7 @@ def test_chain_of_changed_keys_is_taken_by_the_next_run_where_one_died(
     pipeline.intermediate.prepare()
     planned = protocol.plan(pipeline)
     assert planned.batch
-    pipeline.intermediate.land(story.engine.spark, pipeline.kafka, planned.batch, None, planned.topics, {})
+    publish_read(read(pipeline, pipeline.intermediate, planned), {})
     table.merge()
     assert (table.stale(), held(table)) == (1, {})
     with monkeypatch.context() as dying:

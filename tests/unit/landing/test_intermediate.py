@@ -62,7 +62,7 @@ def test_a_table_whose_format_version_somebody_has_raised(lake: IcebergCatalog, 
     table = IntermediateTable("p", specs.spec(columns={"id": "long"}), raised)
     assert table.prepare() == []
     with pytest.raises(ConfigurationError, match="format version is 3") as refused:
-        table.land(None, None, batch(1), None, None, {})  # type: ignore[arg-type]
+        table.read(None, None, batch(1), None, None)  # type: ignore[arg-type]
     assert "offsets reset p --to committed" in refused.value.remedy
     for change in (
         lambda: IntermediateTable("p", specs.spec(columns={"new": "long"}), raised).prepare(),
