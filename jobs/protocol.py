@@ -4,6 +4,7 @@
 
 1. Plan     a batch is a number, an identity and fixed offset ranges, bounded, from committed state alone.
 2. Land     exactly those ranges become one snapshot of the intermediate table; from then on the batch is immutable.
+            Its files are written first, and those of the next batch while it is published.
 3. Merge    each destination applies all landed batches after its committed one, in one step with the new state;
             a batch that revises earlier ones (`jobs.replay`) is a step of its own.
 4. Publish  commit events: control topic and consumer group; repeatable, never read back as truth.

@@ -105,6 +105,25 @@ def test_killed_run(point: str, mode: str, everything: Callable[[str], Log]) -> 
     assert Counter(message.value() for message in sent) == Counter(broken)
 
 
+@pytest.mark.parametrize(
+    ("point", "turn"),
+    [(point, turn) for point in ("land.begun", "land.written", "land.published") for turn in (2, 3)],
+)
+def test_killed_while_the_next_batch_is_read(point: str, turn: int, read_ahead: Log) -> None:
+    """The batch before it may be published by then, or not."""
+    read_ahead.grow()
+    read_ahead.kill(point, turn)
+    read_ahead.finish(point)
+
+
+@pytest.fixture(scope="module")
+def read_ahead(new_log: NewLog) -> Log:
+    """One landing has several batches."""
+    log = new_log([Target(KINDS["iceberg"], mode) for mode in ("append", "upsert_delete")])
+    log.edit(batch={"max_records": 30})
+    return log
+
+
 REFUSING = {name: kind for name, kind in KINDS.items() if kind.unrepresentable}
 
 

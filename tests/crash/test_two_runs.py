@@ -26,6 +26,7 @@ REFUSED = {
 }
 SLEEPERS = [
     ("iceberg", "land.written"),
+    ("iceberg", "land.written:2"),  # read ahead, while the first batch is published
     ("iceberg", "merge.written"),
     *(("clickhouse", f"clickhouse.{step}") for step in ("leased", "before", "inserted", "after")),
     *(("bigquery", f"bigquery.{step}") for step in ("begun", "staged", "loaded", "merged")),
