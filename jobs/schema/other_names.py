@@ -22,7 +22,21 @@ _ELSEWHERE = {
     **dict.fromkeys(("list", "repeated"), "array<T>"),
     **dict.fromkeys(("row", "record"), "struct<name: T, ...>"),
 }
+# Names of several words begin like a type of ours.
+_PHRASES = {
+    "double precision": "double",
+    "timestamp with time zone": "timestamp",
+    "timestamp without time zone": "timestamp_ntz",
+    "time without time zone": "time",
+}
 _WITH_PARTS = {"decimal": "decimal(p,s)", "fixed": "fixed(n)", "array": "array<T>", "map": "map<K,V>"}
+
+
+def meant_phrase(text: str) -> str:
+    """A remedy that names the type; empty: the text begins with no such name."""
+    words = " ".join(text.lower().split())
+    meant = next((kind for phrase, kind in _PHRASES.items() if words.startswith(phrase)), "")
+    return f"did you mean `{meant}`?" if meant else ""
 
 
 def meant_type(name: str, scalars: Iterable[str]) -> str:

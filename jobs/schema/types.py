@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 import pyarrow as pa
 
-from jobs.schema.other_names import meant_type
+from jobs.schema.other_names import meant_phrase, meant_type
 from resources.errors import ConfigurationError
 
 MAX_DEPTH = 32
@@ -213,7 +213,7 @@ class _Parser:
     def whole(self) -> pa.Field:
         found = self._type(0)
         if self._peek() is not None:
-            raise self._error("expected the end")
+            raise self._error("expected the end", meant_phrase(self.text))
         return found
 
     def _type(self, depth: int) -> pa.Field:
