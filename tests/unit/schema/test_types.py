@@ -119,7 +119,7 @@ def test_wrong_types_are_refused_with_column_position_and_remedy(text: str, posi
     ],
 )
 def test_a_name_of_other_systems_or_a_slip_is_answered_with_the_type_that_was_meant(text: str, meant: str) -> None:
-    with pytest.raises(ConfigurationError, match="no such type|expected the end") as refused:
+    with pytest.raises(ConfigurationError, match=r"no such type|expected the end") as refused:
         parse_type(text)
     assert refused.value.remedy == f"did you mean `{meant}`?"
 
