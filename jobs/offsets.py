@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
@@ -80,6 +80,13 @@ class Later(Mapping[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
+    # Those of a mapping would look each key up here.
+    def items(self) -> ItemsView[K, V]:
+        return self._values.items()
+
+    def values(self) -> ValuesView[V]:
+        return self._values.values()
+
     def __reduce__(self) -> tuple[type[dict[K, V]], tuple[dict[K, V]]]:
         """Pickles the decoded values."""
         return dict, (dict(self._values),)
@@ -90,11 +97,15 @@ def read_ahead(found: Iterable[Mapping[K, V]]) -> Iterator[dict[K, V]]:
     waiting = deque[Future[dict[K, V]]]()
     with ThreadPoolExecutor(_AHEAD) as pool:
         for one in found:
-            waiting.append(pool.submit(dict, one.items()))
+            waiting.append(pool.submit(_copied, one))
             if len(waiting) > _AHEAD:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _copied(values: Mapping[K, V]) -> dict[K, V]:
+    return dict(values.items())
 
 
 def to_arrays(values: Mapping[TopicPartition, int]) -> dict[str, list[int | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import zlib
 
 import pytest
@@ -50,3 +51,22 @@ def test_ranges_add_up() -> None:
 def test_minimum_leaves_out_what_one_of_them_lacks() -> None:
     assert offsets.minimum([{A0: 5, B1: 2}, {A0: 3, A2: 1}]) == {A0: 3}
     assert offsets.minimum([]) == {}
+
+
+def test_later_values_are_decoded_once_and_ahead() -> None:
+    decoded = list[int]()
+
+    def later(number: int) -> offsets.Later[TopicPartition, int]:
+        def decode() -> dict[TopicPartition, int]:
+            decoded.append(threading.get_ident())
+            return {A0: number, B1: 2}
+
+        return offsets.Later(decode)
+
+    one = later(1)
+    assert decoded == [], "not before somebody looks"
+    assert (dict(one.items()), [*one.values()], one == {A0: 1, B1: 2}) == ({A0: 1, B1: 2}, [1, 2], True)
+    assert len(decoded) == 1
+    found = [*offsets.read_ahead(map(later, range(40)))]
+    assert found == [{A0: number, B1: 2} for number in range(40)]
+    assert threading.get_ident() not in decoded[1:], "by threads"
