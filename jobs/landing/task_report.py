@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,6 +92,13 @@ class TaskReport:
     def newest(self) -> dict[TopicPartition, int]:
         return {tp: one.newest for tp, one in self.read.items() if one.newest is not None}
 
+    def __getstate__(self) -> dict[str, object]:
+        """Pickles arrays: thousands of topic-partitions as objects take longer than a small batch's records."""
+        return {**vars(self), "read": _to_arrays(self.read)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, read=_from_arrays(state["read"]))
+
     def __add__(self, other: TaskReport) -> TaskReport:
         read = dict(self.read)
         for tp, more in other.read.items():
@@ -109,6 +116,18 @@ class TaskReport:
             max(below, default=None),
             self.moves + other.moves,
         )
+
+
+def _to_arrays(read: Mapping[TopicPartition, RecordsRead]) -> tuple[Sequence[Any], ...]:
+    rows = ((*tp, one.records, one.newest, one.offsets.start, one.offsets.end) for tp, one in read.items())
+    return tuple(zip(*rows, strict=True))
+
+
+def _from_arrays(arrays: tuple[Sequence[Any], ...]) -> dict[TopicPartition, RecordsRead]:
+    return {
+        TopicPartition(topic, partition): RecordsRead(records, newest, OffsetRange(start, end))
+        for topic, partition, records, newest, start, end in zip(*arrays, strict=True)
+    }
 
 
 def joined(found: Iterable[Mapping[str, frozenset[T]]]) -> dict[str, frozenset[T]]:
@@ -132,8 +151,9 @@ def sum_up(reports: Iterable[TaskReport], ranges: Ranges, where: str) -> TaskRep
     for report in reports:
         for tp, one in report.read.items():
             parts[tp].append(one)
+    nothing = OffsetRange(0, 0)
     for tp, read in parts.items():
-        _check_once(tp, [one.offsets for one in read], ranges.get(tp, OffsetRange(0, 0)), where)
+        _check_once(tp, [one.offsets for one in read], ranges.get(tp, nothing), where)
     whole = sum((replace(report, read={}) for report in reports), TaskReport())
     return replace(whole, read={tp: reduce(add, read) for tp, read in parts.items()})
 

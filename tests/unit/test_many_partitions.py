@@ -16,6 +16,7 @@ from jobs.landed_properties import landed_from_properties, landed_to_properties
 from jobs.landing.batch_positions import BatchPositions
 from jobs.landing.read_task import ReadTask, packed, unpacked
 from jobs.landing.splits import plan_shares
+from jobs.landing.task_report import RecordsRead, TaskReport
 from jobs.lineage import next_batches
 from jobs.offsets import Offsets, TopicPartition, total
 from jobs.planning.plan import TopicState, plan_batch
@@ -84,7 +85,10 @@ def test_what_travels_to_each_task(topics: int, partitions: int) -> None:
     positions = BatchPositions.of(ranges)
     assert pickle.loads(pickle.dumps(positions)) == positions
     assert unpacked(task.shares[0]) == {tp: (r.start, r.end) for tp, r in ranges.items()}
-    for travels in (task, positions):
+    report = TaskReport({tp: RecordsRead(len(r), None if tp.partition % 2 else 7, r) for tp, r in ranges.items()})
+    assert pickle.loads(pickle.dumps(report)) == report
+    assert pickle.loads(pickle.dumps(TaskReport())) == TaskReport()
+    for travels in (task, positions, report):
         assert pickle.dumps(travels).count(b"TopicPartition") == 0, "arrays, no objects"
 
 
