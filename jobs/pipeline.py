@@ -246,9 +246,9 @@ class Pipeline:
 
         return MergeContext(self.name, destination.spec, session, self.intermediate, self.run_id, self.one_task)
 
-    def topic_state(self) -> TopicState:
-        """What Kafka has for the pipeline's topics now."""
-        return topic_state(self.kafka, self.topics())
+    def topic_state(self, committed: CommittedState | None = None) -> TopicState:
+        """What Kafka has for the pipeline's topics now; for a plan that goes on from this state (`topic_state`)."""
+        return topic_state(self.kafka, self.topics(), committed.offsets if committed else {})
 
     def plan_batch(self, committed: CommittedState | None, topics: TopicState) -> Batch | None:
         """The next batch after the committed one."""

@@ -61,7 +61,7 @@ def plan(pipeline: Pipeline, topics: TopicState | None = None) -> Planned:
     committed = pipeline.intermediate.committed()
     pipeline.check_meaning(committed)
     if topics is None or (committed and not topics.is_as_new_as(committed)):
-        topics = pipeline.topic_state()
+        topics = pipeline.topic_state(committed)
     return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
 

@@ -15,6 +15,7 @@ class TopicState:
     """What Kafka has: the first and the last stable offset of each topic-partition, and each topic's id.
 
     Attributes:
+        first: where nothing is to be read, perhaps the last stable offset (`jobs.planning.topic_state`).
         leader_epochs: the leader epoch of each topic-partition; empty if the brokers do not report it.
         asked_at: when Kafka was asked, in milliseconds since the epoch. What came later is not in `stable`.
     """
@@ -40,9 +41,12 @@ class TopicState:
         return sorted(self.stable)
 
     def is_as_new_as(self, committed: CommittedState) -> bool:
-        """Whether Kafka may have been asked after this state was committed. If not, another run has landed since."""
+        """Whether Kafka may have been asked after this state was committed. If not, another run has landed since, or
+        has reset offsets to before those that Kafka was asked for."""
         same_topics = all(committed.topic_ids.get(topic, found) == found for topic, found in self.topic_ids.items())
-        return same_topics and all(self.stable.get(tp, -1) >= offset for tp, offset in committed.offsets.items())
+        return same_topics and all(
+            self.first.get(tp, 0) <= offset <= self.stable.get(tp, -1) for tp, offset in committed.offsets.items()
+        )
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,31 @@ def test_what_kafka_has_counts_as_of_the_moment_before_it_was_asked() -> None:
     assert found == replace(found, asked_at=1), "nothing is new"
 
 
+def test_first_offsets_are_asked_only_where_something_waits() -> None:
+    asked = list[list[TopicPartition]]()
+
+    class Kafka:
+        def describe(self, _: object) -> tuple[dict[str, str], list[TopicPartition]]:
+            return TOPIC_IDS, [P0, P1, P2]
+
+        def stable_ends(self, _: object) -> tuple[Offsets, dict[TopicPartition, int]]:
+            return {P0: 7, P1: 9, P2: 4}, {}
+
+        def first_offsets(self, wanted: list[TopicPartition]) -> Offsets:
+            asked.append(wanted)
+            return dict.fromkeys(wanted, 3)
+
+    kafka: Any = Kafka()
+    found = topic_state(kafka, ["t"], {P0: 7, P1: 8})
+    assert found.first == {P0: 7, P1: 3, P2: 3}, "a new partition is asked for as well"
+    assert topic_state(kafka, ["t"], {P0: 7, P1: 9, P2: 4}).first == found.stable
+    assert topic_state(kafka, ["t"]).first == {P0: 3, P1: 3, P2: 3}
+    assert asked == [[P1, P2], [P0, P1, P2]]
+    state = replace(committed(1), offsets={P0: 7, P1: 8}, topic_ids=TOPIC_IDS)
+    assert found.is_as_new_as(state)
+    assert not found.is_as_new_as(replace(state, offsets={P0: 6, P1: 8})), "reset since: ask for what is there"
+
+
 def test_topics_without_a_leader_cost_the_others_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each would take the time limit, one after the other, before a record of any topic is read."""
     monkeypatch.setattr("resources.kafka._LEADERS_COME", 0.0)
