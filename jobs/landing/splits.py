@@ -12,7 +12,7 @@ _WORTH_A_TASK = 50_000
 # The same in bytes, as earlier records take in landed files: these are compressed.
 _BYTES_WORTH_A_TASK = 16 << 20
 # The same in offset ranges.
-_RANGES_WORTH_A_TASK = 1_000
+_RANGES_WORTH_A_TASK = 2_500
 # Tasks per core for large batches, so that no core waits long for the last one.
 _PIECES = 2
 # The cost of a range in addition to its records, in small records: it takes part in fetches, and its end is awaited.
