@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import uuid
@@ -21,6 +22,7 @@ from jobs.connections_file import load_connections
 from jobs.pipeline import Pipeline
 from jobs.spark.spark_tasks import Batches, numbered, numbers, report_row, task_reports
 from jobs.spec.pipeline import PipelineSpec
+from orchestration.cli import GARBAGE_THRESHOLD
 from resources.connections import Connections, KafkaConnection, SparkConnection
 from resources.local import stack
 from resources.local.service import Lake
@@ -40,6 +42,7 @@ def services(*names: str, home: Path | None = None, lake: Lake | None = None) ->
     with tempfile.TemporaryDirectory() as folder:
         at = home.absolute() if home else Path(folder)
         os.environ["BATCHMERGE_HOME"] = str(at)
+        gc.set_threshold(GARBAGE_THRESHOLD)  # as in the processes of runs
         stack.up(at, names, print, lake)
         try:
             connections = load_connections(at / "connections.yaml")

@@ -1,6 +1,6 @@
-"""The fixed cost of many topic-partitions, in one topic and in many topics: a small batch with new records in all of
-them, for each kind of table. The time is from the plan to the table's commit with its control events, on warm
-services. Beside it: the same records in a topic with 4 partitions.
+"""The fixed cost of many topic-partitions, in one topic and in many topics, for each kind of table: a small batch with
+new records in all of them, and one with records in some of them. The time is from the plan to the table's commit with
+its control events, on warm services. Beside it: the same records in a topic with 4 partitions.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Source:
     """Topics with so many partitions each, and a pipeline for each kind that reads them all.
 
     Attributes:
-        seconds: of each batch, by kind.
+        seconds: of each batch, by kind and number of records.
     """
 
     pipelines: Mapping[str, Pipeline]
     servers: str
     topics: Sequence[str]
     partitions: int
-    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[tuple[str, int], list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def batch(self, count: int) -> None:
         """Lands and merges so many records, dealt out to all topic-partitions."""
@@ -51,11 +51,11 @@ class Source:
         for kind, p in self.pipelines.items():
             began = time.monotonic()
             advance(p, count)
-            self.seconds[kind].append(time.monotonic() - began)
+            self.seconds[kind, count].append(time.monotonic() - began)
 
-    def turns(self, kind: str) -> tuple[float, ...]:
-        """Without the first two, which warm up."""
-        return tuple(self.seconds[kind][2:])
+    def turns(self, kind: str, count: int) -> tuple[float, ...]:
+        """Those of batches of so many records, without the first two, which warm up."""
+        return tuple(self.seconds[kind, count][2:])
 
     def _produce(self, count: int) -> None:
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 50})
@@ -73,21 +73,25 @@ def measure(options: Namespace) -> Iterator[Measure]:
     needed = ("kafka", "spark", *(kind.service for kind in kinds if kind.service))
     with services(*needed, home=options.home) as (home, _):
         connections, names = load_connections(with_others(home)), [kind.name for kind in kinds]
+        counts = {options.partitions: "a record in each of", options.records: f"{options.records:,} records in"}
         with source(connections, names, 1, PARTITIONS) as few:
             for _ in range(options.turns + 2):
-                few.batch(options.partitions)
+                for count in counts:
+                    few.batch(count)
         for topics in (1, options.topics):
             with source(connections, names, topics, options.partitions // topics) as many:
                 for _ in range(options.turns + 2):
-                    many.batch(options.partitions)
+                    for count in counts:
+                        many.batch(count)
             where = "1 topic" if topics == 1 else f"{topics:,} topics"
-            for kind in names:
-                yield Measure(
-                    what=f"a record in each of {options.partitions:,} topic-partitions, {where}, into {kind}",
-                    unit="s",
-                    turns=many.turns(kind),
-                    beside={f"{PARTITIONS} partitions": few.turns(kind)},
-                )
+            for count, said in counts.items():
+                for kind in names:
+                    yield Measure(
+                        what=f"{said} {options.partitions:,} topic-partitions, {where}, into {kind}",
+                        unit="s",
+                        turns=many.turns(kind, count),
+                        beside={f"{PARTITIONS} partitions": few.turns(kind, count)},
+                    )
 
 
 @contextmanager
@@ -116,6 +120,7 @@ def _name() -> str:
 SIZES: Sizes = {
     "kinds": (["iceberg", "clickhouse", "bigquery"], ["iceberg", "clickhouse", "bigquery"]),
     "partitions": (5_000, 40),
+    "records": (1_000, 10),
     "topics": (500, 4),
     "turns": (5, 1),
 }
