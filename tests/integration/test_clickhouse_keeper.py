@@ -93,8 +93,9 @@ def test_of_many_racing_takers_one_wins_each_round(store: KeeperStore) -> None:
     assert lease.epoch == 10
 
 
-def test_partition_rows_move_together_and_only_for_the_newest_owner(store: KeeperStore) -> None:
-    tps = [TopicPartition("t", n) for n in range(450)]
+@pytest.mark.parametrize("count", [150, 450])
+def test_partition_rows_move_together_and_only_for_the_newest_owner(store: KeeperStore, count: int) -> None:
+    tps = [TopicPartition("t", n) for n in range(count)]
     old = store.swap(None, Lease(epoch=1, owner="a"))
     before = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(tp.partition, tp.partition + 9) for tp in tps})
     store.write(old, before, [])
@@ -127,6 +128,36 @@ def test_unreachable_server_is_transient() -> None:
 
 
 @pytest.mark.slow
+def test_pages_stand_in_for_the_rows_of_earlier_versions(store: KeeperStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of more than 200 topic-partitions have them in pages. A page stays, however small the pipeline becomes."""
+    tps = [TopicPartition("t", n) for n in range(1500)]
+    held = store.swap(None, Lease(epoch=1, owner="a"))
+    old = PartitionWrite(_batch(1, tps), Phase.AFTER, {tp: Span(0, 9) for tp in tps[:1200]})
+    with monkeypatch.context() as earlier:
+        earlier.setattr("jobs.destinations.clickhouse.keeper._MOST_OWN_ROWS", 10_000)
+        store.write(held, old, [])
+    expected = {tp: old.row(tp) for tp in tps[:1200]}
+    assert store.partitions(tps) == expected
+
+    some = PartitionWrite(_batch(2, tps), Phase.BEFORE, {tp: Span(10, 10 + tp.partition) for tp in tps[900:1300]})
+    store.write(held, some, store.partitions(tps))
+    expected |= {tp: some.row(tp) for tp in tps[900:1300]}
+    assert replace(store, pages=set()).partitions(tps) == expected
+    assert replace(store, pages=set()).partitions(tps[1100:1290]) == {tp: expected[tp] for tp in tps[1100:1290]}
+
+    few = PartitionWrite(_batch(3, tps[1250:1260]), Phase.AFTER, {tp: Span(5, 2000) for tp in tps[1250:1260]})
+    other = replace(store, pages=set())
+    other.write(held, few, other.partitions(tps[1250:1260]))
+    expected |= {tp: few.row(tp) for tp in tps[1250:1260]}
+    assert replace(store, pages=set()).partitions(tps) == expected
+    state = store.state()
+    assert state
+    shown = {TopicPartition(p.topic, p.partition): (p.first, p.last, p.phase, p.batch) for p in state.partitions}
+    assert shown == {tp: (*row.span, row.phase, row.batch) for tp, row in expected.items()}
+    store.forget(held)
+    assert replace(store, pages=set()).partitions(tps) == {}
+
+
 def test_the_local_zookeeper_has_memory_for_many_large_writes(store: KeeperStore) -> None:
     """It keeps the last 500; with thousands of topic-partitions a batch has ten of them (it died after 15 batches)."""
     table = ".".join(quote("clickhouse", name) for name in (store.table[0], f"large_{uuid.uuid4().hex[:8]}"))

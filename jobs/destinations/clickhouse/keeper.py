@@ -1,9 +1,8 @@
 """Leases in a KeeperMap table: strict mode, read back after each write, no retries inside the server.
 
 A write whose condition matches nothing succeeds silently, and one whose response is lost may have happened: so each
-write of a lease is read back. Rows of topic-partitions, of which there may be thousands, are read back only if the
-response was lost or the write refused. A successful write skips only rows of a newer owner; reading the lease then
-shows that owner.
+write of a lease is read back. Rows of topic-partitions are read back only if the response was lost or the write
+refused. A successful write skips only rows of a newer owner; reading the lease then shows that owner.
 
 With retries inside the server, a write that its client has given up could overwrite a newer one later (tried): so
 there are none, and our own retries are conditional writes.
@@ -12,14 +11,16 @@ there are none, and our own retries are conditional writes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from jobs.batch import Batch
+from jobs.destinations.clickhouse.keeper_rows import COLUMNS, NAMED, lease_of, partition_of, partition_states
+from jobs.destinations.clickhouse.pages import by_page, from_text, to_text
 from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
-from jobs.destinations.clickhouse.transitions import Phase, Span
-from jobs.destinations.leases import LeaseState, PartitionState
+from jobs.destinations.leases import LeaseState
 from jobs.groups import groups
 from jobs.offsets import TopicPartition
 from resources.clickhouse import ClickHouseServer, Row
@@ -35,25 +36,9 @@ _MOST_NAMES_SIZE = 100_000
 # about 400 bytes longer than one and a half times its name.
 _ROW_SIZE = 100
 _PAGES_AT_ONCE = 5
+# A pipeline of more topic-partitions keeps them in pages: a row of its own takes 0.3 ms of each step.
+_MOST_OWN_ROWS = 200
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
-_COLUMNS = {
-    "change": "String",
-    "epoch": "UInt64",
-    "owner": "String",
-    "run_id": "String",
-    "first": "Int64",
-    "last": "Int64",
-    "topic_id": "String",
-    "batch": "UInt64",
-    "commit_id": "String",
-    "chunk_rows": "UInt64",
-    "state": "String",
-    "endpoints": "Array(String)",
-    "phase": "String",
-    "table_id": "String",
-}
-# Columns of topic-partitions that hold other fields in a lease: a KeeperMap table cannot get new columns.
-_NAMED = {"first": "first_batch", "last": "refill_until", "topic_id": "step", "phase": "spread_by"}
 # Error codes of an unknown table and an unknown database: no run has written here yet.
 _NO_STATE_TABLE = (60, 81)
 
@@ -64,10 +49,12 @@ class KeeperStore:
 
     Attributes:
         name: the lease's name: pipeline/table/shard.
+        pages: those that are known to exist (`pages.py`). Read the topic-partitions before you write them.
     """
 
     server: ClickHouseServer
     name: str
+    pages: set[str] = field(default_factory=set, compare=False)
 
     @property
     def table(self) -> tuple[str, str]:
@@ -84,7 +71,7 @@ class KeeperStore:
 
     def lease(self) -> Lease | None:
         found = self._rows([self.name])
-        return _lease(found[0]) if found else None
+        return lease_of(found[0]) if found else None
 
     def other_pipelines(self) -> list[str]:
         """Pipelines that have a lease of the same table."""
@@ -101,6 +88,7 @@ class KeeperStore:
         if lease is None:
             return None
         below = [row for row in rows if row["name"].startswith(f"{self.name}/")]
+        partitions = {(state.topic, state.partition): state for state in partition_states(below)}
         return LeaseState(
             shard=int(self.name.rpartition("/")[2]),
             endpoint=self.server.endpoint,
@@ -108,17 +96,17 @@ class KeeperStore:
             run_id=lease["run_id"],
             epoch=lease["epoch"],
             batch=lease["batch"],
-            committed=_lease(lease).committed,
+            committed=lease_of(lease).committed,
             changed_at=lease["changed_at"],
-            partitions=tuple(sorted((_partition_state(row) for row in below), key=lambda p: (p.topic, p.partition))),
+            partitions=tuple(state for _, state in sorted(partitions.items())),
         )
 
     def swap(self, seen: Lease | None, new: Lease) -> Lease:
         wanted = replace(new, change=uuid.uuid4().hex)
-        values = {column: getattr(wanted, _NAMED.get(column, column)) for column in _COLUMNS}
+        values = {column: getattr(wanted, NAMED.get(column, column)) for column in COLUMNS}
         values["endpoints"] = list(wanted.endpoints)
         template = "lease_swap" if seen else "lease_insert"
-        sql = render("clickhouse", template, table=self.table, columns=_COLUMNS)
+        sql = render("clickhouse", template, table=self.table, columns=COLUMNS)
         parameters = {"name": self.name, "seen": seen.change if seen else "", **values}
 
         def is_written() -> bool:
@@ -135,16 +123,33 @@ class KeeperStore:
         return wanted
 
     def partitions(self, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionRow]:
-        names = {self._name(tp): tp for tp in wanted}
-        return {names[row["name"]]: _partition(row) for row in self._rows(list(names))}
+        paged, names = by_page(wanted), {self._name(tp): tp for tp in wanted}
+        # Few own rows are read with the pages, many only where these lack them.
+        with_pages = list(names) if len(wanted) <= _MOST_OWN_ROWS else []
+        rows = {row["name"]: row for row in self._rows([*self._page_names(paged), *with_pages])}
+        found = dict[TopicPartition, PartitionRow]()
+        for page, tps in paged.items():
+            if page_row := rows.get(f"{self.name}/{page}"):
+                self.pages.add(page)
+                there = from_text(page_row["state"])
+                found |= {tp: there[tp] for tp in tps if tp in there}
+        own = [name for name, tp in names.items() if tp not in found]
+        more = (rows[name] for name in own if name in rows) if with_pages else self._rows(own)
+        return {**found, **{names[row["name"]]: partition_of(row) for row in more}}
 
     def write(self, held: Lease, rows: PartitionWrite, known: Collection[TopicPartition]) -> None:
-        old, new = sorted(set(rows.spans) & set(known)), sorted(set(rows.spans) - set(known))
+        paged = by_page(rows.spans)
+        if len(rows.batch.ranges) <= _MOST_OWN_ROWS:
+            paged = {page: tps for page, tps in paged.items() if page in self.pages}
+        in_pages = {tp for tps in paged.values() for tp in tps}
+        old, new = sorted(set(rows.spans) & set(known) - in_pages), sorted(set(rows.spans) - set(known) - in_pages)
         pages = [
             (template, page)
             for template, wanted in (("partitions_update", old), ("partitions_insert", new))
             for page in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE)
         ]
+        if paged:
+            self._write_pages(held, rows, paged)
         _side_by_side(lambda one: self._write_rows(one[0], held, rows, one[1]), pages)
         # What confirms is followed by the lease's swap, which shows a newer owner as well.
         if rows.spans and not rows.confirms:
@@ -201,6 +206,44 @@ class KeeperStore:
         sql = render("clickhouse", template, table=self.table, confirms=rows.confirms)
         self._write(sql, parameters, is_written, looks=False)
 
+    def _write_pages(self, held: Lease, rows: PartitionWrite, paged: Mapping[str, Sequence[TopicPartition]]) -> None:
+        """Only the lease's owner writes, so what is read here stays until it is written; an older owner is refused."""
+        there = {row["name"]: row["state"] for row in self._rows(self._page_names(paged))}
+        texts = dict[str, str]()
+        for page, tps in paged.items():
+            name = f"{self.name}/{page}"
+            before = from_text(there[name]) if name in there else {}
+            texts[name] = to_text({**before, **{tp: rows.row(tp) for tp in tps}})
+        # What confirms was just written: if it is not there, somebody has forgotten the state since.
+        for exist in (True,) if rows.confirms else (True, False):
+            names = [name for name in texts if (name in there) is exist]
+            for part in groups(names, lambda name: len(texts[name]) + _size(name), _MOST_NAMES_SIZE):
+                self._write_page_rows(held, rows.batch, {name: texts[name] for name in part}, exist)
+        self.pages.update(paged)
+
+    def _write_page_rows(self, held: Lease, batch: Batch, texts: Mapping[str, str], exist: bool) -> None:
+        parameters = {
+            "names": [*texts],
+            "states": [*texts.values()],
+            "epoch": held.epoch,
+            "owner": held.owner,
+            "run_id": held.run_id,
+            "batch": batch.number,
+            "commit_id": batch.commit_id,
+        }
+
+        def is_written() -> bool:
+            if {row["name"]: row["state"] for row in self._rows([*texts])} == texts:
+                return True
+            require_owner(held, self.lease(), self.server.where)
+            return False
+
+        sql = render("clickhouse", "pages_write", table=self.table, exist=exist)
+        self._write(sql, parameters, is_written, looks=False)
+
+    def _page_names(self, pages: Iterable[str]) -> list[str]:
+        return [f"{self.name}/{page}" for page in pages]
+
     def _write(
         self, sql: str, parameters: dict[str, object], is_written: Callable[[], bool], looks: bool = True
     ) -> None:
@@ -255,26 +298,3 @@ def _side_by_side(work: Callable[[P], T], pages: Sequence[P]) -> list[T]:
 
 def _size(name: str) -> int:
     return max(len(name) + 3, _ROW_SIZE)
-
-
-def _lease(row: Row) -> Lease:
-    values = {_NAMED.get(column, column): row[column] for column in _COLUMNS}
-    return Lease(**{**values, "endpoints": tuple(values["endpoints"])})
-
-
-def _partition(row: Row) -> PartitionRow:
-    span = Span(row["first"], row["last"])
-    return PartitionRow(span, Phase(row["phase"]), row["batch"], row["commit_id"], row["topic_id"])
-
-
-def _partition_state(row: Row) -> PartitionState:
-    topic, partition = row["name"].rsplit("/", 2)[1:]
-    return PartitionState(
-        topic=topic,
-        partition=int(partition),
-        first=row["first"],
-        last=row["last"],
-        phase=row["phase"],
-        batch=row["batch"],
-        changed_at=row["changed_at"],
-    )
