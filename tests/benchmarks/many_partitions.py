@@ -84,10 +84,10 @@ def measure(options: Namespace) -> Iterator[Measure]:
                     for count in counts:
                         many.batch(count)
             where = "1 topic" if topics == 1 else f"{topics:,} topics"
-            for count, said in counts.items():
+            for count, records in counts.items():
                 for kind in names:
                     yield Measure(
-                        what=f"{said} {options.partitions:,} topic-partitions, {where}, into {kind}",
+                        what=f"{records} {options.partitions:,} topic-partitions, {where}, into {kind}",
                         unit="s",
                         turns=many.turns(kind, count),
                         beside={f"{PARTITIONS} partitions": few.turns(kind, count)},
