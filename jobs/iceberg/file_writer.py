@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.types import BooleanType
 
-from jobs.evolution import landed_otherwise
+from jobs.iceberg.conformed import conformed
 from jobs.iceberg.new_files import NewFile, NewFiles
 from jobs.iceberg.numbers import LEVEL, PARQUET, number
 from jobs.iceberg.partitioning import Values, at, by_partition
 from jobs.iceberg.statistics import column_statistics, modes
-from jobs.schema.own_values import as_in_table, stored
-from jobs.schema.types import type_name
+from jobs.schema.own_values import stored
 from resources.iceberg_errors import catalog_errors
 
 # Rows are buffered until they fill a row group: up to this size in Arrow's memory ...
@@ -238,61 +237,6 @@ def _sorted(rows: pa.Table, sort: Sequence[tuple[str, str, str]]) -> pa.Table:
     keys = pa.table([at(rows, name) for name, _, _ in sort], names=[str(n) for n in range(len(sort))])
     order = [(str(n), direction, nulls) for n, (_, direction, nulls) in enumerate(sort)]
     return rows.take(pc.sort_indices(keys, sort_keys=order))
-
-
-def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema, where: str = "") -> pa.Table:
-    """The columns in the types and order of the schema; columns that are not given are null.
-
-    Names are compared without case, as Spark resolves them.
-
-    Raises:
-        SchemaRefused: a column cannot hold one of its values.
-    """
-    rows = len(next(iter(columns.values())))
-    named = {name.lower(): array for name, array in columns.items()}
-    arrays = []
-    for field in schema:
-        given = named.get(field.name.lower())
-        if given is None:
-            given = pa.nulls(rows, field.type)
-        arrays.append(_fitting(given, field, where))
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _fitting(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
-    """The values in the column's type. Rows that were landed while the file declared less of a column may not fit into
-    a table that was made since."""
-    try:
-        found = values if values.type.equals(field.type) else _cast(values, field.type)
-    except pa.ArrowInvalid:
-        what = f"column {field.name} is {type_name(field.type)}, which cannot hold a value that is landed"
-        raise landed_otherwise(what, "with the type that it had then", where) from None  # Arrow's text has the value
-    if found.null_count and not field.nullable:
-        what = f"column {field.name} is `not null`, and a row that is landed has no value"
-        raise landed_otherwise(what, "without `not null`", where)
-    return found
-
-
-def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Casts with field names compared without case: Arrow's cast makes struct fields with another spelling null."""
-    kind = _named_as(values.type, wanted)
-    return as_in_table(values if kind.equals(values.type) else values.view(kind), wanted).cast(wanted)
-
-
-def _named_as(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """The type `kind`, with the field names inside it spelled as in `wanted`."""
-    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
-        named = {field.name.lower(): field for field in wanted}
-        return pa.struct([_renamed(field, named.get(field.name.lower(), field)) for field in kind])
-    if pa.types.is_list(kind) and pa.types.is_list(wanted):
-        return pa.list_(_renamed(kind.value_field, wanted.value_field))
-    if pa.types.is_map(kind) and pa.types.is_map(wanted):
-        return pa.map_(kind.key_field, _renamed(kind.item_field, wanted.item_field))
-    return kind
-
-
-def _renamed(field: pa.Field, wanted: pa.Field) -> pa.Field:
-    return field.with_name(wanted.name).with_type(_named_as(field.type, wanted.type))
 
 
 def _begin(chunk: Any) -> int:

@@ -21,7 +21,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 
-from jobs.iceberg.file_writer import conformed
+from jobs.iceberg.conformed import conformed
 from jobs.iceberg.keys import Keys
 from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
 from jobs.iceberg.statistics import Bounds, bounds_of, group_bounds

@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 
 from jobs.evolution import AddColumn
-from jobs.iceberg.file_writer import conformed
+from jobs.iceberg.conformed import conformed
 from jobs.iceberg.nested_fields import nested_change, nested_changes, type_at
 from jobs.iceberg.schema import apply_changes, arrow_schema, iceberg_schema
 from resources.iceberg import IcebergCatalog

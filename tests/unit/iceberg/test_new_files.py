@@ -24,7 +24,8 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 from pyspark import cloudpickle
 
 from jobs.iceberg.append import Append
-from jobs.iceberg.file_writer import conformed, writing
+from jobs.iceberg.conformed import conformed
+from jobs.iceberg.file_writer import writing
 from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
 from resources.errors import ConfigurationError, SchemaRefused
