@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import reduce
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -23,6 +25,9 @@ from resources.iceberg_errors import catalog_errors
 GROUP_BYTES = 64 << 20
 # ... or up to this number of rows, Iceberg's default limit.
 _GROUP_ROWS = 1 << 20
+# Rows without null are worth a row group of their own if they are of this size in Arrow's memory: smaller ones are not
+# copied (`whole_groups`).
+WORTH_A_GROUP = 8 << 20
 # A file of a sorted table ends with the sorted row group that makes it at least this large: well-compressed groups
 # would each become a small file.
 SORTED_FILE_BYTES = 4 << 20
@@ -95,20 +100,18 @@ class FileWriter:
             return
         for partition, part in by_partition(rows, self._files.spec, self._files.schema):
             file = self._open.pop(partition, None) or _OpenFile(self._files, partition)
-            if not file.takes(part):
-                self.written.append(file.close())
-                file = _OpenFile(self._files, partition)
             file.add(part)
-            if file.is_full:
-                self.written.append(file.close())
+            if file.is_large:
+                self.written += file.close()
             else:
                 self._open[partition] = file
         while len(self._open) > _OPEN_PARTITIONS:
-            self.written.append(self._open.pop(next(iter(self._open))).close())
+            self.written += self._open.pop(next(iter(self._open))).close()
 
     def close(self) -> None:
         """Completes the open files."""
-        self.written += [file.close() for file in self._open.values()]
+        for file in self._open.values():
+            self.written += file.close()
 
     def abandon(self) -> None:
         """Leaves the open files incomplete."""
@@ -117,7 +120,11 @@ class FileWriter:
 
 
 class _OpenFile:
-    """One Parquet file that rows are added to; created with its first row group."""
+    """One Parquet file that rows are added to; created with its first row group.
+
+    It declares `NewFiles.full` as required. Rows with null there go into another file beside it: with one of them in a
+    row group, none of the group's rows could be copied. So do all rows of small groups, which are not copied anyway.
+    """
 
     def __init__(self, files: NewFiles, partition: Values) -> None:
         self._files, self._partition = files, partition
@@ -126,19 +133,15 @@ class _OpenFile:
         self._enough = min(self._most, SORTED_FILE_BYTES) if files.sort else self._most
         self._waiting: list[pa.Table] = []
         self._bytes = self._rows = 0
-        self._full: list[tuple[str, ...]] = []
-        self._schema = files.arrow_schema
+        self._beside: _OpenFile | None = None
         self._stream: Any = None
         self._writer: pq.ParquetWriter | None = None
 
-    def takes(self, rows: pa.Table) -> bool:
-        """Whether the file, as it was begun, can hold these rows: not if they have null where it declares none."""
-        # Before the first row group is written it declares nothing.
-        return not any(_nulls(rows, path) for path in self._full)
-
     @property
-    def is_full(self) -> bool:
-        return self._writer is not None and self._stream.tell() >= self._enough
+    def is_large(self) -> bool:
+        """Whether it is large enough, or the one beside it."""
+        own = self._writer is not None and self._stream.tell() >= self._enough
+        return own or (self._beside is not None and self._beside.is_large)
 
     def add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -147,31 +150,41 @@ class _OpenFile:
         if self._bytes >= min(GROUP_BYTES, self._most) or self._rows >= _GROUP_ROWS:
             self._write_group()
 
-    def close(self) -> NewFile:
+    def close(self) -> list[NewFile]:
+        """Completes the file, if any row is in it, and the one beside it."""
         if self._waiting:
             self._write_group()
-        assert self._writer is not None, "a file begins with rows"
+        written = self._beside.close() if self._beside else []
+        if self._writer is None:
+            return written
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
-        return described(self._files, self._path, size, self._writer.writer.metadata, self._partition)
+        return [described(self._files, self._path, size, self._writer.writer.metadata, self._partition), *written]
 
     def abandon(self) -> None:
         if self._stream is not None:
             self._stream.close()
+        if self._beside:
+            self._beside.abandon()
 
     def _write_group(self) -> None:
-        rows = pa.concat_tables(self._waiting)
+        found, others = _divided(self._waiting, self._files.full)
         self._waiting, self._bytes, self._rows = [], 0, 0
+        if others:
+            self._beside = self._beside or _OpenFile(replace(self._files, full=frozenset()), self._partition)
+            self._beside.add(pa.concat_tables(others))
+        if not found:
+            return
+        rows = pa.concat_tables(found)
         if self._files.sort:
             rows = _sorted(rows, self._files.sort)
+        schema = _required(self._files.arrow_schema, self._files.full)
         if self._writer is None:
-            self._full = [path for path in self._files.full if not _nulls(rows, path)]
-            self._schema = _required(self._schema, self._full)
             self._stream = self._files.storage.new_output(self._path).create()
-            self._writer = pq.ParquetWriter(self._stream, self._schema, **_options(self._files, rows))
+            self._writer = pq.ParquetWriter(self._stream, schema, **_options(self._files, rows))
         most = number(self._files.properties, PARQUET + "row-group-limit")
-        self._writer.write_table(rows.cast(self._schema), row_group_size=most)
+        self._writer.write_table(rows.cast(schema), row_group_size=most)
 
 
 def described(files: NewFiles, path: str, size: int, footer: pq.FileMetaData, partition: Values = ()) -> NewFile:
@@ -186,11 +199,25 @@ def described(files: NewFiles, path: str, size: int, footer: pq.FileMetaData, pa
     )
 
 
-def _nulls(rows: pa.Table, path: tuple[str, ...]) -> int:
-    """How many values are null at the path of a column, or of a field of one."""
+def _divided(
+    parts: Sequence[pa.Table], full: Collection[tuple[str, ...]]
+) -> tuple[Sequence[pa.Table], Sequence[pa.Table]]:
+    """The rows that have values at all these paths, and the others; all are others if those are not worth it."""
+    found, others = list[pa.Table](), list[pa.Table]()
+    for rows in parts:
+        values = [column for column in (_at(rows, path) for path in full) if column.null_count]
+        is_full = reduce(pc.and_, map(pc.is_valid, values)) if values else None
+        found.append(rows if is_full is None else rows.filter(is_full))
+        if is_full is not None:
+            others.append(rows.filter(pc.invert(is_full)))
+    is_worth_it = not others or sum(rows.nbytes for rows in found) >= WORTH_A_GROUP
+    return (found, others) if is_worth_it else ((), parts)
+
+
+def _at(rows: pa.Table, path: Sequence[str]) -> pa.ChunkedArray:
+    """The column, or the field of one, at this path."""
     name, *below = path
-    found: int = (pc.struct_field(rows[name], below) if below else rows[name]).null_count
-    return found
+    return pc.struct_field(rows[name], below) if below else rows[name]
 
 
 def _required(schema: pa.Schema, full: Collection[tuple[str, ...]]) -> pa.Schema:
@@ -227,8 +254,7 @@ def _options(files: NewFiles, rows: pa.Table) -> dict[str, Any]:
 
 
 def _repeats(rows: pa.Table, parts: Sequence[str]) -> bool:
-    first, inner = rows.slice(0, _LOOKED_AT)[parts[0]], list(parts[1:])
-    values = stored(pc.struct_field(first, inner) if inner else first)
+    values = stored(_at(rows.slice(0, _LOOKED_AT), parts))
     distinct: int = pc.count_distinct(values, mode="all").as_py()
     return distinct * 2 <= len(values)
 

@@ -51,8 +51,8 @@ class NewFiles:
         where: the table, for errors.
         storage: the client of the table's file system. May hold secrets: never log it.
         sort: the columns by which rows of a file are sorted, each with its direction and whether nulls are first.
-        full: paths of optional structs, and of fields in them, that are required in a file in which they are never
-            null. Then the fields are stored as columns of a table are, and can be copied into one (`row_groups`).
+        full: paths of optional structs, and of fields in them, that are required in files of rows without null there.
+            Then the fields are stored as columns of a table are, and can be copied into one (`row_groups`).
     """
 
     where: str

@@ -314,19 +314,52 @@ def test_files_of_other_writers_are_left(lake: IcebergCatalog) -> None:
     assert (written_files, len(left)) == ([], 1)
 
 
-def test_rows_without_a_value_begin_another_file(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that those before them can be copied."""
+BAD: dict[str, Any] = {"value": None, "op": None, "error": REFUSED}
+
+
+def test_rows_without_a_value_are_in_a_file_of_their_own(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever row groups they are: all others can be copied, and they themselves make no more than one file."""
+    monkeypatch.setattr("jobs.iceberg.file_writer.GROUP_BYTES", 10_000)
+    monkeypatch.setattr("jobs.iceberg.file_writer.WORTH_A_GROUP", 1000)
+    source, table = tables(lake, TABLE)
+    written(lake, "n.landed", [landed(50, seed=seed, **BAD) for seed in range(20)])
+    files = data_files(source)
+    assert sorted(file.record_count for file in files) == [20, 20 * 49]
+    assert [len(file.split_offsets or ()) for file in files if file.record_count == 20] == [1]
+    written_files, left, _ = copied(lake, PATHS)
+    assert sum(file.rows for file in written_files) == 20 * 49
+    assert [file.rows for file in left] == [20]
+    assert source.refresh().scan().to_arrow().num_rows == 20 * 50
+    assert table.refresh().scan().to_arrow().num_rows == 20 * 49
+
+
+def test_a_group_without_many_full_rows_is_not_divided(lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a small batch: what could be copied of it is too small for that. Later row groups are copied all the
+    same."""
     monkeypatch.setattr("jobs.iceberg.file_writer.GROUP_BYTES", 1)
     source, _ = tables(lake, TABLE)
-    full, some = landed(40), landed(10, seed=2, value=None, op=None)
-    written(lake, "n.landed", [full.slice(0, 20), full.slice(20), some, full.slice(0, 5)])
-    files = data_files(source)
-    assert sorted(file.record_count for file in files) == [15, 40]
+    written(lake, "n.landed", [landed(5, **BAD), landed(20), landed(5, **BAD)])
+    assert sorted(file.record_count for file in data_files(source)) == [10, 20]
     written_files, left, _ = copied(lake, PATHS)
-    assert sum(file.rows for file in written_files) == 40
-    (other,) = {file.path for file in left}
-    assert other == next(file.file_path for file in files if file.record_count == 15)
-    assert source.refresh().scan().to_arrow().num_rows == 55
+    assert [file.rows for file in written_files] == [20]
+    assert len({file.path for file in left}) == 1
+
+
+def test_a_small_batch_with_rows_without_a_value_is_one_file(lake: IcebergCatalog) -> None:
+    source, _ = tables(lake, TABLE)
+    written(lake, "n.landed", [landed(50), landed(50, **BAD)])
+    assert [file.record_count for file in data_files(source)] == [100]
+
+
+def test_a_file_of_which_much_is_beside_it_ends_with_that(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.iceberg.file_writer.GROUP_BYTES", 1)
+    source, _ = tables(lake, TABLE)
+    with source.transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": "1000"})
+    written(lake, "n.landed", [landed(5, **BAD), landed(5, **BAD), landed(20)])
+    assert sorted(file.record_count for file in data_files(source)) == [5, 5, 20]
 
 
 @pytest.mark.parametrize("kept", [2000, 3])
