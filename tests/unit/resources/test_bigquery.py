@@ -57,6 +57,18 @@ def test_a_question_of_a_whole_table_gets_its_time(service: BigQuery) -> None:
         service.long_arrow("SELECT 1", "t", 0)
 
 
+@pytest.mark.parametrize("takes", [0.3, 1, 4, 20])
+def test_the_end_of_a_job_is_noticed_soon(service: BigQuery, monkeypatch: pytest.MonkeyPatch, takes: float) -> None:
+    slept: list[float] = []
+    clock = SimpleNamespace(sleep=slept.append, monotonic=lambda: sum(slept))
+    monkeypatch.setattr("resources.bigquery.time", clock)
+    job: Any = Mock(spec=client.LoadJob, state="RUNNING", error_result=None, job_id="j")
+    job.reload.side_effect = lambda **_: setattr(job, "state", "DONE" if sum(slept) >= takes else "RUNNING")
+    service.finish(job, 600)
+    assert takes <= sum(slept) <= 1.25 * takes
+    assert job.reload.call_count < 35
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"), [("stopped", TimeLimitReached), ("backendError", Unavailable), (None, None)]
 )
