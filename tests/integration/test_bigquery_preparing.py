@@ -63,6 +63,24 @@ def test_dry_run_lists_and_does_nothing(emulator: BigQuery, dataset: str) -> Non
     assert grown.prepare(dry_run=True) == listed, "nothing was done"
 
 
+def test_tables_that_are_as_wanted_are_asked_for_once(
+    emulator: BigQuery, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(emulator, dataset).prepare()
+    wanted, asked = made(emulator, dataset), list[str]()
+    find = BigQuery.find_table
+
+    def noted(bigquery: BigQuery, table: str) -> client.Table | None:
+        asked.append(table)
+        return find(bigquery, table)
+
+    monkeypatch.setattr(BigQuery, "find_table", noted)
+    assert wanted.prepare() == []
+    row = wanted.state.read()
+    assert row
+    assert asked == [f"{dataset}.dest", row.staging_table]
+
+
 def test_table_is_made_as_the_file_says(emulator: BigQuery, dataset: str) -> None:
     options = {"time_partitioning": "MONTH", "partition_column": "at", "partition_expiration_days": 7}
     more = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from google.cloud.bigquery import Table
+
 from jobs.destinations.bigquery.field import Field
 from jobs.destinations.bigquery.schema import can_follow, placed
 from jobs.destinations.bigquery.state import StateRow, identity
@@ -38,7 +40,7 @@ def prepare(work: TableWork, dry_run: bool) -> list[str]:
         work.check_identity(row, found)
     elif found is not None and state_label(work.pipeline) in found.labels:
         require_known_rows(work.count_rows(), work.table, work.name, _BRING_BACK)
-    done = _destination(work, found is not None, dry_run)
+    done = _destination(work, found, dry_run)
     if dry_run:
         return [*done, *_staging_table(work, row, placed(work.staged, found.schema if found else ()), dry_run=True)]
     found = found or work.bigquery.find_table(work.table.table)
@@ -64,10 +66,11 @@ def _renewed(work: TableWork, row: StateRow, table_created: str) -> StateRow:
     return _present_row(work)
 
 
-def _destination(work: TableWork, exists: bool, dry_run: bool) -> list[str]:
+def _destination(work: TableWork, found: Table | None, dry_run: bool) -> list[str]:
     wanted = [c.field for c in work.columns]
-    evolved = partial(evolve, work.bigquery, work.table.table, wanted, work.table.evolve, compared=_compared(work))
-    if exists:
+    compared, table = _compared(work), work.table
+    evolved = partial(evolve, work.bigquery, table.table, wanted, table.evolve, compared=compared, present=found)
+    if found is not None:
         changes = evolved(dry_run=dry_run)
         return [f"{work.name}: {change}" for change in changes]
     require_create(work.table, work.name)
@@ -100,8 +103,8 @@ def _staging_table(work: TableWork, row: StateRow | None, staged: Sequence[Field
     if row and present and can_follow(row.staging_table, present.schema, staged):
         if not dry_run:
             # Older versions kept the dataset's partition expiry, by which remembered deletes would be lost.
-            work.bigquery.lasting(present)
-        changes = evolve(work.bigquery, row.staging_table, staged, Evolution(), dry_run)
+            present = work.bigquery.lasting(present)
+        changes = evolve(work.bigquery, row.staging_table, staged, Evolution(), dry_run, present=present)
         return [f"{row.staging_table}: {change}" for change in changes]
     if dry_run or row is None:
         return [f"create a staging table for {work.name}"]

@@ -100,18 +100,20 @@ def evolve(
     rules: Evolution,
     dry_run: bool = False,
     compared: Collection[str] = (),
+    present: bigquery.Table | None = None,
 ) -> list[SchemaChange]:
     """Changes an existing table so that rows of `wanted` fit; returns the changes.
 
     Args:
         compared: the names of the columns by which rows are compared.
+        present: the table as it was just found; None: it is asked for.
 
     Raises:
         SchemaRefused: a change that no rule allows, or a collation (`plan_changes`); nothing was changed.
         CommitFailed: other writers changed the schema during every attempt.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        found = bigquery_.find_table(table)
+        found, present = present or bigquery_.find_table(table), None
         assert found is not None, "the caller has just seen it"
         changes = plan_changes(table, found.schema, wanted, rules, compared)
         if dry_run or not changes:
@@ -127,8 +129,9 @@ def evolve(
 
 
 def _apply(bigquery_: BigQuery, table: str, found: bigquery.Table, fields: list[SchemaField]) -> None:
-    found.schema = fields
-    bigquery_.update_table(found, ["schema"])
+    changed = bigquery.Table.from_api_repr(found.to_api_repr())
+    changed.schema = fields
+    bigquery_.update_table(changed, ["schema"])
     after = bigquery_.find_table(table)
     assert after is not None
     for field in lacking(after.schema, fields):

@@ -210,7 +210,9 @@ class TableWork(Destination):
         The merged rows come with them; the next clean-up removes those. If records were read again, their newest
         reading counts, as in a replay of all batches.
         """
-        if row.at is None or not lacks_deletes(self.present_staging_table(row.staging_table)):
+        if not self.keeps_deletes or row.at is None:
+            return
+        if not lacks_deletes(self.present_staging_table(row.staging_table)):
             return
         known = context.intermediate.landed().since(row.at.deletes_since)
         merged = tuple(b for b in known.batches if b.number <= row.at.committed.batch_number)

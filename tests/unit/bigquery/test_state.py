@@ -82,15 +82,29 @@ def test_state_says_since_when_deletes_have_their_order() -> None:
     assert [after(older, 5, *by).deletes_since for by in (("by lsn", "lsn"), ("by version", "version"))] == [0, 5]
 
 
+def upserts(service: Mock, order_by: str) -> BigQueryDestination:
+    """A table, and what it asks of BigQuery."""
+    columns, table = {"id": "long", "version": "long", "op": "string"}, specs.table("bigquery", "upsert_delete", "d.t")
+    spec = specs.spec(table, columns=columns, key="id", changes={"order_by": order_by, "op": {"field": "op"}})
+    connection = BigQueryConnection(kind="bigquery", project="p")
+    work = BigQueryDestination("p", spec, specs.entry(spec, BigQueryTable), connection)
+    work.__dict__["bigquery"] = service
+    return work
+
+
+def test_a_table_that_keeps_no_deletes_is_not_asked_whether_it_lost_them() -> None:
+    service = Mock()
+    at = TableAt(CommittedState.after(landed(3)), {}, 0)
+    upserts(service, "arrival").remember_deletes(Mock(), replace(ROW, commit_id="c3", at=at))
+    assert service.mock_calls == []
+
+
 @pytest.mark.parametrize(("since", "remembered"), [(0, [1, 2, 3]), (2, [2, 3]), (3, [3])])
 def test_only_deletes_of_the_present_order_are_remembered(
     since: int, remembered: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = specs.spec(specs.table("bigquery", "append", "d.t"))
-    table = specs.entry(spec, BigQueryTable)
-    work = BigQueryDestination("p", spec, table, BigQueryConnection(kind="bigquery", project="p"))
     service, loader, staging = Mock(), Mock(), Mock(labels={"batchmerge-deletes": "lost"})
-    work.__dict__["bigquery"] = service
+    work = upserts(service, "version")
     monkeypatch.setattr(TableWork, "present_staging_table", lambda *_: staging)
     monkeypatch.setattr(TableWork, "loader", lambda *_: loader)
     known = LandedBatches([landed(number) for number in (1, 2, 3, 4)], complete=False)
