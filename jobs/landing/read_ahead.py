@@ -58,7 +58,7 @@ class ReadAhead:
 
         def plan() -> Planned:
             # Kafka is asked before each batch: it may have deleted records, or recreated the topic.
-            topics = pipeline.topic_state()
+            topics = pipeline.topic_state(committed)
             return Planned(pipeline.plan_batch(committed, topics), committed, topics)
 
         def read_planned() -> ReadBatch | None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import protocol
-from jobs.batch import LandedBatch
+from jobs.batch import CommittedState, LandedBatch
 from jobs.landing.publish import ReadBatch, publish_read
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
@@ -95,11 +95,11 @@ def test_a_batch_is_landed_although_the_next_one_cannot_be_planned(
 ) -> None:
     plain, asked = Pipeline.topic_state, list[str]()
 
-    def topic_state(self: Pipeline) -> TopicState:
+    def topic_state(self: Pipeline, committed: CommittedState | None = None) -> TopicState:
         asked.append(self.name)
         if len(asked) > 1:
             raise Unavailable("no broker answers", where="kafka")
-        return plain(self)
+        return plain(self, committed)
 
     monkeypatch.setattr(Pipeline, "topic_state", topic_state)
     landing = protocol.land(engine.pipeline, 0)
