@@ -84,15 +84,17 @@ def test_descriptions_say_once_what_becomes_of_deletes(deletes: str, what: str) 
 def test_the_sql_of_thousands_of_columns_is_left_out() -> None:
     columns = {"id": "int not null", "op": "string", **{f"c{n}": "string" for n in range(2000)}}
     source = {**_flow().spec_document["source"], "value": {"format": "json", "columns": columns}}
+    graph = _graph(_flow(source=source))
     for key in TABLES:
-        description = _graph(_flow(source=source)).get(key).description
+        description = graph.get(key).description
         assert "`batchmerge plan` shows it" in description
         assert len(description) < 500
 
 
 def test_freshness_is_that_of_the_file() -> None:
+    graph = _graph(_flow())
     for key in TABLES:
-        policy = _graph(_flow()).get(key).freshness_policy
+        policy = graph.get(key).freshness_policy
         assert (policy.fail_window.to_timedelta(), policy.warn_window.to_timedelta()) == (
             timedelta(minutes=9),
             timedelta(minutes=5),
