@@ -21,7 +21,6 @@ from jobs.destinations.bigquery.limits import limited_columns
 from jobs.destinations.bigquery.unreadable_texts import AskedTexts
 from jobs.destinations.limits import UNREADABLE
 from resources.bigquery import BigQuery
-from resources.errors import SchemaRefused
 from tests.kit.bigquery import alone
 from tests.kit.bigquery_table import Change, Table, delete, put
 
@@ -393,27 +392,3 @@ def test_nested_field_that_only_the_table_has_is_null(emulator: BigQuery, name: 
     first, second = table.rows()
     assert (first["name"], first["names"]) == (whole, [whole, whole])
     assert (second["name"], second["names"]) == (None, [])
-
-
-@pytest.mark.parametrize(
-    ("columns", "says"),
-    [
-        ({"id": "string", "name": "string"}, "column id is long in the table and string in the file"),
-        ({"id": "long", "name": "long"}, "column name is string in the table and long in the file"),
-        ({"id": "long", "name": "array<string>"}, "column name"),
-    ],
-)
-def test_change_that_bigquery_would_refuse_is_refused_before(
-    columns: dict[str, str], says: str, emulator: BigQuery, name: str
-) -> None:
-    table = Table(emulator, name, {"columns": {"id": "long", "name": "string"}, "table": {"mode": "upsert"}})
-    table.prepare()
-    table.document = {**table.document, "columns": columns}
-    before = emulator.find_table(name)
-    with pytest.raises(SchemaRefused) as problem:
-        table.prepare()
-    assert says in str(problem.value)
-    after = emulator.find_table(name)
-    assert before is not None
-    assert after is not None
-    assert after.etag == before.etag
