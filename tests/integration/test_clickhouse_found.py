@@ -140,6 +140,21 @@ def test_reset_after_the_landed_batches_of_a_half_done_step_were_lost(
     assert table.read() == table.expected()
 
 
+def test_replay_finishes_what_a_dead_run_left_behind(make: Callable[..., Table]) -> None:
+    table = make("upsert_delete")
+    for seed, dies_at in ((1, None), (2, "clickhouse.before")):
+        table.grow(random_changes(seed, 30, 30, 1))
+        table.land()
+        table.merge(dies_at)
+    destination = table.pipeline.destination(table.name)
+    assert [lease.left_behind for lease in destination.leases()] == [True]
+    replayed = replay_batches(table.pipeline, destination, 1, 9)
+    assert replayed
+    assert [batch.number for batch in replayed.batches] == [1, 2]
+    assert [lease.left_behind for lease in destination.leases()] == [False]
+    assert table.read() == table.expected()
+
+
 def test_table_that_was_emptied_is_filled_again_once_its_state_is_forgotten(make: Callable[..., Table]) -> None:
     """Deleting rows forgets no deduplication tokens."""
     table = make("append")

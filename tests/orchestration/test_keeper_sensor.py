@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
+from pyspark.sql import SparkSession
 
+from jobs import protocol
 from orchestration import pauses
 from orchestration.names import PIPELINE_TAG
 from resources.connections import Connections
 from tests.kit.clickhouse import clickhouse_flow, destination, rows
 from tests.kit.connections_file import write_connections
 from tests.kit.flow import Flow
+from tests.kit.interrupting import dying_at
 from tests.kit.records import Record, bootstrap, produce
 from tests.kit.waiting import until
 from tests.orchestration.launching import definitions
@@ -32,8 +34,9 @@ def _tick(instance: dg.DagsterInstance, flow: Flow, cursor: str | None = None) -
     return found
 
 
-def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
-    clickhouse: Path, connections: Connections, topic: Topic, instance: dg.DagsterInstance
+@pytest.mark.usefixtures("clickhouse")
+def test_shows_partitions_and_recovers_what_a_dead_run_has_begun(
+    connections: Connections, topic: Topic, instance: dg.DagsterInstance, spark: SparkSession
 ) -> None:
     flow = clickhouse_flow(topic(partitions=2), ["append"], time_limit_seconds=100)
     key = dg.AssetKey(["clickhouse", *flow.table("append").split(".")])
@@ -43,10 +46,12 @@ def test_shows_partitions_and_recovers_what_a_killed_run_has_begun(
         [Record(n % 2, n, {"id": n, "name": "n", "amount": 1.0, "op": "u"}) for n in range(10)],
     )
     assert "no run has come to it yet" in str(_tick(instance, flow).skip_reason)
-    code, output = flow.run(clickhouse, failpoint="clickhouse.before")
-    assert code == -signal.SIGKILL, output
+    pipeline = flow.pipeline(connections, spark)
+    list(protocol.land(pipeline, 0))
+    with dying_at("clickhouse.before"):
+        protocol.merge(pipeline, pipeline.destinations()[0])
 
-    # The killed run is none of this instance: it has its time limit before it counts as dead.
+    # The run that died is none of this instance: it has its time limit before it counts as dead.
     early = _tick(instance, flow)
     assert early.run_requests == []
     assert "unknown to this Dagster instance" in str(early.skip_reason)
