@@ -81,7 +81,7 @@ def nested(new_story: MakeStory) -> list[Story]:
     return [first, fewer]
 
 
-@on_targets(ways=True, always="append upsert_delete")
+@on_targets(ways=True, always="iceberg-append upsert_delete")
 def test_nested_fields_that_are_no_longer_declared_stop_no_table(target: Target, nested: list[Story]) -> None:
     """The landing keeps them for good, and so does a table that was made before; one that is made now lacks them."""
     first, fewer = nested

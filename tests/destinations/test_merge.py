@@ -102,7 +102,7 @@ def test_tables_equal_the_model_with_any_cuts(
         in_the_end_equal(Target(kind, mode), sizes, story, coalesced)
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_layout_of_a_table_makes_no_difference(target: Target, story: Story) -> None:
     for layout in target.kind.layouts:
         table = story.table(target, **layout)
@@ -125,7 +125,7 @@ def moved_keys(new_story: MakeStory) -> Story:
     return story
 
 
-@on_targets("upsert_delete", "delete", always="upsert_delete")
+@on_targets("upsert_delete", "delete", always="upsert_delete", shared=True)
 def test_row_whose_key_changes_moves(target: Target, moved_keys: Story) -> None:
     table = moved_keys.table(target)
     table.merge_some(1)
@@ -181,7 +181,7 @@ def test_deletes_are_rows_where_the_file_says_so(target: Target, new_story: Make
     assert not table.verify().wrong
 
 
-@on_targets(always="upsert_delete")
+@on_targets(always="upsert_delete", shared=True)
 def test_lineage_that_is_broken_is_refused(target: Target, moved_keys: Story) -> None:
     table = moved_keys.table(target)
     table.merge()

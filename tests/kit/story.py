@@ -71,8 +71,8 @@ def on_targets(
     Args:
         always: `make test` runs it only on those that are named here, by mode or whole, if any are; and never in
             another way than the usual one.
-        shared: what the test shows is decided by code that all kinds share, so that `make test` leaves out the kind
-            that takes longest.
+        shared: `make test` leaves out the kind that takes longest: what the test shows is decided by code that all
+            kinds share, or by statements that `tests/integration/test_bigquery_statements.py` runs by themselves.
     """
     found, named = targets(*modes, can=can, cannot=cannot), always.split()
     usual = [
