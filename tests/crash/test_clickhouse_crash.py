@@ -27,7 +27,7 @@ from resources.errors import BatchmergeError
 from resources.local import stack as local_stack
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.driven_log import DrivenLog
-from tests.kit.processes import end_of, until_stopped
+from tests.kit.processes import asleep, end_of, until_stopped
 from tests.kit.waiting import until
 
 pytestmark = [pytest.mark.crash, pytest.mark.usefixtures("clickhouse")]
@@ -39,6 +39,32 @@ def make_load(connections: Connections, stack: Path, topic: Callable[..., str]) 
         return DrivenLog(clickhouse_flow(topic(partitions=2), modes, max_records, **options), connections, stack)
 
     return make
+
+
+@pytest.fixture
+def many_partitions(connections: Connections, stack: Path, topic: Callable[..., str]) -> DrivenLog:
+    """Of so many topic-partitions that their state is in pages."""
+    flow = clickhouse_flow(topic(partitions=210), ["append"])
+    return DrivenLog(flow, connections, stack, partitions=210)
+
+
+def test_killed_steps_of_many_topic_partitions(many_partitions: DrivenLog) -> None:
+    for point in ("leased", "before", "inserted", "after", "committed"):
+        many_partitions.grow(150)
+        many_partitions.kill(f"clickhouse.{point}")
+        many_partitions.finish(point)
+
+
+@pytest.mark.parametrize("point", ["leased", "before", "inserted", "after"])
+def test_run_that_wakes_up_late_changes_no_page(point: str, many_partitions: DrivenLog) -> None:
+    many_partitions.grow(150)
+    sleeper = many_partitions.start(f"clickhouse.{point}")
+    with asleep(sleeper):
+        many_partitions.grow(150)
+        many_partitions.finish(point)
+    assert "Interrupted" in end_of(sleeper)[1]
+    many_partitions.grow(150)
+    many_partitions.finish(f"after {point} woke up")
 
 
 def test_second_step_of_a_killed_merge_is_finished(make_load: Callable[..., DrivenLog]) -> None:

@@ -22,16 +22,18 @@ class DrivenLog:
     Attributes:
         home: the data folder of the services.
         bad: the part of malformed records. Without any, BigQuery takes the landed files as they are.
+        partitions: of the topic, that get records.
     """
 
     flow: Flow
     connections: Connections
     home: Path
     bad: float = 0.02
+    partitions: int = 2
     records: list[Record] = field(default_factory=list)
 
     def grow(self, count: int = 100) -> None:
-        more = random_changes(len(self.records), count, 30, 2, self.bad)
+        more = random_changes(len(self.records), count, 30, self.partitions, self.bad)
         produce(bootstrap(self.connections), self.flow.topic, more)
         self.records += more
 
