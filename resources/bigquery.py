@@ -194,7 +194,7 @@ class BigQuery(BigQueryTables):
 
     def _is_over(self, job: Job, seconds: float) -> bool:
         """Asks until the job is done or the time is up, at first often, since most jobs are short: its end is noticed
-        after a fifth of its time at most."""
+        after a quarter of its time at most."""
         until, pause = time.monotonic() + seconds, 0.02
         while job.state != "DONE" and time.monotonic() < until:
             time.sleep(pause)
