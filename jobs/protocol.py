@@ -98,6 +98,7 @@ def land(pipeline: Pipeline, max_batches: int, topics: TopicState | None = None)
                 if not is_last:
                     ahead.begin(batch)
                 landed = publish_read(batch, pipeline.run_properties)
+                ahead.published()
             pipeline.resolve()
             landed = land_moved_rows(pipeline, landed)
             dead_letters.publish()  # first: once a batch's events are published, nothing of it is looked at again

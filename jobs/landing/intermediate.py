@@ -239,14 +239,14 @@ class IntermediateTable:
         batch: Batch,
         committed: CommittedState | None,
         topics: TopicState,
-        ahead: bool = False,
+        published: Callable[[], None] | None = None,
     ) -> ReadBatch:
         """Reads exactly the batch's ranges into files.
 
         Args:
             committed: the state that the batch was planned from.
             topics: what it was planned from, for `caught_up_through`.
-            ahead: that state is not committed yet (`jobs.landing.read_ahead`).
+            published: waits until that state is committed (`jobs.landing.read_ahead`); None: it is.
 
         Raises:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
@@ -261,9 +261,8 @@ class IntermediateTable:
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
-            append = Append(
-                self.catalog, self.identifier, self.pipeline, committed, table=self.writable(), pending=ahead
-            )
+            table, pending = self.writable(), published is not None
+            append = Append(self.catalog, self.identifier, self.pipeline, committed, table=table, pending=pending)
             failpoint("land.begun")
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
             ids = known_ids(append.properties, self.pipeline)
@@ -273,8 +272,13 @@ class IntermediateTable:
             )  # fmt: skip
             return records, append, land_ranges(spark, records, append, selection)
 
+        def evolve(spec: PipelineSpec) -> None:
+            if published:  # the files of the batch before have the columns that the table has now
+                published()
+            self._follow(spec)
+
         with spark_errors(self.identifier):
-            records, append, landed = write_with_new_columns(self.spec, write, self._follow, self.taking)
+            records, append, landed = write_with_new_columns(self.spec, write, evolve, self.taking)
             judge(spark, records, self.identifier, landed)
             failpoint("land.written")
         return read_batch(append, self.spec.source.value, batch, committed, landed, topics)

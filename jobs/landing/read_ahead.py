@@ -8,7 +8,7 @@ on top of its state and of no other: if that was not published, nothing else can
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,24 +18,27 @@ from jobs.landing.publish import ReadBatch
 from jobs.landing.reads import read_alone
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import Planned
-from jobs.time_limit import ending_with, in_background
+from jobs.time_limit import LOOK, ending_with, in_background, raise_if_to_end
 from resources.errors import BatchmergeError
 
 # Seconds to wait for the end of what is read in vain.
 _PATIENCE = 5.0
 
 
-def read(pipeline: Pipeline, place: IntermediateTable, planned: Planned, ahead: bool = False) -> ReadBatch:
+def read(
+    pipeline: Pipeline, place: IntermediateTable, planned: Planned, published: Callable[[], None] | None = None
+) -> ReadBatch:
     """Reads the planned batch into files (`IntermediateTable.read`)."""
     assert planned.batch
     session = pipeline.spark("landing", place.catalog)
-    return place.read(session, pipeline.kafka, planned.batch, planned.committed, planned.topics, ahead)
+    return place.read(session, pipeline.kafka, planned.batch, planned.committed, planned.topics, published)
 
 
 @dataclass(frozen=True)
 class _Next:
     planned: Future[Planned]
     read: Future[ReadBatch | None]
+    published: threading.Event
 
 
 class ReadAhead:
@@ -63,11 +66,21 @@ class ReadAhead:
 
         def read_planned() -> ReadBatch | None:
             found = planned.result()
-            return read(pipeline, place, found, ahead=True) if found.batch else None
+            return read(pipeline, place, found, is_published) if found.batch else None
 
+        def is_published() -> None:
+            while not published.wait(LOOK):
+                raise_if_to_end()
+
+        published = threading.Event()
         with ending_with(self._over):
             planned = in_background(plan)
-            self._next = _Next(planned, in_background(read_planned))
+            self._next = _Next(planned, in_background(read_planned), published)
+
+    def published(self) -> None:
+        """Says that the batch before the one that is read ahead is published."""
+        if self._next:
+            self._next.published.set()
 
     def planned(self) -> Planned | None:
         """Waits for the plan of the batch that is read ahead; None: none is. Raises what planning has raised."""

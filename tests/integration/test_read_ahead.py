@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
+from jobs.landing import read_ahead
 from jobs.landing.publish import ReadBatch, publish_read
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
@@ -145,3 +146,28 @@ def test_nothing_is_read_ahead_of_a_batch_that_brings_columns(
     fourth = [place for place, point in enumerate(points) if point == "land.published"][3]
     assert points[:fourth].count("land.begun") == 5
     assert sum(batch.counts.landed for batch in landed) == 9
+
+
+def test_the_columns_of_a_batch_come_once_the_batch_before_it_is_published(
+    engine: Engine, before_publication: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of that one have the columns from before."""
+    engine.produce(put(6, extra=1), put(7, extra=2))
+    adding = engine.with_value(unknown_fields="add")
+    points, reached = list[str](), threading.Condition()
+
+    def act(name: str) -> None:
+        with reached:
+            points.append(name)
+            reached.notify_all()
+
+    def let_the_columns_come(read: ReadBatch) -> None:
+        if read.landed.number == 3:
+            with reached:
+                assert reached.wait_for(lambda: {"waits", "land.evolved"} & {*points}, PATIENCE)
+
+    before_publication(let_the_columns_come)
+    monkeypatch.setattr(read_ahead, "raise_if_to_end", lambda: act("waits"))
+    with at_failpoints(act):
+        landed = list(protocol.land(adding.pipeline, 0))
+    assert [batch.new_columns for batch in landed] == [{}, {}, {}, {"extra": "long"}]
