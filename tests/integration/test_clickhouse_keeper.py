@@ -121,6 +121,20 @@ def test_rows_of_5000_partitions_with_long_names(store: KeeperStore) -> None:
     assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
 
 
+def test_a_page_may_be_larger_than_a_parameter(store: KeeperStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ClickHouse accepts 128 KB in one. Some of 50,000 topic-partitions share a page of 200 KB."""
+    monkeypatch.setattr("jobs.destinations.clickhouse.pages._PAGES", 1)
+    tps = [TopicPartition("".join(uuid.uuid4().hex for _ in range(6)), 0) for _ in range(2000)]
+    held = store.swap(None, Lease(epoch=1, owner="a"))
+    before = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(0, 9) for tp in tps})
+    store.write(held, before, [])
+    (page,) = store.pages
+    assert sum(len(row["state"]) for row in store._rows([f"{store.name}/{page}"])) > 200_000
+    after = replace(before, phase=Phase.AFTER, confirms=True)
+    store.write(held, after, tps)
+    assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
+
+
 def test_unreachable_server_is_transient() -> None:
     connection = ClickHouseConnection(kind="clickhouse", endpoints=["127.0.0.1:1"], timeout_seconds=1)
     with pytest.raises(Unavailable):

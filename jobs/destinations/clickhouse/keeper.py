@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from jobs.batch import Batch
 from jobs.destinations.clickhouse.keeper_rows import COLUMNS, NAMED, lease_of, partition_of, partition_states
-from jobs.destinations.clickhouse.pages import by_page, from_text, to_text
+from jobs.destinations.clickhouse.pages import by_page, from_text, in_pieces, to_text
 from jobs.destinations.clickhouse.state import Lease, PartitionRow, PartitionWrite, require_owner
 from jobs.destinations.leases import LeaseState
 from jobs.groups import groups
@@ -222,9 +222,11 @@ class KeeperStore:
         self.pages.update(paged)
 
     def _write_page_rows(self, held: Lease, batch: Batch, texts: Mapping[str, str], exist: bool) -> None:
+        # A page may be larger than a parameter.
+        states = {f"states_{n}": [piece] for n, piece in enumerate(in_pieces(texts.values(), _MOST_NAMES_SIZE))}
         parameters = {
+            **states,
             "names": [*texts],
-            "states": [*texts.values()],
             "epoch": held.epoch,
             "owner": held.owner,
             "run_id": held.run_id,
@@ -238,7 +240,7 @@ class KeeperStore:
             require_owner(held, self.lease(), self.server.where)
             return False
 
-        sql = render("clickhouse", "pages_write", table=self.table, exist=exist)
+        sql = render("clickhouse", "pages_write", table=self.table, exist=exist, pieces=[*states])
         self._write(sql, parameters, is_written, looks=False)
 
     def _page_names(self, pages: Iterable[str]) -> list[str]:

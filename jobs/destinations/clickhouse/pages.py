@@ -56,3 +56,9 @@ def from_text(text: str) -> dict[TopicPartition, PartitionRow]:
         for topic, topic_id, phase, batch, commit_id, *values in json.loads(plain_text(text))
         for partition, first, last in zip(*values, strict=True)
     }
+
+
+def in_pieces(texts: Iterable[str], most: int) -> list[str]:
+    """The texts of pages, one a line, in pieces of at most so many characters."""
+    lines = "\n".join(texts)
+    return [lines[at : at + most] for at in range(0, len(lines), most)]
