@@ -60,7 +60,8 @@ class Orphans(UpkeepTask):
         72,
         ge=24,
         le=_MOST_HOURS,
-        description="younger files stay, because a run may still write them; must be longer than every time limit",
+        description="younger files stay, because a run may still write them; must be longer than every time limit, and "
+        "than twice that of `batch`",
     )
 
 

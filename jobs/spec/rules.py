@@ -138,12 +138,14 @@ def _maintenance(spec: PipelineSpec) -> Iterator[Mistake]:
     for number, name in enumerate(upkeep.compaction.sort_by):
         if name not in known:
             yield unknown_column(("maintenance", "compaction", "sort_by", number), name, known, "the tables")
-    longest = max(spec.batch.time_limit_seconds, *(t.time_limit_seconds for t in spec.tables))
+    # A batch may be read while the one before it is landed (`jobs.landing.read_ahead`).
+    longest = max(2 * spec.batch.time_limit_seconds, *(t.time_limit_seconds for t in spec.tables))
     if upkeep.orphans.enabled and longest >= upkeep.orphans.older_than_hours * 3600:
         yield Mistake(
             ("maintenance", "orphans", "older_than_hours"),
-            f"a run may take {longest} seconds, and its files look like orphans before it ends",
-            "write more hours than the longest `time_limit_seconds` has",
+            f"files may wait for their commit for {longest} seconds, and look like orphans before",
+            "write more hours than the longest `time_limit_seconds` of a table has, and twice that of `batch`, whose "
+            "files may be written while the batch before it is landed",
         )
 
 
