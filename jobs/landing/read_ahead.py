@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.landing.intermediate import IntermediateTable
@@ -19,9 +19,8 @@ from jobs.landing.reads import read_alone
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import Planned
 from jobs.time_limit import LOOK, ending_with, in_background, raise_if_to_end
-from resources.errors import BatchmergeError
 
-# Seconds to wait for the end of what is read in vain.
+# Seconds to wait for Spark to be asked to end what is read in vain, and for the end of it.
 _PATIENCE = 5.0
 
 
@@ -95,8 +94,7 @@ class ReadAhead:
         """Ends what is read in vain."""
         if self._next and not self._next.read.done():
             self._over.set()
-            with suppress(BatchmergeError):
-                self._pipeline.sessions.interrupt("landing")
+            wait([in_background(lambda: self._pipeline.sessions.interrupt("landing"))], _PATIENCE)  # Spark may hang
             wait([self._next.read], _PATIENCE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from jobs.landing import read_ahead
 from jobs.landing.publish import ReadBatch, publish_read
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
+from jobs.spark.sessions import OneSession
 from resources.connections import Connections
 from resources.errors import CommitFailed, Unavailable
 from tests.kit import model
@@ -127,6 +129,34 @@ def test_what_is_read_ahead_is_not_landed_if_another_run_lands_the_batch_before_
     assert [batch.number for batch in protocol.land(engine.pipeline, 0)] == [2, 3]
     engine.merge_all()
     assert engine.read("append") == model.expected(RECORDS, "append")
+
+
+def test_a_landing_ends_with_its_own_error_although_spark_does_not_answer(
+    engine: Engine, before_publication: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read ahead cannot be stopped then."""
+    begun, over, stopped = list[str](), threading.Event(), list[str]()
+
+    class Hanging(OneSession):
+        def interrupt(self, role: str) -> None:
+            over.wait(PATIENCE)
+            stopped.append(role)
+
+    def act(name: str) -> None:
+        if name == "land.begun":
+            begun.append(name)
+            assert len(begun) == 1 or over.wait(PATIENCE)
+
+    def refuse(read: ReadBatch) -> None:
+        raise Unavailable("the catalog does not answer", where=read.append.identifier)
+
+    before_publication(refuse)
+    monkeypatch.setattr(read_ahead, "_PATIENCE", 0.1)
+    pipeline = replace(engine.pipeline, sessions=Hanging(lambda: engine.spark))
+    with at_failpoints(act), pytest.raises(Unavailable, match="the catalog"):
+        next(protocol.land(pipeline, 0))
+    assert not stopped
+    over.set()
 
 
 def test_nothing_is_read_ahead_of_a_batch_that_brings_columns(
