@@ -137,7 +137,7 @@ def maintained(**maintenance: object) -> PipelineSpec:
 
 
 def test_files_of_a_run_that_may_still_write_are_no_orphans() -> None:
-    with pytest.raises(ValueError, match="a run may take 86400 s"):
+    with pytest.raises(ValueError, match="wait for their commit for 86400 s"):
         maintained(orphans={"older_than_hours": 24})
     assert maintained(orphans={"older_than_hours": 25}).maintenance.orphans.older_than_hours == 25
 
