@@ -74,7 +74,7 @@ def _sink(seconds: int) -> str:
     return f"Apache Iceberg sink {VERSION}, commits every {seconds} s"
 
 
-SIZES: Sizes = {"rows": (5_000_000, 100_000), "turns": (2, 1), "commits": ([1, 5], [1])}
+SIZES: Sizes = {"rows": (5_000_000, 100_000), "turns": (4, 1), "commits": ([1, 5], [1])}
 
 if __name__ == "__main__":
     report(__doc__, measure, SIZES)
