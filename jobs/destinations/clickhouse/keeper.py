@@ -35,7 +35,7 @@ _MOST_NAMES_SIZE = 100_000
 # The least that a name counts, so that a statement has at most a thousand rows: with its values, a row in ZooKeeper is
 # about 400 bytes longer than one and a half times its name.
 _ROW_SIZE = 100
-_PAGES_AT_ONCE = 5
+_PARTS_AT_ONCE = 5
 # A pipeline of more topic-partitions keeps them in pages: a row of its own takes 0.3 ms of each step.
 _MOST_OWN_ROWS = 200
 _STRICT = {"keeper_map_strict_mode": 1, "insert_keeper_max_retries": 0, "async_insert": 0}
@@ -143,14 +143,14 @@ class KeeperStore:
             paged = {page: tps for page, tps in paged.items() if page in self.pages}
         in_pages = {tp for tps in paged.values() for tp in tps}
         old, new = sorted(set(rows.spans) & set(known) - in_pages), sorted(set(rows.spans) - set(known) - in_pages)
-        pages = [
-            (template, page)
+        parts = [
+            (template, part)
             for template, wanted in (("partitions_update", old), ("partitions_insert", new))
-            for page in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE)
+            for part in groups(wanted, lambda tp: _size(self._name(tp)), _MOST_NAMES_SIZE)
         ]
         if paged:
             self._write_pages(held, rows, paged)
-        _side_by_side(lambda one: self._write_rows(one[0], held, rows, one[1]), pages)
+        _side_by_side(lambda one: self._write_rows(one[0], held, rows, one[1]), parts)
         # What confirms is followed by the lease's swap, which shows a newer owner as well.
         if rows.spans and not rows.confirms:
             require_owner(held, self.lease(), self.server.where)
@@ -177,17 +177,17 @@ class KeeperStore:
             sql = render("clickhouse", "state_forget", table=self.table, partitions=partitions)
             self._write(sql, {"name": self.name, "epoch": held.epoch}, is_gone)
 
-    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, page: Sequence[TopicPartition]) -> None:
+    def _write_rows(self, template: str, held: Lease, rows: PartitionWrite, part: Sequence[TopicPartition]) -> None:
         parameters: dict[str, object] = {
-            "names": [self._name(tp) for tp in page],
+            "names": [self._name(tp) for tp in part],
             "epoch": held.epoch,
             "phase": rows.phase.value,
         }
         if not rows.confirms:
-            topics = sorted({tp.topic for tp in page})
+            topics = sorted({tp.topic for tp in part})
             parameters |= {
-                "firsts": [rows.spans[tp].first for tp in page],
-                "lasts": [rows.spans[tp].last for tp in page],
+                "firsts": [rows.spans[tp].first for tp in part],
+                "lasts": [rows.spans[tp].last for tp in part],
                 "topics": topics,
                 "ids": [rows.batch.topic_ids.get(topic, "") for topic in topics],
                 "owner": held.owner,
@@ -195,20 +195,17 @@ class KeeperStore:
                 "batch": rows.batch.number,
                 "commit_id": rows.batch.commit_id,
             }
-        wanted = {tp: rows.row(tp) for tp in page}
+        wanted = {tp: rows.row(tp) for tp in part}
 
         def is_written() -> bool:
-            if self.partitions(list(wanted)) == wanted:
-                return True
-            require_owner(held, self.lease(), self.server.where)
-            return False
+            return self._has(held, self.partitions(list(wanted)) == wanted)
 
         sql = render("clickhouse", template, table=self.table, confirms=rows.confirms)
         self._write(sql, parameters, is_written, looks=False)
 
     def _write_pages(self, held: Lease, rows: PartitionWrite, paged: Mapping[str, Sequence[TopicPartition]]) -> None:
         """Only the lease's owner writes, so what is read here stays until it is written; an older owner is refused."""
-        there = {row["name"]: row["state"] for row in self._rows(self._page_names(paged))}
+        there = self._states(self._page_names(paged))
         texts = dict[str, str]()
         for page, tps in paged.items():
             name = f"{self.name}/{page}"
@@ -235,13 +232,21 @@ class KeeperStore:
         }
 
         def is_written() -> bool:
-            if {row["name"]: row["state"] for row in self._rows([*texts])} == texts:
-                return True
-            require_owner(held, self.lease(), self.server.where)
-            return False
+            return self._has(held, self._states([*texts]) == texts)
 
         sql = render("clickhouse", "pages_write", table=self.table, exist=exist, pieces=[*states])
         self._write(sql, parameters, is_written, looks=False)
+
+    def _has(self, held: Lease, there: bool) -> bool:
+        """Whether an owner's rows are there, by what was read. Raises Interrupted if they are not, and another run has
+        taken the lease over."""
+        if not there:
+            require_owner(held, self.lease(), self.server.where)
+        return there
+
+    def _states(self, names: Sequence[str]) -> dict[str, str]:
+        """The texts of these pages, as far as they exist."""
+        return {row["name"]: row["state"] for row in self._rows(names)}
 
     def _page_names(self, pages: Iterable[str]) -> list[str]:
         return [f"{self.name}/{page}" for page in pages]
@@ -273,11 +278,11 @@ class KeeperStore:
     def _rows(self, names: Sequence[str]) -> list[Row]:
         sql = render("clickhouse", "state_rows", table=self.table, prefix=False)
 
-        def of(page: list[str]) -> list[Row]:
-            return retried(lambda: self.server.rows(sql, {"names": page}))
+        def of(part: list[str]) -> list[Row]:
+            return retried(lambda: self.server.rows(sql, {"names": part}))
 
-        pages = list(groups(names, _size, _MOST_NAMES_SIZE))
-        return self._found(lambda: [row for rows in _side_by_side(of, pages) for row in rows])
+        parts = list(groups(names, _size, _MOST_NAMES_SIZE))
+        return self._found(lambda: [row for rows in _side_by_side(of, parts) for row in rows])
 
     def _found(self, read: Callable[[], list[Row]]) -> list[Row]:
         """The rows that `read` returns; none if there is no state table yet."""
@@ -292,10 +297,10 @@ class KeeperStore:
         return f"{self.name}/{tp.topic}/{tp.partition}"
 
 
-def _side_by_side(work: Callable[[P], T], pages: Sequence[P]) -> list[T]:
-    """The results for all pages, whose rows are different ones: Keeper is waited for most of the time."""
-    with ThreadPoolExecutor(_PAGES_AT_ONCE) as threads:
-        return list(threads.map(work, pages))
+def _side_by_side(work: Callable[[P], T], parts: Sequence[P]) -> list[T]:
+    """The results for all parts, whose rows are different ones: Keeper is waited for most of the time."""
+    with ThreadPoolExecutor(_PARTS_AT_ONCE) as threads:
+        return list(threads.map(work, parts))
 
 
 def _size(name: str) -> int:
