@@ -239,14 +239,14 @@ class IntermediateTable:
         batch: Batch,
         committed: CommittedState | None,
         topics: TopicState,
-        published: Callable[[], None] | None = None,
+        until_published: Callable[[], None] | None = None,
     ) -> ReadBatch:
         """Reads exactly the batch's ranges into files.
 
         Args:
             committed: the state that the batch was planned from.
             topics: what it was planned from, for `caught_up_through`.
-            published: waits until that state is committed (`jobs.landing.read_ahead`); None: it is.
+            until_published: waits until that state is committed (`jobs.landing.read_ahead`); None: it is.
 
         Raises:
             CommitFailed: another run landed meanwhile. BadRecords: the policy is `fail`. InvariantBroken: the counts
@@ -261,7 +261,7 @@ class IntermediateTable:
         selection = Selection(CHANGES, bad_records=self.spec.on_bad_record != "skip")
 
         def write(spec: PipelineSpec, refused: Mapping[str, str] | None, names: NameRule | None) -> Written:
-            table, pending = self.writable(), published is not None
+            table, pending = self.writable(), until_published is not None
             append = Append(self.catalog, self.identifier, self.pipeline, committed, table=table, pending=pending)
             failpoint("land.begun")
             names = names or name_rule(spec, known_names(append.properties, self.pipeline))
@@ -273,8 +273,8 @@ class IntermediateTable:
             return records, append, land_ranges(spark, records, append, selection)
 
         def evolve(spec: PipelineSpec) -> None:
-            if published:  # the files of the batch before have the columns that the table has now
-                published()
+            if until_published:  # the files of the batch before have the columns that the table has now
+                until_published()
             self._follow(spec)
 
         with spark_errors(self.identifier):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from jobs.batch import Batch, CommittedState, LandedBatch, Moves
@@ -40,7 +41,7 @@ class ReadBatch:
     landed: LandedBatch
     properties: Mapping[str, str]
 
-    @property
+    @cached_property
     def state(self) -> CommittedState:
         """The committed state once it is published."""
         return CommittedState.after(self.landed)

@@ -25,12 +25,12 @@ _PATIENCE = 5.0
 
 
 def read(
-    pipeline: Pipeline, place: IntermediateTable, planned: Planned, published: Callable[[], None] | None = None
+    pipeline: Pipeline, place: IntermediateTable, planned: Planned, until_published: Callable[[], None] | None = None
 ) -> ReadBatch:
     """Reads the planned batch into files (`IntermediateTable.read`)."""
     assert planned.batch
     session = pipeline.spark("landing", place.catalog)
-    return place.read(session, pipeline.kafka, planned.batch, planned.committed, planned.topics, published)
+    return place.read(session, pipeline.kafka, planned.batch, planned.committed, planned.topics, until_published)
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class ReadAhead:
 
         def read_planned() -> ReadBatch | None:
             found = planned.result()
-            return read(pipeline, place, found, is_published) if found.batch else None
+            return read(pipeline, place, found, until_published) if found.batch else None
 
-        def is_published() -> None:
+        def until_published() -> None:
             while not published.wait(LOOK):
                 raise_if_to_end()
 
