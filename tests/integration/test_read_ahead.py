@@ -25,6 +25,23 @@ from tests.kit.interrupting import at_failpoints
 from tests.kit.records import put
 from tests.kit.waiting import PATIENCE
 
+
+class Points:
+    """The boundaries that threads have reached, in their order."""
+
+    def __init__(self) -> None:
+        self.reached, self._more = list[str](), threading.Condition()
+
+    def add(self, name: str) -> None:
+        with self._more:
+            self.reached.append(name)
+            self._more.notify_all()
+
+    def wait_for(self, there: Callable[[], bool]) -> None:
+        with self._more:
+            assert self._more.wait_for(there, PATIENCE)
+
+
 RECORDS = [put(key) for key in range(6)]
 Before = Callable[[ReadBatch], None]
 
@@ -55,22 +72,16 @@ def before_publication(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], No
 def test_the_next_batch_is_read_before_a_batch_is_published(
     engine: Engine, point: str, before_publication: Callable[[Before], None]
 ) -> None:
-    points, reached = list[str](), threading.Condition()
-
-    def act(name: str) -> None:
-        with reached:
-            points.append(name)
-            reached.notify_all()
+    points = Points()
 
     def wait_for_the_next(read: ReadBatch) -> None:
-        with reached:
-            assert reached.wait_for(lambda: points.count(point) >= min(3, read.landed.number + 1), PATIENCE)
+        points.wait_for(lambda: points.reached.count(point) >= min(3, read.landed.number + 1))
 
     before_publication(wait_for_the_next)
-    with at_failpoints(act):
+    with at_failpoints(points.add):
         landed = list(protocol.land(engine.pipeline, 0))
     assert [(batch.number, batch.counts.landed) for batch in landed] == [(1, 2), (2, 2), (3, 2)]
-    assert points.count("land.begun") == points.count("land.published") == 3
+    assert points.reached.count("land.begun") == points.reached.count("land.published") == 3
     engine.merge_all()
     assert engine.read("append") == model.expected(RECORDS, "append")
 
@@ -184,20 +195,14 @@ def test_the_columns_of_a_batch_come_once_the_batch_before_it_is_published(
     """The files of that one have the columns from before."""
     engine.produce(put(6, extra=1), put(7, extra=2))
     adding = engine.with_value(unknown_fields="add")
-    points, reached = list[str](), threading.Condition()
-
-    def act(name: str) -> None:
-        with reached:
-            points.append(name)
-            reached.notify_all()
+    points = Points()
 
     def let_the_columns_come(read: ReadBatch) -> None:
         if read.landed.number == 3:
-            with reached:
-                assert reached.wait_for(lambda: {"waits", "land.evolved"} & {*points}, PATIENCE)
+            points.wait_for(lambda: bool({"waits", "land.evolved"} & {*points.reached}))
 
     before_publication(let_the_columns_come)
-    monkeypatch.setattr(read_ahead, "raise_if_to_end", lambda: act("waits"))
-    with at_failpoints(act):
+    monkeypatch.setattr(read_ahead, "raise_if_to_end", lambda: points.add("waits"))
+    with at_failpoints(points.add):
         landed = list(protocol.land(adding.pipeline, 0))
     assert [batch.new_columns for batch in landed] == [{}, {}, {}, {"extra": "long"}]
