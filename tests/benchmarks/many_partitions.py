@@ -102,6 +102,8 @@ def source(connections: Connections, kinds: Sequence[str], topics: int, partitio
     for first in range(0, topics, _AT_ONCE):
         for made in admin.create_topics([NewTopic(n, partitions) for n in names[first : first + _AT_ONCE]]).values():
             made.result(timeout=120)
+    while not admin.list_topics(timeout=60).topics.keys() >= set(names):
+        time.sleep(0.2)  # the controller has made them, the broker does not say so yet
     formats = {"key": {"format": "json", "columns": {"id": "long"}}, "value": {"format": "json", "columns": COLUMNS}}
     reads = {"topics": names, **formats}
     pipelines = {
