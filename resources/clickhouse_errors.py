@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from clickhouse_connect.driver.exceptions import ClickHouseError, Error
+from urllib3.exceptions import HTTPError
 
 from resources.errors import (
     BatchmergeError,
@@ -57,6 +58,8 @@ LEASE_LOST = "batchmerge: the lease belongs to another run"
 _SILENT = 60
 NEWER_RUN = "nothing to do: the newer run goes on"
 _CHECK = "check the address and `secure` in the connections file and that the server runs"
+
+_BROKEN = "run again; the server was stopped, or the statement failed half way (see `SELECT * FROM system.errors`)"
 
 # In the client's words, where no answer came from ClickHouse, and none will.
 _MISTAKES = [
@@ -111,6 +114,8 @@ def clickhouse_errors(where: str) -> Iterator[None]:
         if problem.code is None:
             found.facts["waited"] = time.monotonic() - began
         raise found from None
+    except HTTPError:  # some rows were sent already: there is no code for what comes then
+        raise Unavailable("its answer broke off", where=where, remedy=_BROKEN) from None
     except (ClickHouseError, OSError) as problem:
         found = _no_answer(str(problem), where, f"no answer ({type(problem).__name__})")
         found.facts["waited"] = time.monotonic() - began
