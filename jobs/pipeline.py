@@ -132,8 +132,9 @@ class Pipeline:
             self.intermediate = self._intermediate()
 
     def topics(self) -> list[str]:
-        """The topics that it reads now."""
-        return self.kafka.topics(self.spec.source.topics, self.spec.source.pattern, self.spec.own_topics)
+        """The topics that it reads now; named ones may not exist."""
+        source = self.spec.source
+        return self.kafka.topics((), source.pattern, self.spec.own_topics) if source.pattern else sorted(source.topics)
 
     def resolved(self, destination: Destination) -> Destination:
         """The destination with all columns that landing has added so far."""

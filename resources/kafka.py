@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, TopicMissing, Unavailable
-from resources.kafka_errors import kafka_errors, says_why
+from resources.kafka_errors import UNKNOWN, kafka_errors, says_why
 from resources.kafka_offsets import ASKING, EARLIEST, LATEST, UNGROUPED, Found, list_offsets
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
@@ -139,20 +139,35 @@ class KafkaCluster:
             return matching
         for name in names:
             if name not in known:
-                raise TopicMissing(
-                    f"topic {name} does not exist, or this user may not see it",
-                    where=f"connection {self.name}",
-                    remedy="create the topic, or correct `source.topics` or the permissions",
-                    topic=name,
-                )
+                raise self._missing(name)
         return sorted(names)
 
+    def _missing(self, topic: str) -> TopicMissing:
+        return TopicMissing(
+            f"topic {topic} does not exist, or this user may not see it",
+            where=f"connection {self.name}",
+            remedy="create the topic, or correct `source.topics` or the permissions",
+            topic=topic,
+        )
+
     def describe(self, topics: list[str]) -> tuple[dict[str, str], list[TopicPartition]]:
-        """Kafka's id per topic, and all their partitions."""
+        """Kafka's id per topic, and all their partitions.
+
+        Raises:
+            TopicMissing: a topic does not exist. ConfigurationError: this user may not see it.
+        """
         with self._errors("topics"):
             found = self._admin.describe_topics(TopicCollection(topics), request_timeout=self.timeout)
-            described = {name: self._result(future) for name, future in found.items()}
-        return _ids_and_partitions(described)
+            return _ids_and_partitions({name: self._described(name, future) for name, future in found.items()})
+
+    def _described(self, topic: str, future: Future[TopicDescription]) -> TopicDescription:
+        with self._errors(f"topic {topic}"):
+            try:
+                return self._result(future)
+            except KafkaException as problem:
+                if problem.args[0].code() in UNKNOWN:
+                    raise self._missing(topic) from None
+                raise
 
     def describe_each(
         self, topics: list[str]
@@ -169,8 +184,7 @@ class KafkaCluster:
                 futures = self._admin.describe_topics(TopicCollection([*leaderless]), request_timeout=self.timeout)
             for name, future in futures.items():
                 try:
-                    with self._errors(f"topic {name}"):
-                        found[name] = self._result(future)
+                    found[name] = self._described(name, future)
                 except BatchmergeError as problem:
                     failed[name] = problem
             leaderless = {name for name in leaderless - failed.keys() if _without_leader(found[name])}

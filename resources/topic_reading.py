@@ -72,7 +72,7 @@ def newest_records(cluster: KafkaCluster, topic: str, count: int, headers: Wante
 
 def _state(cluster: KafkaCluster, topic: str) -> tuple[str, dict[TopicPartition, int], dict[TopicPartition, int]]:
     """The topic's id, and by partition, in their order, the first and the last stable offset."""
-    ids, partitions = cluster.describe(cluster.topics([topic], None))
+    ids, partitions = cluster.describe([topic])
     first, ends = cluster.first_offsets(partitions), cluster.stable_offsets(partitions)
     return ids[topic], {tp: first[tp] for tp in sorted(partitions)}, ends
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from jobs.events.reading import read_events
 from resources.connections import Connections
-from resources.errors import BatchmergeError, ConfigurationError, SourceError
+from resources.errors import BatchmergeError, ConfigurationError
 from resources.topic_reading import newest_records
 from tests.kit.engine import Engine
 from tests.kit.events import check_groups
@@ -114,7 +114,7 @@ def test_what_the_page_lists_is_enough(
 
 
 def test_the_source_may_not_be_read(engine: Engine, admin: AdminClient) -> None:
-    with pytest.raises(SourceError, match="this user may not see it"):
+    with pytest.raises(ConfigurationError, match=rf"topic {engine.flow.topic}: Kafka refuses access.*security\.md"):
         engine.land()
     describe = permit(ResourceType.TOPIC, engine.flow.topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE)
     grant(admin, [describe])

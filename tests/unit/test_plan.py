@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,16 +19,20 @@ from hypothesis import strategies as st
 from jobs.batch import Batch, CommittedState
 from jobs.members.topics import states_of
 from jobs.offsets import OffsetRange, Offsets, TopicPartition
+from jobs.pipeline import Pipeline
 from jobs.planning.first_offsets import first_offsets
 from jobs.planning.plan import TopicState, bound, partitions_with_new_leader, plan_batch, refuse_cut_off
 from jobs.planning.topic_state import topic_state
 from jobs.spec.source import FromTimestamp
-from resources.connections import KafkaConnection
+from resources.connections import Connections, KafkaConnection
 from resources.errors import LineageBroken, OffsetsGone, SourceError, TopicMissing, TopicRecreated
 from resources.kafka import KafkaCluster
+from tests.kit import specs
 from tests.kit.batches import P0, P1, TOPIC_IDS, committed
+from tests.kit.lake import lake_connection
 from tests.kit.waiting import until
 
+KAFKA = KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1")
 P2, U0 = TopicPartition("t", 2), TopicPartition("u", 0)
 
 
@@ -103,13 +108,25 @@ def test_topics_without_a_leader_cost_the_others_no_request(monkeypatch: pytest.
             answer = {"offset": 7, "leader_epoch": None, "error": None}
             return [SimpleNamespace(topic=tp.topic, partition=tp.partition, **answer) for tp in wanted]
 
-    kafka = KafkaCluster("kafka", KafkaConnection(kind="kafka", bootstrap_servers="nowhere:1"))
+    kafka = KafkaCluster("kafka", KAFKA)
     vars(kafka).update(_admin=Admin(), _consumer=Asked())
     states, failed = states_of(kafka, names)
     assert (set(failed), len(asked)) == ({*away, gone}, 4), "a request for at most 250 partitions, and two of each"
     assert set(states) == set().union(*asked) == set(names) - failed.keys()
     assert "partitions without a leader: 0" in str(failed["t1"])
     assert isinstance(failed[gone], TopicMissing)
+
+
+def test_named_topics_are_not_looked_for_among_all(tmp_path: Path) -> None:
+    """The list of a large cluster takes longer than the batch."""
+
+    def list_topics(**_: object) -> None:
+        raise AssertionError("asked for all topics")
+
+    connections = Connections({"kafka": KAFKA, "lake": lake_connection(tmp_path)}, "test")
+    named = Pipeline("p", specs.spec(source={"topics": ["b", "a"]}), connections)
+    vars(named.kafka).update(_admin=SimpleNamespace(list_topics=list_topics))
+    assert named.topics() == ["a", "b"]
 
 
 def topics(
