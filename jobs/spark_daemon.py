@@ -11,6 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 
 LOADED = (
+    ".spark.sent_task",  # first: it says by which files the others were loaded
     ".landing.task",
     ".landing.read_task",
     ".changes.copy_task",

@@ -34,6 +34,7 @@ from resources.connections import SparkConnection
 from resources.errors import (
     Unavailable,
 )
+from resources.own_code import OWN_CODE, STARTED_BY, is_other_code, other_code_in_server
 from resources.spark_address import SparkAddress
 from resources.spark_errors import spark_errors
 
@@ -86,6 +87,7 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
 
     Raises:
         Unavailable: no Spark answers.
+        ConfigurationError: other code than that of this process has started the local Spark server.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     wanted = {**_ALWAYS, "spark.scheduler.pool": role, **connection.settings, **settings}
@@ -94,6 +96,8 @@ def open_session(connection: SparkConnection, role: str, settings: Mapping[str, 
         address = SparkAddress.parse(connection.remote) if connection.remote else _local(connection.master)
         spark = _attach(address, role)
         there = spark.conf.getAll
+        if is_other_code(there.get(STARTED_BY, OWN_CODE)):
+            raise other_code_in_server(address.shown)
         # Spark makes a catalog once in a session, which would keep old credentials as long as runs come.
         if any(there.get(name, digest) != digest for name, digest in digests.items()):
             spark.stop()

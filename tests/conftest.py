@@ -2,6 +2,7 @@
 
 They live in a data folder of the test session, on free ports, and stop with it. For quick rounds while developing,
 BATCHMERGE_TEST_HOME names the data folder of a stack that you started yourself; it is used as it is and left running.
+After a change in jobs, resources or sql its Spark has to be started again.
 """
 
 from __future__ import annotations

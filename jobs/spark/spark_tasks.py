@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import mmh3
 import pyarrow as pa
 
+from jobs.spark.sent_task import SentTask
 from resources.carried_errors import carrying_errors, cause_of
 from resources.errors import BatchmergeError
 
@@ -146,4 +147,4 @@ def in_arrow(rows: DataFrame, task: Task, schema: pa.Schema) -> DataFrame:
 
     # `mapInArrow` of Spark Connect takes a dot in a column's name for a path.
     given = rows.toDF(*(f"c{n}" for n in range(len(names)))) if has_dots else rows
-    return given.mapInArrow(run, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+    return given.mapInArrow(SentTask(run), from_arrow_schema(schema, prefer_timestamp_ntz=True))

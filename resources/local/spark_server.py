@@ -21,6 +21,7 @@ from resources.local.jvm import jvm
 from resources.local.lake import create_lake, lake_connection, store_of
 from resources.local.ports import accepts
 from resources.local.service import HOST, Command, Say, Service, Site
+from resources.own_code import OWN_CODE, STARTED_BY
 
 PROGRAM = Path(__file__).parent.parent / "spark_connect" / "server.py"
 # Settings that PROGRAM needs; and Python workers that are forked with our modules loaded.
@@ -82,6 +83,7 @@ class SparkServer(Service):
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             **SHARED_SESSIONS,
+            STARTED_BY: OWN_CODE,
             "spark.scheduler.mode": "FAIR",  # a large merge does not hold up another pipeline's small batch
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(site.port(self.name, "connect")),
