@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -34,7 +35,6 @@ def _opened(code: str, pickled: bytes) -> _Function:
     return _refused if is_other_code(code) else SentTask(pickle.loads(pickled))
 
 
-def _refused(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _refused(_: Iterable[pa.RecordBatch]) -> NoReturn:
     with carrying_errors():
         raise other_code_in_worker()
-    yield from batches
