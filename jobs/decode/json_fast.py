@@ -150,6 +150,9 @@ class ArrowJson:
         found = unexpected(table, pa.struct(list(wire)), self._watch)
         values = with_fields(values, self.type)
         if self._watch.then == "report":
+            having = records_with(found) if lacking is not None else None
+            if having is not None and pc.any(pc.and_(lacking, having)).as_py():
+                raise OneByOne(lacking)  # fields of bad records are not reported
             return values, lacking, found_fields(found)
         others = [mask for mask in (lacking, records_with(found)) if mask is not None]
         return values, reduce(pc.or_, others) if others else None, NOTHING_FOUND

@@ -421,6 +421,17 @@ def test_columns_and_other_fields_that_are_written_in_several_ways(then: Literal
         assert fast.unknown == strict.unknown
 
 
+@pytest.mark.parametrize(
+    "column", ["array<decimal(9,2)>", "array<array<decimal(9,2)>>", "array<struct<a: decimal(9,2)>>"]
+)
+def test_decimals_in_base64_are_not_taken_for_the_numbers_that_they_look_like(column: str) -> None:
+    """No sample has a text: the types to read with were decimals, which Arrow reads from texts, too."""
+    kind = JsonDialect(decimals="base64").of_row(row_type({"m": column}))
+    inner = {"array<decimal(9,2)>": "1000", "array<array<decimal(9,2)>>": ["1000"]}.get(column, {"a": "1000"})
+    records = [json.dumps({"m": [inner] if n in (50, 90) else []}).encode() for n in range(100)]
+    assert_same(kind, [*records])
+
+
 def test_some_values_that_do_not_fit_cost_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded, texts = StrictJson.decode, ["2026-01-01 10:00:00"] * 49 + ["none"]
     sizes = list[int]()

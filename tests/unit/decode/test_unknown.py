@@ -82,6 +82,16 @@ def test_nested_fields_have_paths_and_nulls_are_nothing(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["fast", "strict"])
+def test_fields_of_bad_records_are_not_reported(number: int) -> None:
+    """They would become columns, or make those of good records text."""
+    records: list[dict[str, object]] = [{"id": n, "new": n} for n in range(MANY)]
+    records[3] = {"new": 1.5, "other": 1}  # it lacks the id
+    decoded = json_decoders({"id": "long not null"}, Watch())[number].decode(raw_values(*records))
+    assert list(decoded.errors) == [3]
+    assert found(decoded) == {"new": ("long", MANY - 1)}
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["fast", "strict"])
 def test_refused_records_name_the_field_and_others_are_rows(number: int) -> None:
     records: list[dict[str, object]] = [{"id": n} for n in range(MANY)]
     records[3] |= {"secret": "value", "s": {"x": 1, "deep": 2}}
