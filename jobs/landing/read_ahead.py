@@ -8,10 +8,12 @@ on top of its state and of no other: if that was not published, nothing else can
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jobs.landing.intermediate import IntermediateTable
 from jobs.landing.publish import ReadBatch
@@ -19,6 +21,9 @@ from jobs.landing.reads import read_alone
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import Planned
 from jobs.time_limit import LOOK, ending_with, in_background, raise_if_to_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Seconds to wait for Spark to be asked to end what is read in vain, and for the end of it.
 _PATIENCE = 5.0
@@ -47,6 +52,9 @@ class ReadAhead:
         self._pipeline = pipeline
         self._over = threading.Event()
         self._next: _Next | None = None
+        # By the tag Spark ends nothing else: a run that was faster works in the same session.
+        self._tag = f"read-ahead-{uuid.uuid4().hex}"
+        self._session: SparkSession | None = None
 
     def begin(self, before: ReadBatch) -> None:
         """Begins to plan and read the batch after this one, whose publication comes next.
@@ -65,7 +73,12 @@ class ReadAhead:
 
         def read_planned() -> ReadBatch | None:
             found = planned.result()
-            return read(pipeline, place, found, until_published) if found.batch else None
+            if not found.batch:
+                return None
+            self._session = pipeline.spark("landing", place.catalog)
+            self._session.addTag(self._tag)  # of this thread's operations
+            raise_if_to_end()
+            return read(pipeline, place, found, until_published)
 
         def until_published() -> None:
             while not published.wait(LOOK):
@@ -94,7 +107,8 @@ class ReadAhead:
         """Ends what is read in vain."""
         if self._next and not self._next.read.done():
             self._over.set()
-            wait([in_background(lambda: self._pipeline.sessions.interrupt("landing"))], _PATIENCE)  # Spark may hang
+            if session := self._session:
+                wait([in_background(lambda: session.interruptTag(self._tag))], _PATIENCE)  # Spark may hang
             wait([self._next.read], _PATIENCE)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from jobs import protocol
 from jobs.batch import CommittedState, LandedBatch
@@ -15,7 +18,6 @@ from jobs.landing import read_ahead
 from jobs.landing.publish import ReadBatch, publish_read
 from jobs.pipeline import Pipeline
 from jobs.planning.plan import TopicState
-from jobs.spark.sessions import OneSession
 from resources.connections import Connections
 from resources.errors import CommitFailed, Unavailable
 from tests.kit import model
@@ -23,7 +25,7 @@ from tests.kit.engine import Engine
 from tests.kit.flow import Flow
 from tests.kit.interrupting import at_failpoints
 from tests.kit.records import put
-from tests.kit.waiting import PATIENCE
+from tests.kit.waiting import PATIENCE, until
 
 
 class Points:
@@ -148,10 +150,9 @@ def test_a_landing_ends_with_its_own_error_although_spark_does_not_answer(
     """What is read ahead cannot be stopped then."""
     begun, over, stopped = list[str](), threading.Event(), list[str]()
 
-    class Hanging(OneSession):
-        def interrupt(self, role: str) -> None:
-            over.wait(PATIENCE)
-            stopped.append(role)
+    def hang(_: SparkSession, tag: str) -> None:
+        over.wait(PATIENCE)
+        stopped.append(tag)
 
     def act(name: str) -> None:
         if name == "land.begun":
@@ -163,11 +164,50 @@ def test_a_landing_ends_with_its_own_error_although_spark_does_not_answer(
 
     before_publication(refuse)
     monkeypatch.setattr(read_ahead, "_PATIENCE", 0.1)
-    pipeline = replace(engine.pipeline, sessions=Hanging(lambda: engine.spark))
+    monkeypatch.setattr(type(engine.spark), "interruptTag", hang)
     with at_failpoints(act), pytest.raises(Unavailable, match="the catalog"):
-        next(protocol.land(pipeline, 0))
+        next(protocol.land(engine.pipeline, 0))
     assert not stopped
     over.set()
+
+
+def test_a_landing_that_lost_stops_only_what_it_has_read_ahead(
+    engine: Engine, before_publication: Callable[[Before], None], tmp_path: Path
+) -> None:
+    """The run that was faster works in the same session."""
+    begun, over = list[str](), threading.Event()
+
+    def act(name: str) -> None:
+        if name == "land.begun":
+            begun.append(name)
+            assert len(begun) == 1 or over.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as pool:
+        others = list[Future[list[Row]]]()
+
+        def lose(read: ReadBatch) -> None:
+            others.append(
+                pool.submit(engine.spark.range(0, 1, 1, 1).mapInArrow(_until_told(tmp_path), "id long").collect)
+            )
+            until((tmp_path / "begun").exists, what="the other run's task")
+            raise CommitFailed("another run was faster", where=read.append.identifier)
+
+        before_publication(lose)
+        with at_failpoints(act), pytest.raises(CommitFailed, match="faster"):
+            next(protocol.land(engine.pipeline, 0))
+        over.set()
+        (tmp_path / "over").touch()
+        assert len(others[0].result()) == 1
+
+
+def _until_told(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (folder / "begun").touch()
+        while not (folder / "over").exists():
+            time.sleep(0.05)
+        yield from batches
+
+    return work
 
 
 def test_nothing_is_read_ahead_of_a_batch_that_brings_columns(
