@@ -103,7 +103,7 @@ def _wire_type(field: pa.Field, samples: list[Any]) -> pa.DataType:
         return pa.struct(wire_fields(kind, samples))
     if pa.types.is_list(kind):
         inner = [item for sample in samples if isinstance(sample, list) for item in sample]
-        # Base64 is told from numbers by the name before it (`numbers_alone`), which an element has not.
+        # `numbers_alone` distinguishes base64 by the name before it, which an element has not.
         in_text = base64_scale(kind.value_field) is not None
         return pa.list_(pa.field("element", pa.string() if in_text else _wire_type(kind.value_field, inner)))
     return _wire_scalar(field, samples)

@@ -187,7 +187,7 @@ def test_a_landing_that_lost_stops_only_what_it_has_read_ahead(
 
         def lose(read: ReadBatch) -> None:
             others.append(
-                pool.submit(engine.spark.range(0, 1, 1, 1).mapInArrow(_until_told(tmp_path), "id long").collect)
+                pool.submit(engine.spark.range(0, 1, 1, 1).mapInArrow(_until_over(tmp_path), "id long").collect)
             )
             until((tmp_path / "begun").exists, what="the other run's task")
             raise CommitFailed("another run was faster", where=read.append.identifier)
@@ -200,7 +200,7 @@ def test_a_landing_that_lost_stops_only_what_it_has_read_ahead(
         assert len(others[0].result()) == 1
 
 
-def _until_told(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _until_over(folder: Path) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (folder / "begun").touch()
         while not (folder / "over").exists():
