@@ -25,7 +25,7 @@ from jobs.landing.reads import Reads, WantedRead, read_in_one_job
 from jobs.landing.task_report import TaskReport
 from jobs.members.known_members import KnownMembers
 from jobs.members.shared_jobs import Participant, SharedJobs
-from jobs.members.side_by_side import Outcome, outcome_of, side_by_side
+from jobs.members.side_by_side import Outcome, outcome_of, problems_of, side_by_side
 from jobs.members.topics import Seen
 from jobs.offsets import Offsets
 from jobs.pipeline import Pipeline
@@ -62,18 +62,16 @@ class Members(KnownMembers):
         Raises:
             BatchmergeError: not one can be asked.
         """
-        found, failed, known = list[CommittedState](), dict[str, BatchmergeError](), self.known()
+        known = self.known()
 
         def ask(pipeline: Pipeline) -> CommittedState | None:
             return pipeline.intermediate.committed()
 
-        for outcome in self.each("landed", known, ask, at_once=_QUESTIONS):
-            found += [outcome.done] if outcome.done else []
-            if outcome.problem:
-                failed[outcome.key] = outcome.problem
+        outcomes = list(self.each("landed", known, ask, at_once=_QUESTIONS))
+        failed = problems_of(outcomes)
         if failed and len(failed) == len(known):
             raise next(iter(failed.values()))
-        return found, failed
+        return [outcome.done for outcome in outcomes if outcome.done], failed
 
     def each(
         self,

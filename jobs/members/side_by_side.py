@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Event
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from jobs.spark.sessions import OneSession
 from jobs.spec.members import Member
@@ -43,6 +43,11 @@ def outcome_of(member: Member, work: Callable[[], T | None]) -> Outcome[T]:
     except BatchmergeError as problem:
         _LOG.warning("%s: %s", member.key, problem)
         return Outcome(member.key, member, problem=problem)
+
+
+def problems_of(outcomes: Iterable[Outcome[Any]]) -> dict[str, BatchmergeError]:
+    """The errors of those that failed, by key."""
+    return {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
 
 
 def side_by_side(
