@@ -70,10 +70,8 @@ def _land(context: dg.AssetExecutionContext, launch: Launch, pipeline: Pipeline,
         context.log.info("Kafka has nothing new")
     state = pipeline.intermediate.committed()
     context.instance.add_run_tags(context.run.run_id, {LANDED_TAG: str(state.batch_number if state else 0)})
-    if new := ", ".join(name for name in pipeline.names if name not in known):
-        text = f"{new}: reload the code location to see the assets of {launch.name}"
-        return shown(pipeline, done, time.monotonic() - began, {"new tables": text})
-    return shown(pipeline, done, time.monotonic() - began)
+    new = metadata.appeared("tables", [name for name in pipeline.names if name not in known], launch.name)
+    return shown(pipeline, done, time.monotonic() - began, new)
 
 
 def _report(pipeline: Pipeline, window: Window) -> Shown:

@@ -3,19 +3,22 @@ nothing new in this run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus as Status
 
-from jobs.batch import CommittedState
+from jobs.batch import CommittedState, LandedBatch
 from jobs.circuit_breaker import CircuitBreaker
 from jobs.members.members import Members
 from jobs.pipeline import Pipeline
+from jobs.spec.members import Member
 from jobs.spec.pipeline import Freshness
-from orchestration.components import checks
+from orchestration import open_lineage
+from orchestration.components import checks, metadata
 from orchestration.components.ends import Ends, EndsByMember
+from orchestration.components.member_metadata import MergedMember, table_label
 from orchestration.components.merging import report, settled
 from resources.errors import BatchmergeError, Unavailable
 
@@ -26,21 +29,34 @@ _LASTING = (checks.STALE, checks.SCHEMA, checks.CAUGHT_UP)
 
 
 def landing_results_of_topics(
-    instance: dg.DagsterInstance, members: Members, key: dg.AssetKey, found: Mapping[str, Results]
+    instance: dg.DagsterInstance,
+    members: Members,
+    key: dg.AssetKey,
+    landed: Mapping[str, Sequence[LandedBatch]],
+    invariants: Callable[[Member, Sequence[LandedBatch]], Results],
 ) -> list[dg.AssetCheckResult]:
-    """Combines the results of the landed topics. A topic that failed `fields_declared` is checked again until it
-    passes; checking all topics each time would read hundreds of tables.
+    """Combines the results of the landed topics, and sends their lineage. A topic that failed `fields_declared` is
+    checked again until it passes; checking all topics each time would read hundreds of tables.
 
     Args:
-        found: by topic.
+        landed: by topic the new batches.
+        invariants: the other results of a topic, from all of its landed batches.
     """
+    every, found = replace(members, topics=()), dict[str, Results]()
+    known = every.known()
+    for member in known:
+        if new := landed.get(member.key):
+            pipeline = members.open(member)
+            batches = pipeline.intermediate.landed().batches
+            fields = checks.fields_result(key, pipeline.spec, batches)
+            found[member.key] = [*invariants(member, batches), fields]
+            open_lineage.send_landed(pipeline, metadata.total(new).landed)
 
     def look(pipeline: Pipeline) -> list[dg.AssetCheckResult]:
         return [checks.fields_result(key, pipeline.spec, pipeline.intermediate.landed().batches)]
 
-    every = replace(members, topics=())
     before = wrong_before(instance, dg.AssetCheckKey(key, checks.FIELDS)) - found.keys()
-    again = [member for member in every.known() if member.key in before]
+    again = [member for member in known if member.key in before]
     looked = {outcome.key: outcome.done or [] for outcome in every.each("checks", again, look)}
     return checks.combined_results(key, checks.landing_checks(key), {**looked, **found})
 
@@ -58,7 +74,7 @@ def table_results_of_members(
     members: Members,
     key: dg.AssetKey,
     number: int,
-    found: Mapping[str, Results],
+    merged: Sequence[MergedMember],
     ends: EndsByMember,
     seen: Mapping[str, TableSeen],
     breaker: CircuitBreaker,
@@ -70,14 +86,13 @@ def table_results_of_members(
     Args:
         key: the asset of the entry.
         number: the entry's number in `tables`.
-        found: by table, as `table_label` names it.
         seen: by member the tables that the step has read and not merged; their age is known without another look.
         problems: by member the errors of tables that were not merged. Those that have not answered are not asked here
             again: what was wrong with them stays so, and their age is unknown.
     """
     silent = {member for member, problem in problems.items() if isinstance(problem, Unavailable)}
     every = replace(members, topics=())
-    entry = members.spec.tables[number]
+    entry, found = members.spec.tables[number], {one.label: one.results for one in merged}
     freshness = members.spec.freshness
     specs = checks.table_checks(key, entry, freshness)
     lasting = [spec.name for spec in specs if spec.name in _LASTING]
@@ -122,11 +137,6 @@ def table_results_of_members(
 def member_key(pipeline: Pipeline) -> str:
     """The key of the member that is opened as this pipeline."""
     return pipeline.only or pipeline.spec.source.topics[0]
-
-
-def table_label(member: str, table: str) -> str:
-    """How checks of several tables name one of them."""
-    return f"{member} {table}"
 
 
 def wrong_before(instance: dg.DagsterInstance, check: dg.AssetCheckKey) -> set[str]:

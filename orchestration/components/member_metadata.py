@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 
 from jobs.batch import LandedBatch, MergeCounts
-from jobs.members.topics import Seen
+from jobs.members.side_by_side import Outcome, problems_of
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components import metadata
-from orchestration.components.launch import Launch
 from orchestration.components.merging import TableResult
 from resources.errors import BatchmergeError, TransientError
+
+
+def table_label(member: str, table: str) -> str:
+    """How checks of several tables name one of them."""
+    return f"{member} {table}"
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,15 @@ class MergedMember:
     facts: Mapping[str, Any]
 
     @property
+    def label(self) -> str:
+        return table_label(self.key, self.table.table)
+
+    @property
     def batch(self) -> int:
         return self.done.after.batch_number if self.done.after else 0
 
 
-def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
+def _materialization(merged: MergedMember, hour: str | None) -> dg.AssetMaterialization:
     """A materialization of the table's own asset."""
     after = merged.done.after
     return dg.AssetMaterialization(
@@ -43,6 +51,18 @@ def materialization(merged: MergedMember, hour: str | None) -> dg.AssetMateriali
         metadata={**merged.facts, "topic": merged.key},
         tags={"dagster/data_version": after.commit_id} if after else None,
     )
+
+
+def materialize_each(
+    log: Callable[[dg.AssetMaterialization], None], outcomes: Iterable[Outcome[MergedMember]], hour: str | None
+) -> tuple[list[MergedMember], dict[str, BatchmergeError]]:
+    """Materializes the asset of each table as its outcome comes. Returns what was merged, and the errors by key."""
+    done = list[Outcome[MergedMember]]()
+    for outcome in outcomes:
+        done.append(outcome)
+        if outcome.done:
+            log(_materialization(outcome.done, hour))
+    return [outcome.done for outcome in done if outcome.done], problems_of(done)
 
 
 def landed_metadata(
@@ -66,14 +86,6 @@ def landed_metadata(
         ),
         **_failed(problems),
     }
-
-
-def seen_metadata(launch: Launch, seen: Seen | None) -> dict[str, str]:
-    """Names new topics: they are landed and merged, and get their assets when the definitions are loaded again."""
-    if seen is None or not seen.appeared:
-        return {}
-    text = f"{', '.join(seen.appeared)}: reload the code location to see the assets of {launch.name}"
-    return {"new topics": text}
 
 
 def merged_metadata(merged: Sequence[MergedMember], problems: Mapping[str, BatchmergeError]) -> dict[str, Any]:

@@ -22,12 +22,11 @@ from jobs.circuit_breaker import CircuitBreaker
 from jobs.destinations.base import lack, oldest
 from jobs.members.landing import land
 from jobs.members.members import Members
-from jobs.members.side_by_side import Outcome
-from jobs.members.topics import Seen
+from jobs.members.side_by_side import Outcome, problems_of
 from jobs.pipeline import Pipeline
 from jobs.spec.members import Member
 from jobs.spec.tables import Table
-from orchestration import names, open_lineage
+from orchestration import names
 from orchestration.components import checks, metadata
 from orchestration.components.config import LandConfig, MergeConfig
 from orchestration.components.ends import EndsByMember
@@ -38,15 +37,14 @@ from orchestration.components.member_checks import (
     TableSeen,
     landing_results_of_topics,
     member_key,
-    table_label,
     table_results_of_members,
 )
 from orchestration.components.member_metadata import (
     MergedMember,
     landed_metadata,
-    materialization,
+    materialize_each,
     merged_metadata,
-    seen_metadata,
+    table_label,
 )
 from orchestration.components.merging import TableResult, advance_or_replay, report, within_limit
 from orchestration.components.metadata import table_columns
@@ -70,7 +68,7 @@ def run_landing_of_members(
     """Lands every topic that has something new. A replay lands only what it reads from Kafka again."""
     began = time.monotonic()
     outcomes = list[Outcome[list[LandedBatch]]]()
-    seen: Seen | None = None
+    appeared: Sequence[str] = ()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         paused = None if replayed else launch.reason_to_stop(context)
@@ -81,25 +79,22 @@ def run_landing_of_members(
             context.log.info("nothing is landed: %s", paused)
         else:
             seen = members.look()
+            appeared = seen.appeared
             batch = launch.spec.batch
             most, turn = config.batches(batch.max_batches), config.turn(batch.time_limit_seconds)
             outcomes = list(land(members, seen, most, turn))
             if not config.topics:
                 _tag_landed(context, members)
         landed = {outcome.key: outcome.done for outcome in outcomes if outcome.done}
-        problems = {outcome.key: outcome.problem for outcome in outcomes if outcome.problem}
+        problems = problems_of(outcomes)
         SuspendedMembers(context.instance, key).record(landed, {})
-        found = dict[str, list[dg.AssetCheckResult]]()
-        for outcome in outcomes:
-            if outcome.member and outcome.done:
-                pipeline = members.open(outcome.member)
-                batches = pipeline.intermediate.landed().batches
-                results = checks.landing_results(key, batches, len(outcome.done))
-                found[outcome.key] = [*results, checks.fields_result(key, pipeline.spec, batches)]
-                open_lineage.send_landed(pipeline, metadata.total(outcome.done).landed)
-        results = landing_results_of_topics(context.instance, members, key, found)
-    shown = {**landed_metadata(landed, problems, time.monotonic() - began), **seen_metadata(launch, seen)}
-    shown |= metadata.tried(config.topics, paused)
+
+        def invariants(member: Member, batches: Sequence[LandedBatch]) -> list[dg.AssetCheckResult]:
+            return checks.landing_results(key, batches, len(landed[member.key]))
+
+        results = landing_results_of_topics(context.instance, members, key, landed, invariants)
+    shown = landed_metadata(landed, problems, time.monotonic() - began)
+    shown |= metadata.appeared("topics", appeared, launch.name) | metadata.tried(config.topics, paused)
     if replayed and outcomes:
         shown[metadata.READ_AGAIN] = str(replayed)
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
@@ -134,9 +129,7 @@ def run_merges_of_members(
     context: dg.AssetExecutionContext, launch: Launch, key: dg.AssetKey, number: int, config: MergeConfig
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """Merges the tables that one entry of `tables` stands for, and reports each of them by itself."""
-    merged = list[MergedMember]()
-    problems, failed = dict[str, BatchmergeError](), dict[str, BatchmergeError]()
-    seen = dict[str, TableSeen]()
+    problems, seen = dict[str, BatchmergeError](), dict[str, TableSeen]()
     with as_failures(launch.spec.retry, context.retry_number), engine_log_in_run(context.log, pause=_PAUSE):
         replayed = launch.replayed_window(context, config.mode)
         members = launch.members(context.run.run_id, config.topics)
@@ -159,17 +152,14 @@ def run_merges_of_members(
         def work(pipeline: Pipeline) -> MergedMember | None:
             return _merge(pipeline, pipeline.table(number), replayed, ends, breaker)
 
-        for outcome in members.each_merging(f"tables-{number}", due, work):
-            if outcome.done:
-                context.log_event(materialization(outcome.done, hour))
-                merged.append(outcome.done)
-            if outcome.problem:
-                failed[outcome.key] = outcome.problem
+        outcomes = members.each_merging(f"tables-{number}", due, work)
+        merged, failed = materialize_each(context.log_event, outcomes, hour)
         suspended.record([one.key for one in merged], failed)
         problems |= failed
         not_done = suspended.now() | problems
-        found = {table_label(one.key, one.table.table): one.results for one in merged}
-        results = table_results_of_members(context.instance, members, key, number, found, ends, seen, breaker, not_done)
+        results = table_results_of_members(
+            context.instance, members, key, number, merged, ends, seen, breaker, not_done
+        )
     shown = {**merged_metadata(merged, not_done), **metadata.tried(config.topics, paused)}
     yield dg.MaterializeResult(asset_key=key, check_results=results, metadata=shown)
     raise_for_checks(results, "/".join(key.path))
@@ -207,7 +197,7 @@ def behind(
         return TableSeen(table_label(member_key(pipeline), table.table), oldest(states))
 
     found = list(members.each(f"tables-{number}", known, look))
-    problems = {o.key: o.problem for o in found if o.problem}
+    problems = problems_of(found)
     seen = {o.key: o.done for o in found if o.done}
     return [member for member in known if member.key not in seen | problems], seen, problems
 

@@ -101,6 +101,12 @@ def tried(topics: Sequence[str], paused: str | None) -> dict[str, Any]:
     return {**only, **({HELD: paused} if paused else {})}
 
 
+def appeared(what: str, new: Sequence[str], pipeline: str) -> dict[str, str]:
+    """Names new topics or tables: they are landed and merged, and get their assets when the definitions are loaded
+    again; nothing if there are none."""
+    return {f"new {what}": f"{', '.join(new)}: reload the code location to see the assets of {pipeline}"} if new else {}
+
+
 def progress(watermark: Watermark | None, lag: int | None, now: datetime) -> dict[str, Any]:
     """How current a table is: record time, and records that still wait. A table without lag is caught up as of now."""
     found: dict[str, Any] = {}

@@ -10,19 +10,21 @@ import dagster as dg
 from jobs.spec.tables import Table
 from orchestration import names
 from orchestration.components.launch import Launch
-from orchestration.continuous.landing import land_continuously
-from orchestration.continuous.members import land_members_continuously, merge_members_continuously
-from orchestration.continuous.merging import merge_continuously
-from orchestration.continuous.step import ContinuousStep, StepConfig
+from orchestration.continuous.landing import Landing
+from orchestration.continuous.members import LandingOfMembers, MergingOfMembers
+from orchestration.continuous.merging import Merging
+from orchestration.continuous.step import ContinuousStep, StepConfig, Work
 from orchestration.executor import PRELOAD, step_processes
+
+Begin = Callable[[ContinuousStep], Work]
 
 
 def continuous_job(launch: Launch) -> dg.JobDefinition:
     """Named ``<pipeline>_continuous``. Its steps are plain ops: each materializes its asset when it decides to."""
     name, spec = launch.name, launch.spec
     landing = names.landing_key(name)
-    land = land_members_continuously if spec.source.for_each else land_continuously
-    merge = merge_members_continuously if spec.many_tables else merge_continuously
+    land: Begin = LandingOfMembers if spec.source.for_each else Landing
+    merge: Begin = MergingOfMembers if spec.many_tables else Merging
     ops = [_op(launch, landing, names.pool(landing), None, land)]
     for table in names.continuous_tables(spec):
         ops.append(_op(launch, names.table_key(table), names.table_pool(name, spec, table), table, merge))
@@ -47,13 +49,11 @@ def continuous_job(launch: Launch) -> dg.JobDefinition:
     return continuous
 
 
-def _op(
-    launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, work: Callable[[ContinuousStep], None]
-) -> dg.OpDefinition:
+def _op(launch: Launch, key: dg.AssetKey, pool: str, table: Table | None, begin: Begin) -> dg.OpDefinition:
     """A step's op. It has no Dagster pool, which it would hold as long as it runs."""
 
     @dg.op(name=names.continuous_op(launch.name, key), out=dg.Out(dg.Nothing))
     def step(context: dg.OpExecutionContext, config: StepConfig) -> None:
-        work(ContinuousStep(context, launch, config, key, pool, table))
+        ContinuousStep(context, launch, config, key, pool, table).run(begin)
 
     return step

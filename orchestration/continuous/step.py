@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import dagster as dg
 
@@ -54,6 +54,20 @@ class StepConfig(dg.Config):
 
     not_before: float = 0.0
     because: str = ""
+
+
+class Work(Protocol):
+    """The work of one step, which knows what was done since its last report."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is something to report."""
+
+    def tick(self) -> None:
+        """Does what there is to do now."""
+
+    def report(self) -> None:
+        """Materializes the assets of the step."""
 
 
 @dataclass
@@ -102,9 +116,8 @@ class ContinuousStep:
             return self
         return ContinuousStep(self.context, self.launch, self.config, names.table_key(table), self.pool, table)
 
-    @contextmanager
-    def at_work(self) -> Iterator[Iterator[None]]:
-        """Gives the ticks at which the step may work. Errors end the step as in any run."""
+    def run(self, begin: Callable[[ContinuousStep], Work]) -> None:
+        """Works at every tick and reports what was done, until the step is over. Errors end it as in any run."""
         current_run.begin(self.context.instance, self.launch.name, self.context.run_id)
         interval = self.launch.spec.interval_seconds
         assert interval is not None
@@ -112,12 +125,22 @@ class ContinuousStep:
             as_failures(self.launch.spec.retry, self.context.retry_number),
             engine_log_in_run(self.context.log, logging.WARNING, _WARN_EVERY),
             closing(Bell(self.context.run_id, names.continuous_op(self.launch.name, self.key))) as bell,
+            suppress(Over),
         ):
             if self.config.because:
                 until = datetime.fromtimestamp(self.config.not_before, UTC)
                 self.context.log.info("waits until %s UTC, after: %s", f"{until:%H:%M:%S}", self.config.because)
-            with suppress(Over):
-                yield (tick for tick in ticks(interval, bell, self.is_over) if not self._waits())
+            work: Work | None = None
+            for _ in ticks(interval, bell, self.is_over):
+                if self._waits():
+                    continue
+                # Begun now: after a failure, as by a mistake in a file, the step has to wait first.
+                work = work or begin(self)
+                work.tick()
+                if self.is_due(work.has_changes):
+                    work.report()
+            if work and work.has_changes:
+                work.report()
 
     def is_over(self) -> bool:
         """Whether a newer continuous run has begun, the file has no `interval` any more, or somebody has paused the

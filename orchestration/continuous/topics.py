@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from jobs.spec.members import Member
 from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.continuous.decision import retry_at
+from orchestration.pools.turns import Over
 from resources.errors import BatchmergeError
 
 T = TypeVar("T")
@@ -50,6 +54,27 @@ class Topics:
         """Of these topics those that are not suspended. Another run may change that until the step's turn has come."""
         suspended = self.suspended.now() if due else {}
         return {topic: one for topic, one in due.items() if topic not in suspended}
+
+    def work_in_turn(
+        self,
+        due: Mapping[str, tuple[Member, object]],
+        turn: Callable[[], AbstractContextManager[None]],
+        work: Callable[[list[Member]], tuple[Collection[str], Mapping[str, BatchmergeError]]],
+    ) -> None:
+        """Does the work for those that are not suspended, in the step's turn. If the step is over before its turn has
+        come, nothing is done: the ticks end, and what was done before is reported.
+
+        Args:
+            due: by topic its member, and its state.
+            work: returns the topics that have more to do, and the errors of those that failed.
+        """
+        if not self.not_suspended(due):
+            return
+        with suppress(Over), turn():
+            due = self.not_suspended(due)
+            unfinished, problems = work([member for member, _ in due.values()])
+            tried = {topic: None if topic in unfinished else state for topic, (_, state) in due.items()}
+            self.record(tried, problems, time.monotonic())
 
     def record(self, tried: Mapping[str, object], problems: Mapping[str, BatchmergeError], now: float) -> None:
         """Records the results of a try, in the step's turn: the state of each tried topic, and which have failed."""

@@ -37,7 +37,7 @@ from orchestration.components.ends import Ends
 from orchestration.components.launch import Launch
 from orchestration.components.merging import TableResult
 from orchestration.components.merging import report as report_of_table
-from orchestration.continuous import job, step
+from orchestration.continuous import step
 from orchestration.continuous.step import ContinuousStep
 from orchestration.names import continuous_job, landing_key, table_key, topic_keys
 from orchestration.sensors.waiting import Waiting
@@ -155,7 +155,7 @@ def run_continuously(day: Day, instance: dg.DagsterInstance, hours: int) -> None
     for hour in range(hours):
         clock = Clock(datetime.now(UTC) - timedelta(hours=hours - hour - 1), time.monotonic())
 
-        def play(step: ContinuousStep, hour: int = hour, clock: Clock = clock) -> None:
+        def play(step: ContinuousStep, _: object, hour: int = hour, clock: Clock = clock) -> None:
             clock.restart()
             waiting = list[LandedBatch]()
             for number in range(hour * _EVERY_HOUR + 1, (hour + 1) * _EVERY_HOUR + 1):
@@ -166,7 +166,7 @@ def run_continuously(day: Day, instance: dg.DagsterInstance, hours: int) -> None
                     waiting = []
 
         with (
-            mock.patch.multiple(job, land_continuously=play, merge_continuously=play),
+            mock.patch.object(ContinuousStep, "run", play),
             mock.patch.multiple(step, time=clock, datetime=clock, look_at=lambda *_: next(_SEEN)),
         ):
             made = KafkaPipeline(_NAME, day.spec).definitions().resolve_job_def(continuous_job(_NAME))

@@ -29,7 +29,8 @@ from jobs.spark.spark_tasks import reports_for_each
 from jobs.spec.pipeline import PipelineSpec
 from orchestration.components import checks
 from orchestration.components.ends import EndsByMember
-from orchestration.components.member_checks import table_label, table_results_of_members
+from orchestration.components.member_checks import table_results_of_members
+from orchestration.components.member_metadata import MergedMember
 from orchestration.components.member_steps import behind
 from orchestration.names import table_key
 from resources.connections import Connections
@@ -326,7 +327,8 @@ def test_an_unmerged_table_is_looked_at_once_and_kafka_is_asked_once(
         due, seen, problems = behind(every, 0, every.known(), CircuitBreaker())
         assert problems == {}
         ends = EndsByMember.now(every, due)
-        merged: dict[str, list[dg.AssetCheckResult]] = {table_label(m.key, m.spec.tables[0].table): [] for m in due}
+        nothing: Any = None
+        merged = [MergedMember(m.key, m.spec.tables[0], nothing, [], {}) for m in due]
         with dg.DagsterInstance.ephemeral() as instance:
             results = table_results_of_members(instance, every, key, 0, merged, ends, seen, CircuitBreaker(), problems)
         (age,) = [one for one in results if one.check_name == checks.CAUGHT_UP]

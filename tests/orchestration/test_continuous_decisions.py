@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import dagster as dg
@@ -33,6 +34,7 @@ from orchestration.continuous.sensor import tick
 from orchestration.continuous.step import ContinuousStep, report_after
 from orchestration.continuous.topics import Topics
 from orchestration.names import CONTINUOUS_TAG, FILE_TAG, continuous_op, file_hash, landing_key, pool, table_key
+from orchestration.pools.turns import Over
 from resources.errors import TimeLimitReached, Unavailable
 from tests.kit.flow import Flow
 
@@ -41,6 +43,29 @@ STATUS = dg.DagsterRunStatus
 NOW = 1_000_000.0
 LONG_TABLE = "warehouse__orders_of_customers_with_everything"
 RUNS = Newest("one", "runs", NOW - 100, None, "file", {})
+
+
+@dataclass(frozen=True)
+class _Ticks:
+    """Work of a step that reports by itself."""
+
+    step: ContinuousStep
+    does: Callable[[ContinuousStep], None]
+    has_changes = False
+
+    @classmethod
+    def by(cls, does: Callable[[ContinuousStep], None]) -> Callable[[ContinuousStep], _Ticks]:
+        return lambda step: cls(step, does)
+
+    def tick(self) -> None:
+        self.does(self.step)
+
+    def report(self) -> None:
+        raise AssertionError("it has no changes")
+
+
+def _end(_: ContinuousStep) -> None:
+    raise Over
 
 
 def test_a_topic_is_due_when_it_has_moved_and_waits_longer_after_each_failure(instance: dg.DagsterInstance) -> None:
@@ -240,19 +265,17 @@ def test_it_holds_the_pool_only_while_it_works(instance: dg.DagsterInstance, mon
     def claimed() -> int:
         return len(storage.get_concurrency_info(pool(landing)).claimed_slots)
 
-    def work(step: ContinuousStep) -> None:
-        with step.at_work() as ticks:
-            for _ in ticks:
-                before = claimed()
-                with step.turn():
-                    held.append([before, claimed()])
-                good = dg.AssetCheckResult(check_name="counts_add_up", asset_key=landing, passed=True)
-                step.materialize({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
-                if len(held) == 2:
-                    pauses.pause(instance, "p", FLOW.spec, None, "anna")
+    def tick(step: ContinuousStep) -> None:
+        before = claimed()
+        with step.turn():
+            held.append([before, claimed()])
+        good = dg.AssetCheckResult(check_name="counts_add_up", asset_key=landing, passed=True)
+        step.materialize({"lag": dg.MetadataValue.int(0)}, [good], "commit", batches=2, rows=10)
+        if len(held) == 2:
+            pauses.pause(instance, "p", FLOW.spec, None, "anna")
 
-    monkeypatch.setattr(job, "land_continuously", work)
-    monkeypatch.setattr(job, "merge_continuously", lambda _step: None)
+    monkeypatch.setattr(job, "Landing", _Ticks.by(tick))
+    monkeypatch.setattr(job, "Merging", _Ticks.by(_end))
     storage.set_concurrency_slots(pool(landing), 1)
     made = job.continuous_job(Launch("p", FLOW.spec)).execute_in_process(
         instance=instance, tags={"dagster/sensor_name": "p_continuous"}
@@ -273,13 +296,13 @@ def test_a_broken_batch_fails_the_check_of_the_landing_where_a_table_finds_it(
 ) -> None:
     landing, table = landing_key("p"), table_key(FLOW.spec.tables[0])
 
-    def work(step: ContinuousStep) -> None:
-        with step.at_work():
-            for key in (table, landing):
-                step.require([dg.AssetCheckResult(check_name="batch_is_next", asset_key=key, passed=key == table)])
+    def tick(step: ContinuousStep) -> None:
+        for key in (table, landing):
+            step.require([dg.AssetCheckResult(check_name="batch_is_next", asset_key=key, passed=key == table)])
 
-    monkeypatch.setattr(job, "land_continuously", lambda _step: None)
-    monkeypatch.setattr(job, "merge_continuously", work)
+    monkeypatch.setattr("orchestration.continuous.step.ticks", lambda *_: iter([None]))
+    monkeypatch.setattr(job, "Landing", _Ticks.by(lambda _: None))
+    monkeypatch.setattr(job, "Merging", _Ticks.by(tick))
     made = job.continuous_job(Launch("p", FLOW.spec)).execute_in_process(instance=instance, raise_on_error=False)
     assert not made.success
     checks = [dg.AssetCheckKey(key, "batch_is_next") for key in (landing, table)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from jobs.members.members import Members
 from jobs.merged import MergedBatches
 from jobs.spec.members import expand
 from jobs.spec.pipeline import PipelineSpec
-from orchestration.continuous import members
+from orchestration.continuous.members import MergingOfMembers
 from resources.connections import Connections
 from tests.kit.batches import committed, landed
 from tests.kit.many_topics import document, topics
@@ -27,11 +26,10 @@ SPEC = PipelineSpec.model_validate(document("many", ("bigquery",), interval="5s"
 
 
 class Step:
-    """A continuous step at its first ten ticks."""
+    """The step of the table."""
 
     launch, table, key = SimpleNamespace(spec=SPEC, name="many"), SPEC.tables[0], dg.AssetKey(["bigquery", "many"])
     turn = staticmethod(nullcontext)
-    is_due = staticmethod(lambda _: False)
     require_passed = staticmethod(lambda _: None)
 
     def __init__(self) -> None:
@@ -39,10 +37,6 @@ class Step:
 
     def members(self) -> Members:
         return Members("many", SPEC, Connections({}, "no file"))
-
-    @contextmanager
-    def at_work(self) -> Iterator[Iterator[int]]:
-        yield iter(range(10))
 
 
 def test_a_table_that_merges_later_is_tried_until_it_has_all_that_is_landed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +67,8 @@ def test_a_table_that_merges_later_is_tried_until_it_has_all_that_is_landed(monk
     monkeypatch.setattr(Members, "_events", lambda *_: SimpleNamespace(published=nullcontext))
     monkeypatch.setattr(Members, "open", opened)
     monkeypatch.setattr(protocol, "merge", merge)
-    monkeypatch.setattr(members, "_materialize_merged", lambda *_: None)
     step: Any = Step()
-    members.merge_members_continuously(step)
+    work = MergingOfMembers(step)
+    for _ in range(10):
+        work.tick()
     assert tries == [None, None, 1, None, None, 2]

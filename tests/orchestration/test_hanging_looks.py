@@ -22,13 +22,13 @@ from orchestration.components import checks, landing
 from orchestration.components.member_steps import behind
 from orchestration.components.suspended_members import SuspendedMembers
 from orchestration.components.window import Window
-from orchestration.continuous import landing as landing_step
-from orchestration.continuous import members, merging
-from orchestration.continuous.step import ContinuousStep
-from orchestration.continuous.topics import Topics
+from orchestration.continuous.landing import Landing
+from orchestration.continuous.members import LandingOfMembers, MergingOfMembers
+from orchestration.continuous.merging import Merging
+from orchestration.continuous.step import ContinuousStep, Work
 from orchestration.sensors import lag
 from resources.connections import Connections
-from resources.errors import TimeLimitReached, Unavailable
+from resources.errors import BatchmergeError, TimeLimitReached, Unavailable
 from tests.kit.batches import landed
 from tests.kit.flow import Flow
 from tests.kit.many_topics import document, topics
@@ -95,21 +95,21 @@ def test_each_batch_of_a_continuous_landing_has_the_time_for_itself(
     hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one hangs."""
-    stopped, step, done = list[str](), cast("Any", Step(hangs)), landing_step._LandingPeriod()
-    pipeline, lands = opened(stop=lambda: stopped.append("all sessions")), iter([lambda: [landed(1)], hangs])
+    stopped, step, lands = list[str](), cast("Any", Step(hangs)), iter([lambda: [landed(1)], hangs])
+    step.open = lambda: opened(stop=lambda: stopped.append("all sessions"))
     monkeypatch.setattr(protocol, "land", lambda *_: next(lands)())
-    assert landing_step._land(step, pipeline, done, None) == landed(1)
+    work = Landing(step)
+    assert work._land(None) == landed(1)
     with pytest.raises(TimeLimitReached, match="landing of p: no answer within the time limit of 1 s"):
-        landing_step._land(step, pipeline, done, None)
-    assert (done.batches, stopped) == ([landed(1)], ["all sessions"])
+        work._land(None)
+    assert (work.batches, stopped) == ([landed(1)], ["all sessions"])
 
 
 class Step:
-    """A continuous step at its first two ticks; the first one works, the second one looks before it does."""
+    """A continuous step of a pipeline whose systems answer this."""
 
     launch = SimpleNamespace(spec=FLOW.spec)
     tables, table = FLOW.spec.tables, FLOW.spec.tables[0]
-    is_due = staticmethod(lambda _: False)
     require_passed = staticmethod(lambda _: None)
     turn = staticmethod(nullcontext)
     key = dg.AssetKey(["landing", "p"])
@@ -118,11 +118,7 @@ class Step:
 
     def __init__(self, looks: Callable[..., Any]) -> None:
         self._looks = looks
-        self.context = SimpleNamespace(instance=dg.DagsterInstance.ephemeral())
-
-    @contextmanager
-    def at_work(self) -> Iterator[Iterator[int]]:
-        yield iter(range(2))
+        self.context = SimpleNamespace(instance=dg.DagsterInstance.ephemeral(), log_event=None)
 
     def open(self) -> Any:
         destination = SimpleNamespace(name="d", table=FLOW.spec.tables[0])
@@ -137,24 +133,22 @@ class Step:
         return self
 
 
-@pytest.mark.parametrize(
-    "work",
-    [
-        landing_step.land_continuously,
-        merging.merge_continuously,
-        members.land_members_continuously,
-        members.merge_members_continuously,
-    ],
-)
+@pytest.mark.parametrize("begin", [Landing, Merging, LandingOfMembers, MergingOfMembers])
 def test_a_continuous_step_fails_by_it(
-    work: Callable[[ContinuousStep], None], hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    begin: Callable[[ContinuousStep], Work], hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing_step, "_land", lambda *_: None)
-    monkeypatch.setattr(merging, "_merge", lambda *_: None)
+    """At the second tick at the latest: at the first one it may work before it looks."""
+
+    def two_ticks(work: Work) -> None:
+        work.tick()
+        work.tick()
+
+    monkeypatch.setattr(Landing, "_land", lambda *_: None)
+    monkeypatch.setattr(Merging, "_merge", lambda *_: None)
     monkeypatch.setattr(protocol, "plan", hangs)
     step: Any = Step(hangs)
     with pytest.raises(TimeLimitReached, match="no answer within the time limit of 1 s"):
-        work(step)
+        two_ticks(begin(step))
 
 
 MANY = PipelineSpec.model_validate(document("many", ("clickhouse",), freshness={}))
@@ -195,6 +189,12 @@ def _opening(monkeypatch: pytest.MonkeyPatch, answers: Callable[[str], object]) 
     return asked
 
 
+def _merging(step: Any, every: Members) -> MergingOfMembers:
+    step.launch, step.table = SimpleNamespace(spec=MANY), MANY.tables[0]
+    step.members = lambda: every
+    return MergingOfMembers(step)
+
+
 def test_tables_of_a_silent_system_are_not_all_waited_for(
     every: Members, hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,11 +209,9 @@ def test_nor_are_their_merges_in_a_continuous_run(
     every: Members, hangs: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _opening(monkeypatch, hangs)
-    step: Any = Step(hangs)
-    outcomes = members._merge(step, every, 0, every.known(), {})
+    _, problems = _merging(Step(hangs), every)._merge(every.known())
     assert 3 <= len(asked) < 3 + MANY.batch.at_once
-    assert len(outcomes) == 40
-    assert all(outcome.problem for outcome in outcomes.values())
+    assert len(problems) == 40
 
 
 def test_reports_of_a_continuous_run_do_not_ask_the_suspended(every: Members, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,10 +219,10 @@ def test_reports_of_a_continuous_run_do_not_ask_the_suspended(every: Members, mo
     asked, results = _opening(monkeypatch, lambda _: None), list[dg.AssetCheckResult]()
     (hangs, fails, *others), step = topics(40), cast("Any", Step(lambda: None))
     step.materialize = lambda _, found, *__, **___: results.extend(found)
-    seen = Topics(SuspendedMembers(step.context.instance, step.key))
+    work = _merging(step, every)
     problems = {hangs: TimeLimitReached("no answer", seconds=60), fails: Unavailable("no answer")}
-    seen.record(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
-    members._materialize_merged(step, every, 0, seen, {})
+    work._topics.record(dict.fromkeys([hangs, fails, *others], 1), problems, 0.0)
+    work.report()
     assert sorted(asked) == sorted(others)
     (caught_up,) = [one for one in results if one.check_name == checks.CAUGHT_UP]
     assert {label.split()[0] for label in caught_up.metadata[checks.WRONG_OF].value} >= {hangs, fails}  # type: ignore[union-attr]
@@ -240,13 +238,15 @@ def test_a_run_that_has_waited_for_its_turn_leaves_out_what_hung_meanwhile(monke
         suspended.record(["good"], {"hangs": hung}, ["hangs"])
         yield
 
-    def merge(_: object, __: object, ___: int, due: list[Member], ____: object) -> dict[str, Any]:
+    def merge(_: object, due: list[Member]) -> tuple[set[str], dict[str, BatchmergeError]]:
         merged.extend(member.key for member in due)
-        return {}
+        return set(), {}
 
     step.turn = turn
     due = {topic: (SimpleNamespace(key=topic), "1") for topic in ("good", "hangs")}
-    monkeypatch.setattr(members, "_due", lambda *_: due)
-    monkeypatch.setattr(members, "_merge", merge)
-    members.merge_members_continuously(step)
+    monkeypatch.setattr(MergingOfMembers, "_due", lambda _: due)
+    monkeypatch.setattr(MergingOfMembers, "_merge", merge)
+    work = MergingOfMembers(step)
+    for _ in range(2):
+        work.tick()
     assert merged == ["good"] * 2
