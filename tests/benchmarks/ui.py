@@ -239,6 +239,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.monotonic_began + self.played
 
+    def time(self) -> float:
+        return self.began.timestamp() + self.played
+
     def now(self, _: object) -> datetime:
         return self.began
 
