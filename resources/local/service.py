@@ -84,6 +84,11 @@ class Service(ABC):
     def ready(self, site: Site) -> bool:
         """Asks the service itself, by its own protocol, within a few seconds."""
 
+    def is_outdated(self, site: Site) -> bool:
+        """Whether the running service was started by other code of Batchmerge, and refuses ours."""
+        del site
+        return False
+
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         """Entries for `connections.yaml`, by name."""
         del site

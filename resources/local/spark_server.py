@@ -61,7 +61,7 @@ class SparkServer(Service):
         jars = [fetch(bundle, java, say) for bundle in [LIBRARIES, *([store.libraries] if store else [])]]
         folder = site.folder(self.name)
         create_lake(site.home)
-        settings = folder / "spark.properties"
+        settings = _settings_file(site)
         settings.write_text("".join(f"{key} {value}\n" for key, value in self._settings(site).items()))
         options = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         options += ["-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"]
@@ -95,9 +95,16 @@ class SparkServer(Service):
     def ready(self, site: Site) -> bool:
         return accepts(site.port(self.name, "connect")) and says_version(site.address(self.name, "connect"))
 
+    def is_outdated(self, site: Site) -> bool:
+        return f"{STARTED_BY} {OWN_CODE}\n" not in _settings_file(site).read_text()
+
     def connections(self, site: Site) -> dict[str, dict[str, Any]]:
         remote = f"sc://{site.address(self.name, 'connect')}"
         return {"spark": {"kind": "spark", "remote": remote}, "lake": lake_connection(site)}
+
+
+def _settings_file(site: Site) -> Path:
+    return site.folder(SparkServer.name) / "spark.properties"
 
 
 def says_version(address: str) -> bool:

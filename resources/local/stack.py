@@ -40,6 +40,7 @@ SERVICES: tuple[Service, ...] = (
 )
 _BY_NAME = {service.name: service for service in SERVICES}
 _LOOK_EVERY = 0.1
+_RESTART = "pipelines need `batchmerge down`, then `batchmerge up`"
 # How a connections file begins that `up` may overwrite.
 _HEAD = "# Written by `batchmerge up`: changes are lost. Name another file in BATCHMERGE_CONNECTIONS.\n"
 _LAKES: dict[Lake, str] = {"file": "a folder of it", "s3": "S3", "gcs": "Google Cloud Storage"}
@@ -224,7 +225,8 @@ class _Start:
         log_end = log.stat().st_size if log.exists() else 0
         if running and processes.is_alive(running):
             if service.ready(self._site):
-                self._say(f"{service.name}: running already at {self._address(service)}")
+                outdated = f", of other code: {_RESTART}" if service.is_outdated(self._site) else ""
+                self._say(f"{service.name}: running already at {self._address(service)}{outdated}")
                 return
         else:
             command = service.prepare(self._site, self._say)

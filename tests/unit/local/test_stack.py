@@ -15,7 +15,9 @@ from resources.local import processes, stack
 from resources.local.locks import exclusive
 from resources.local.processes import Running
 from resources.local.service import Command, Say, Service, Site
+from resources.local.spark_server import SparkServer
 from resources.local.stack_state import StackState, add_ui, uis
+from resources.own_code import OWN_CODE, STARTED_BY
 from tests.kit.waiting import until
 
 _SLEEPER = Command([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -101,6 +103,33 @@ def test_up_leaves_no_service_that_stack_json_does_not_know(
         stack.up(tmp_path, None, print)
     (running,) = sleeper
     assert not processes.is_alive(running)
+
+
+def test_up_names_a_service_that_other_code_has_started(
+    tmp_path: Path, sleeper: list[Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = list[str]()
+    for outdated in (False, False, True):
+        monkeypatch.setattr(_Sleeper, "is_outdated", lambda *_, now=outdated: now)
+        stack.up(tmp_path, None, shown.append)
+    assert len(sleeper) == 1
+    assert [text.partition(", ")[2] for text in shown] == [
+        "",
+        "",
+        "of other code: pipelines need `batchmerge down`, then `batchmerge up`",
+    ]
+
+
+def test_spark_is_outdated_where_it_was_started_by_other_code(tmp_path: Path) -> None:
+    site = Site(tmp_path, {})
+    settings = site.folder("spark") / "spark.properties"
+    for text, outdated in (
+        (f"spark.x 1\n{STARTED_BY} {OWN_CODE}\n", False),
+        (f"{STARTED_BY} {OWN_CODE}1\n", True),
+        ("spark.x 1\n", True),  # by a version that did not say so
+    ):
+        settings.write_text(text)
+        assert SparkServer().is_outdated(site) is outdated
 
 
 def test_up_overwrites_its_own_connections_only(tmp_path: Path, sleeper: list[Running]) -> None:
