@@ -67,6 +67,8 @@ def converter(wire: Wire, kind: pa.DataType, path: str = "") -> Convert | None:
 def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
     """Converts a record; copies it only if a field has to be changed."""
     known = dict(wire.fields)
+    # JSON beside a schema may have values for them, of which nothing says what they mean.
+    absent = [field.name for field in kind if field.name not in known]
     work: list[tuple[str, Convert]] = []
     required: list[tuple[str, str]] = []
     for field in kind:
@@ -77,14 +79,16 @@ def _struct(wire: Wire, kind: pa.StructType, path: str) -> Convert | None:
             work.append((field.name, convert))
         if not field.nullable:  # also where the schema says so: JSON beside a schema need not keep to it
             required.append((field.name, f"column {inner_path}: expected {shown_type(field)} not null"))
-    if not work and not required:
+    if not work and not required and not absent:
         return None
 
     def convert_all(value: dict[str, Any]) -> dict[str, Any]:
-        for name, expected in required:
-            if value.get(name) is None:
-                raise Refused("missing", f"{expected}, found {'null' if name in value else 'nothing'}")
         converted = dict(value)
+        for name in absent:
+            converted.pop(name, None)
+        for name, expected in required:
+            if converted.get(name) is None:
+                raise Refused("missing", f"{expected}, found {'null' if name in converted else 'nothing'}")
         for name, convert in work:
             inner = converted.get(name)
             if inner is not None:

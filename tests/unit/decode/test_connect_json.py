@@ -17,7 +17,7 @@ from jobs.decode.unknown import Watch
 from jobs.schema.connect import connect_wire
 from jobs.schema.types import as_text, parse_columns, parse_type, type_name
 from jobs.schema.wire import natural_type
-from tests.kit.arrow import copied, raw_values
+from tests.kit.arrow import copied, raw_values, row_type
 from tests.kit.in_step import assert_same
 
 _CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
@@ -291,6 +291,22 @@ def test_required_column_that_is_null() -> None:
     assert decoded.errors == dict.fromkeys(
         [0, 1], DecodeError("missing", "column id: expected long not null, found null")
     )
+
+
+@pytest.mark.parametrize("payload", [10**18, "2024-02-29", [], {"a": 1}])
+def test_fields_that_their_schema_lacks_are_absent(payload: object) -> None:
+    """As for Connect: nothing says what their values mean."""
+    decoder = ConnectJson(row_type({"id": "long", "at": "timestamp", "s": "struct<at: timestamp, id: long>",
+                                    "l": "array<struct<at: timestamp, id: long>>"}))  # fmt: skip
+    schema = struct(id=field("int64"), s=ID, l=field("array", items=ID))
+    part = {"at": payload, "id": 1}
+    record = compact(schema, {**part, "s": part, "l": [part]})
+    assert_same(decoder, [record])
+    decoded, inner = decoder.decode(pa.array([record])), {"at": None, "id": 1}
+    assert (decoded.errors, decoded.values.to_pylist()) == ({}, [{**inner, "s": inner, "l": [inner]}])
+    required = ConnectJson(pa.struct([pa.field("at", pa.int64(), nullable=False)]))
+    wrong = DecodeError("missing", "column at: expected long not null, found nothing")
+    assert required.decode(pa.array([record])).errors == {0: wrong}
 
 
 _UNLIMITED = struct(scale=field("int32"), value=field("bytes")) | {"name": f"{_DATA}VariableScaleDecimal"}
