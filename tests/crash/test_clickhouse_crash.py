@@ -25,6 +25,7 @@ from resources.clickhouse import ClickHouseServer, to_arrow_file
 from resources.connections import ClickHouseConnection, Connections
 from resources.errors import BatchmergeError
 from resources.local import stack as local_stack
+from resources.local.ports import is_free
 from tests.kit.clickhouse import clickhouse_flow, destination, rows, servers
 from tests.kit.driven_log import DrivenLog
 from tests.kit.processes import asleep, end_of, until_stopped
@@ -204,10 +205,15 @@ def _keeper_answers(connections: Connections) -> bool:
 
 
 def _kill(home: Path, service: str) -> None:
-    pid = next(s.pid for s in local_stack.status(home) if s.name == service)
+    """Until its ports are free: `up` would give it others, which the test does not know."""
+
+    def now() -> local_stack.ServiceStatus:
+        return next(s for s in local_stack.status(home) if s.name == service)
+
+    pid, ports = now().pid, now().ports.values()
     assert pid
     os.kill(pid, signal.SIGKILL)
-    until(lambda: next(s.state for s in local_stack.status(home) if s.name == service) != "running")
+    until(lambda: now().state == "died" and all(map(is_free, ports)))
 
 
 def _answer(late: http.client.HTTPConnection, rest: bytes) -> int | None:
