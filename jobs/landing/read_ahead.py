@@ -30,11 +30,16 @@ _PATIENCE = 5.0
 
 
 def read(
-    pipeline: Pipeline, place: IntermediateTable, planned: Planned, until_published: Callable[[], None] | None = None
+    pipeline: Pipeline,
+    place: IntermediateTable,
+    planned: Planned,
+    until_published: Callable[[], None] | None = None,
+    opened: Callable[[SparkSession], None] = lambda _: None,
 ) -> ReadBatch:
-    """Reads the planned batch into files (`IntermediateTable.read`)."""
+    """Reads the planned batch into files (`IntermediateTable.read`). `opened` gets the session before that."""
     assert planned.batch
     session = pipeline.spark("landing", place.catalog)
+    opened(session)
     return place.read(session, pipeline.kafka, planned.batch, planned.committed, planned.topics, until_published)
 
 
@@ -73,12 +78,12 @@ class ReadAhead:
 
         def read_planned() -> ReadBatch | None:
             found = planned.result()
-            if not found.batch:
-                return None
-            self._session = pipeline.spark("landing", place.catalog)
-            self._session.addTag(self._tag)  # of this thread's operations
+            return read(pipeline, place, found, until_published, opened) if found.batch else None
+
+        def opened(session: SparkSession) -> None:
+            self._session = session
+            session.addTag(self._tag)  # of this thread's operations
             raise_if_to_end()
-            return read(pipeline, place, found, until_published)
 
         def until_published() -> None:
             while not published.wait(LOOK):
