@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -31,8 +30,8 @@ from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_sch
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
-# Most messages that one call of the consumer returns, after the first one.
-_AT_ONCE = (8 << 10) - 1
+# Most messages that one call of the consumer returns, after the first one: they stay in the processor's cache.
+_AT_ONCE = (4 << 10) - 1
 # Seconds that a call waits for the first message.
 _WAIT_SECONDS = 1.0
 # Seconds between two statistics of librdkafka, at least: with thousands of partitions they are megabytes.
@@ -138,7 +137,7 @@ class _Unread:
 
     def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
         """The records inside of the ranges, and the topic-partitions that are read to their ends with them."""
-        offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+        offsets = _offsets(messages) if len(self._places) > 1 else _offsets_of_one(messages)
         places = np.searchsorted(self._keys, self._keys_of(messages))
         ends = self._ends[places]
         finished = [tp for n in set(places[offsets >= ends - 1].tolist()) if (tp := self._finish(n))]
@@ -180,6 +179,8 @@ class _Unread:
         return self._places[place]
 
     def _keys_of(self, messages: Sequence[Message]) -> _Numbers:
+        if len(self._places) == 1:
+            return np.repeat(self._keys, len(messages))
         partitions = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
         if len(self._topics) == 1:
             return partitions
@@ -279,7 +280,7 @@ def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeade
 
 def _in_columns(found: _Records, unread: _Unread, headers: WantedHeaders) -> pa.RecordBatch:
     messages, places = found.messages, pa.array(found.places)
-    milliseconds = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, len(messages))
+    milliseconds = np.fromiter([message.timestamp()[1] for message in messages], np.int64, len(messages))
     columns = [
         pa.array(list(map(Message.key, messages)), pa.binary()),
         pa.array(list(map(Message.value, messages)), pa.binary()),
@@ -292,6 +293,19 @@ def _in_columns(found: _Records, unread: _Unread, headers: WantedHeaders) -> pa.
     if headers:
         columns.append(_headers(headers, messages))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _offsets(messages: Sequence[Message]) -> _Numbers:
+    return np.fromiter(map(Message.offset, messages), np.int64, len(messages))
+
+
+def _offsets_of_one(messages: Sequence[Message]) -> _Numbers:
+    """The offsets of messages of one topic-partition: they ascend, so if as many lie between the first and the last as
+    there are messages, these have all of them."""
+    if not messages:
+        return _offsets(messages)
+    first, last = _offsets([messages[0], messages[-1]]).tolist()
+    return np.arange(first, last + 1) if last - first == len(messages) - 1 else _offsets(messages)
 
 
 def _headers(wanted: Literal[True] | frozenset[str], messages: Sequence[Message]) -> pa.Array:
