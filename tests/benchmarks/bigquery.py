@@ -1,8 +1,8 @@
 """Landed batches into the BigQuery emulator: the load of the staging table, and the MERGE, each beside the emulator
 alone. BigQuery loads the landed files; or copies of them, which Spark's tasks make in a staging folder; or files of
-rows that the tasks shape. They shape those of a table with `sanitize_names`, although its rows are the same here. The
-bare load sends the same rows as a finished Parquet file. The bare statement has the same text, and runs on copies of
-both tables. Half of the keys of a turn were in the turn before.
+rows that the tasks shape: those of a table with a metadata column. The bare load sends the same rows as a finished
+Parquet file. The bare statement has the same text, and runs on copies of both tables. Half of the keys of a turn were
+in the turn before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure(options: Namespace) -> Iterator[Measure]:
             ways: dict[str, tuple[Connections, dict[str, Any]]] = {
                 "landed files": (connections, {}),
                 "landed files that tasks copy": (staging, {}),
-                "rows that tasks shape": (staging, {"sanitize_names": True}),
+                "rows that tasks shape": (staging, {"metadata_columns": ["offset"]}),
             }
             for mode in ("append", "upsert_delete"):
                 for way, (connected, table) in ways.items():

@@ -45,6 +45,7 @@ def test_plain_rows_and_change_data_are_taken_as_they_are() -> None:
     assert takes(mode="append")
     assert takes({"op": "string"}, {"op": {"field": "op"}})
     assert takes(value={"envelope": "debezium"})
+    assert takes(sanitize_names=True), "no name changes"
 
 
 @pytest.mark.parametrize("kind", ["binary", "timestamp_ntz", "array<int>", "map<string,int>", "decimal(38,20)"])
@@ -59,8 +60,8 @@ def test_types_that_loads_read_in_their_own_way(kind: str) -> None:
         {"changes": {"order_by": "amount"}, "mode": "upsert"},
         {"route": {"topics": ["t", "u"]}},
         {"metadata_columns": ["offset"]},
-        {"sanitize_names": True},
         {"columns": {"a-b": "int"}, "sanitize_names": True},
+        {"columns": {"inside": "struct<a: struct<`b-c`: int>>"}, "sanitize_names": True},
     ],
     ids=str,
 )
