@@ -4,7 +4,8 @@ librdkafka fetches and decompresses in a thread of its own, and one consumer rea
 Records are judged and converted by column: a loop over them would cost as much as reading them.
 
 While librdkafka skips records of aborted transactions, perhaps gigabytes, it reports nothing. Its statistics say how
-far it is: `next_offset` moves only after what lies before it is in our queue.
+far it is: `next_offset` moves only after what lies before it is in our queue. They are asked for only after a silence:
+for them librdkafka has a timer for each partition of the topics, and walks through all others to set one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _LOG = logging.getLogger("batchmerge.kafka")
 _AT_ONCE = (4 << 10) - 1
 # Seconds that a call waits for the first message.
 _WAIT_SECONDS = 1.0
-# Seconds between two statistics of librdkafka, at least: with thousands of partitions they are megabytes.
+# Seconds of silence until librdkafka is asked for statistics, and between two of them: with thousands of partitions
+# they are megabytes.
 _STATISTICS_SECONDS = 5.0
 # An Arrow batch ends when it has this many rows, as many as are decoded together,
 _ROWS = 16 << 10
@@ -88,17 +90,22 @@ def read_ranges(
     known = cluster.client_settings()
     where, seconds = f"connection {cluster.name} ({known['bootstrap.servers']})", int(known["socket.timeout.ms"]) / 1000
     small = max(end - start for start, end in wanted.values()) <= _SMALL
-    unread = _Unread({tp: end for tp, (_, end) in wanted.items()})
-    heard: list[KafkaError] = []
+    unread, silence = _Unread(wanted), min(_STATISTICS_SECONDS, seconds / 3)
+    reader = _RangeReader(where, seconds, unread)
     fetch = {
-        "error_cb": lambda error: heard.append(error) if says_why(error) else None,
+        "error_cb": lambda error: reader.heard.append(error) if says_why(error) else None,
         "fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE,
-        "statistics.interval.ms": int(min(_STATISTICS_SECONDS, seconds / 3) * 1000),
-        "stats_cb": unread.note,
     }
-    with kafka_errors(where), closing(Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)) as consumer:
-        consumer.assign([_TopicPartition(*tp, start) for tp, (start, _) in wanted.items()])
-        yield from _in_batches(_RangeReader(where, seconds, unread, heard).until_end(consumer), unread, headers)
+    statistics = {"statistics.interval.ms": int(silence * 1000), "stats_cb": unread.note}
+    with kafka_errors(where):
+        with closing(Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)) as consumer:
+            consumer.assign(unread.positions)
+            yield from _in_batches(reader.until_silence(consumer, silence), unread, headers)
+        if not unread:
+            return
+        with closing(Consumer({**known, **_SETTINGS, **fetch, **statistics}, logger=_LOG)) as consumer:
+            consumer.assign(unread.positions)
+            yield from _in_batches(reader.until_end(consumer), unread, headers)
 
 
 # Milliseconds of the years 1 to 9999, as every time zone has them: Python shows times in the machine's. A producer may
@@ -120,13 +127,14 @@ class _Records:
 
 
 class _Unread:
-    """The ranges' ends, and which of them are still to be reached. Topic-partitions have numbers, in their order."""
+    """How far the ranges are read, and which ends are still to be reached. Topic-partitions have numbers, in their
+    order."""
 
-    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
-        self._places = sorted(ends)
-        self._topics = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in ends}))}
+    def __init__(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._places = sorted(ranges)
+        self._topics = {topic: n for n, topic in enumerate(sorted({tp.topic for tp in ranges}))}
         self._keys = np.array([self._topics[tp.topic] << 32 | tp.partition for tp in self._places], np.int64)
-        self._ends = np.array([ends[tp] for tp in self._places], np.int64)
+        self._next, self._ends = np.array([ranges[tp] for tp in self._places], np.int64).T
         self._left = set(range(len(self._places)))
         self._fetched = dict[int, int]()
         self.topics = pa.array([tp.topic for tp in self._places], pa.string())
@@ -135,10 +143,16 @@ class _Unread:
     def __bool__(self) -> bool:
         return bool(self._left)
 
+    @property
+    def positions(self) -> list[_TopicPartition]:
+        """Where the ranges that have not reached their ends go on."""
+        return [_TopicPartition(*self._places[n], int(self._next[n])) for n in sorted(self._left)]
+
     def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
         """The records inside of the ranges, and the topic-partitions that are read to their ends with them."""
         offsets = _offsets(messages) if len(self._places) > 1 else _offsets_of_one(messages)
         places = np.searchsorted(self._keys, self._keys_of(messages))
+        self._next[places] = offsets + 1  # of several of a partition the last one stays
         ends = self._ends[places]
         finished = [tp for n in set(places[offsets >= ends - 1].tolist()) if (tp := self._finish(n))]
         inside = offsets < ends
@@ -188,7 +202,7 @@ class _Unread:
         return np.fromiter(topics, np.int64, len(messages)) << 32 | partitions
 
 
-@dataclass(frozen=True)
+@dataclass
 class _RangeReader:
     """Reads until all ranges have reached their ends.
 
@@ -196,16 +210,23 @@ class _RangeReader:
         where: the connection, for errors.
         seconds: to wait for the next record, or for the end of a range.
         heard: why no broker is reached, as librdkafka tells its callback.
+        problem: the last one that librdkafka has not solved, for all that is known.
     """
 
     where: str
     seconds: float
     unread: _Unread
     heard: list[KafkaError] = field(default_factory=list)
+    problem: KafkaError = field(default_factory=lambda: KafkaError(KafkaError._TIMED_OUT))
 
     def until_end(self, consumer: Consumer) -> Iterator[_Records]:
-        problem, deadline = KafkaError(KafkaError._TIMED_OUT), time.monotonic() + self.seconds
-        fetched = self.unread.fetched
+        yield from self.until_silence(consumer, self.seconds)
+        if self.unread:
+            raise KafkaException(self.heard[0] if self.heard else self.problem)
+
+    def until_silence(self, consumer: Consumer, seconds: float) -> Iterator[_Records]:
+        """Ends early where nothing has come for so long, and librdkafka's statistics say of nothing that it skips."""
+        deadline, fetched = time.monotonic() + seconds, self.unread.fetched
         while self.unread:
             messages, events = _waiting(consumer)
             records, finished = self.unread.take(messages)
@@ -214,14 +235,14 @@ class _RangeReader:
             for event in events:
                 error = event.error()
                 if error and error.code() != KafkaError._PARTITION_EOF:
-                    problem = self._judged(error, problem)
+                    self.problem = self._judged(error)
                 elif ended := self.unread.at_end(event):
                     finished.append(self._reached(event, *ended))
             if messages or finished or fetched != self.unread.fetched:
-                deadline, fetched = time.monotonic() + self.seconds, self.unread.fetched
+                deadline, fetched = time.monotonic() + seconds, self.unread.fetched
                 self.heard.clear()
             elif time.monotonic() > deadline:
-                raise KafkaException(self.heard[0] if self.heard else problem)
+                return
             if self.unread and finished:
                 consumer.incremental_unassign([_TopicPartition(*place) for place in finished])
             if records.messages:
@@ -232,10 +253,10 @@ class _RangeReader:
             raise self._gone(f"{place} ends at {event.offset()}, not at {end}")
         return place
 
-    def _judged(self, error: KafkaError, before: KafkaError) -> KafkaError:
+    def _judged(self, error: KafkaError) -> KafkaError:
         """The error to raise if nothing comes any more. librdkafka itself solves most problems of connections."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return before  # librdkafka looks for the group's coordinator, whom nobody needs here
+            return self.problem  # librdkafka looks for the group's coordinator, whom nobody needs here
         if refuses(error):
             raise KafkaException(error)
         if error.code() in _GONE:

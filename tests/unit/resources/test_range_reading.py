@@ -27,7 +27,7 @@ class Skipping:
 
 
 def read(*offsets: int) -> None:
-    unread = _Unread({TP: 100})
+    unread = _Unread({TP: (0, 100)})
     consumer: Any = Skipping(unread, iter(offsets))
     assert list(_RangeReader("kafka", -1, unread).until_end(consumer)) == []
 
