@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from resources.connections import KafkaConnection
 from resources.errors import BatchmergeError, TopicMissing, Unavailable
 from resources.kafka_errors import UNKNOWN, kafka_errors, says_why
-from resources.kafka_offsets import ASKING, EARLIEST, LATEST, UNGROUPED, Found, list_offsets
+from resources.kafka_offsets import ASKING, EARLIEST, LATEST, UNGROUPED, list_offsets
 from resources.kafka_security import carried_certificate, librdkafka_settings
 from resources.msk_tokens import MskTokens
 from resources.topic_partition import TopicPartition
@@ -213,7 +213,11 @@ class KafkaCluster:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """The last stable offset per partition; and its leader's epoch, if the broker says it."""
         found = self._list(partitions, LATEST)
-        epochs = {p: one.leader_epoch for p, one in found.items() if one.leader_epoch is not None}
+        epochs = {
+            p: one.leader_epoch
+            for p, one in found.items()
+            if one.leader_epoch is not None  # type: ignore[redundant-expr]  # its code gives None
+        }
         return _offsets(found), epochs
 
     def cut_off(self, positions: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int | None]:
@@ -273,7 +277,7 @@ class KafkaCluster:
         with self._errors(f"consumer group {group}"):
             return sum(len(found.members) for found in self._admin.list_groups(group, self.timeout))
 
-    def _list(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, Found]:
+    def _list(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, _TopicPartition]:
         with self._errors("offsets"):
             return list_offsets(self._consumer, partitions, milliseconds, self.timeout)
 
@@ -301,7 +305,7 @@ def _ids_and_partitions(described: dict[str, TopicDescription]) -> tuple[dict[st
     return ids, [TopicPartition(name, p.id) for name, d in sorted(described.items()) for p in d.partitions]
 
 
-def _offsets(found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
+def _offsets(found: Mapping[TopicPartition, _TopicPartition]) -> dict[TopicPartition, int]:
     return {tp: one.offset for tp, one in found.items()}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException
@@ -36,23 +35,11 @@ ASKING: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """One partition's answer.
-
-    Attributes:
-        offset: -1 if the partition has no record of that time or later.
-        leader_epoch: None if the broker does not say it.
-    """
-
-    offset: int
-    leader_epoch: int | None
-
-
 def list_offsets(
     consumer: Consumer, partitions: Iterable[TopicPartition], milliseconds: int, seconds: float
-) -> dict[TopicPartition, Found]:
-    """The first offset at or after that time (`LATEST` and `EARLIEST` are such times too), per partition.
+) -> dict[TopicPartition, _TopicPartition]:
+    """The first offset at or after that time (`LATEST` and `EARLIEST` are such times too), per partition: -1 where
+    there is none; and its leader's epoch, None if the broker does not say it.
 
     Args:
         consumer: with the settings `ASKING`, assigned to nothing.
@@ -63,18 +50,18 @@ def list_offsets(
     """
     wanted = list(partitions)
 
-    def ask() -> dict[TopicPartition, Found]:
-        found, until = dict[TopicPartition, Found](), time.monotonic() + seconds
+    def ask() -> dict[TopicPartition, _TopicPartition]:
+        found, until = list[_TopicPartition](), time.monotonic() + seconds
         for start in range(0, len(wanted), _AT_ONCE):
-            found |= _asked(consumer, wanted[start : start + _AT_ONCE], milliseconds, until)
-        return found
+            found += _asked(consumer, wanted[start : start + _AT_ONCE], milliseconds, until)
+        return dict(zip(wanted, found, strict=True))
 
     return settled(ask, seconds)
 
 
 def _asked(
     consumer: Consumer, partitions: list[TopicPartition], milliseconds: int, until: float
-) -> dict[TopicPartition, Found]:
+) -> list[_TopicPartition]:
     try:
         return _ask(consumer, partitions, milliseconds, until)
     except KafkaException as problem:
@@ -87,12 +74,12 @@ def _asked(
 
 def _ask(
     consumer: Consumer, partitions: list[TopicPartition], milliseconds: int, until: float
-) -> dict[TopicPartition, Found]:
-    asked = [_TopicPartition(*tp, milliseconds) for tp in partitions]
-    answered = consumer.offsets_for_times(asked, timeout=_left(until))
+) -> list[_TopicPartition]:
+    asked = [_TopicPartition(topic, partition, milliseconds) for topic, partition in partitions]
+    answered: list[_TopicPartition] = consumer.offsets_for_times(asked, timeout=_left(until))
     if failed := [one.error for one in answered if one.error]:
         raise KafkaException(failed[0])
-    return {TopicPartition(one.topic, one.partition): Found(one.offset, one.leader_epoch) for one in answered}
+    return answered  # in the order of the request
 
 
 def _left(until: float) -> float:
