@@ -49,10 +49,13 @@ class Watermark:
             log_ends: last stable offset per partition, from which the batch was planned.
             asked_at: when Kafka was asked for them. No record is younger, whatever its producer says.
         """
-        times = {**self.record_times}
+        times = dict.fromkeys(ranges) | dict(self.record_times.items())
+        for tp, newest in seen.items():
+            known = times.get(tp)
+            times[tp] = newest if known is None else max(known, newest)
         for tp in ranges:
-            known = [min(time, asked_at) for time in (times.get(tp), seen.get(tp)) if time is not None]
-            times[tp] = max(known, default=None)
+            if (time := times[tp]) is not None and time > asked_at:
+                times[tp] = asked_at
         reached = [asked_at if r.end >= log_ends.get(tp, r.end) else times[tp] for tp, r in ranges.items()]
         now = [min(time, asked_at) for time in (self.caught_up_through, _minimum(reached)) if time is not None]
         return replace(self, record_times=times, caught_up_through=max(now, default=None))

@@ -207,7 +207,7 @@ def _wanted(
     start: Callable[[list[TopicPartition]], Offsets],
     key_must_stay: bool,
 ) -> Offsets:
-    known = dict(committed.offsets) if committed else {}
+    known = dict(committed.offsets.items()) if committed else {}
     new = [tp for tp in topics.partitions if tp not in known]
     missing = sorted(tp for tp in known if tp not in topics.stable)
     if missing:
@@ -218,7 +218,8 @@ def _wanted(
             + (_reset(committed, missing[0].topic) if committed else ""),
             partitions=[str(tp) for tp in missing],
         )
-    grown = [tp for tp in new if any(tp.topic == other.topic for other in known)]
+    read_before = {tp.topic for tp in known}
+    grown = [tp for tp in new if tp.topic in read_before]
     if committed and grown and key_must_stay:
         raise SourceError(
             f"partitions were added ({', '.join(map(str, grown[:5]))}), so a key may have moved to another partition "
@@ -231,7 +232,7 @@ def _wanted(
         )
     # What appears later is read from its first record, whatever `start` says. Of a topic that was read before, that is
     # offset 0, even if retention was faster.
-    appeared = {tp: 0 if tp in grown else topics.first[tp] for tp in new} if committed else start(new)
+    appeared = {tp: 0 if tp.topic in read_before else topics.first[tp] for tp in new} if committed else start(new)
     return {**known, **appeared}
 
 
@@ -252,6 +253,8 @@ def _check_topic_ids(committed: CommittedState | None, topics: TopicState) -> No
 def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedState | None) -> None:
     for tp in sorted(wanted):
         first, stable = topics.first[tp], topics.stable[tp]
+        if first <= wanted[tp] <= stable:
+            continue
         where = str(tp)
         facts = {"topic": tp.topic, "partition": tp.partition, "wanted": wanted[tp], "first": first, "end": stable}
         reset = _reset(committed, tp.topic) if committed else ""
@@ -262,17 +265,16 @@ def _check_available(wanted: Offsets, topics: TopicState, committed: CommittedSt
                 remedy=_skip(committed, wanted, topics) if committed else "start the pipeline at `earliest`",
                 **facts,
             )
-        if wanted[tp] > stable:
-            raise TopicRecreated(
-                f"offset {wanted[tp]} is committed, but the topic ends at {stable}: it was recreated or is another "
-                "cluster's"
-                if committed
-                else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
-                where=where,
-                remedy="check the connection"
-                + (f"; to go on with this topic from its first record: {reset}" if committed else ""),
-                **facts,
-            )
+        raise TopicRecreated(
+            f"offset {wanted[tp]} is committed, but the topic ends at {stable}: it was recreated or is another "
+            "cluster's"
+            if committed
+            else f"offset {wanted[tp]} is wanted, but the topic ends at {stable}",
+            where=where,
+            remedy="check the connection"
+            + (f"; to go on with this topic from its first record: {reset}" if committed else ""),
+            **facts,
+        )
 
 
 def _skip(committed: CommittedState, wanted: Offsets, topics: TopicState) -> str:

@@ -34,6 +34,6 @@ def _state(
     kafka: KafkaCluster, ids: dict[str, str], partitions: list[TopicPartition], asked_at: int, read: Offsets = _NOTHING
 ) -> TopicState:
     stable, epochs = kafka.stable_ends(partitions)
-    waiting = [tp for tp in partitions if read.get(tp) != stable[tp]]
+    waiting = sorted(dict(stable.items() - read.items()))
     first = {**stable, **kafka.first_offsets(waiting)} if waiting else stable
     return TopicState(first, stable, ids, epochs, asked_at)
