@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
 
@@ -81,6 +82,9 @@ class Later(Mapping[K, V]):
         return len(self._values)
 
     # Those of a mapping would look each key up here.
+    def keys(self) -> KeysView[K]:
+        return self._values.keys()
+
     def items(self) -> ItemsView[K, V]:
         return self._values.items()
 
@@ -110,22 +114,27 @@ def _copied(values: Mapping[K, V]) -> dict[K, V]:
 
 def to_arrays(values: Mapping[TopicPartition, int]) -> dict[str, list[int | None]]:
     """One array per topic, indexed by partition, with None for partitions without a value."""
-    arrays: dict[str, list[int | None]] = {}
-    for (topic, partition), value in sorted(values.items()):
-        array = arrays.setdefault(topic, [])
-        array.extend([None] * (partition + 1 - len(array)))
-        array[partition] = value
+    sizes = {topic: partition + 1 for topic, partition in sorted(values)}
+    arrays: dict[str, list[int | None]] = {topic: [None] * size for topic, size in sizes.items()}
+    for (topic, partition), value in values.items():
+        arrays[topic][partition] = value
     return arrays
 
 
-def from_arrays(arrays: Mapping[str, Iterable[int | None]]) -> dict[TopicPartition, int]:
+def from_arrays(arrays: Mapping[str, Sequence[int | None]]) -> dict[TopicPartition, int]:
     """The inverse of `to_arrays`."""
     return {
-        TopicPartition(topic, partition): value
+        tp: value
         for topic, array in arrays.items()
-        for partition, value in enumerate(array)
+        for tp, value in zip(_partitions(topic, len(array)), array, strict=True)
         if value is not None
     }
+
+
+@lru_cache(10_000)
+def _partitions(topic: str, count: int) -> list[TopicPartition]:
+    """The topic's first partitions: the same objects in all values, which are decoded several times in each batch."""
+    return [TopicPartition(topic, partition) for partition in range(count)]
 
 
 def encode(values: Mapping[TopicPartition, int]) -> str:

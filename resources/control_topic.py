@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as _TopicPartition
@@ -162,12 +161,12 @@ class ControlWriter:
                 producer.poll(0.1)
 
     def _send_offsets(self, producer: Producer, group: str, progress: Sequence[GroupProgress], timeout: float) -> None:
-        wanted = {
-            partition: _TopicPartition(*partition, offset, one.metadata if n == 0 else "")
-            for one in progress
-            for _, of_topic in groupby(sorted(one.offsets.items()), lambda item: item[0].topic)
-            for n, (partition, offset) in enumerate(of_topic)
-        }
+        wanted = dict[TopicPartition, _TopicPartition]()
+        for one in progress:
+            said = set[str]()
+            for tp, offset in one.offsets.items():
+                wanted[tp] = _TopicPartition(*tp, offset, "" if tp.topic in said else one.metadata)
+                said.add(tp.topic)
         if not wanted:
             return
         if group not in self._groups:

@@ -118,7 +118,8 @@ class Role:
             if one.due and state:
                 reached = PublishedThrough(state.batch_number, state.commit_id).to_metadata()
                 # Kafka refuses those of a topic that was deleted, and forgotten since.
-                present = {tp: offset for tp, offset in state.offsets.items() if tp in one.due.state.offsets}
+                known = one.due.state.offsets.keys()
+                present = {tp: offset for tp, offset in state.offsets.items() if tp in known}
                 progress[one.due.group, one.pipeline] = GroupProgress(one.due.group, present, reached)
 
         def reach(end: str) -> None:
