@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
@@ -117,14 +118,25 @@ def test_ranges_that_end_in_what_was_never_committed(connections: Connections, t
 def test_aborted_records_of_which_librdkafka_says_nothing(
     connections: Connections, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gigabytes of them take longer than an answer may; here what ends them would never come."""
+    """Gigabytes of them take longer than an answer may; here what ends them would never come. Only after a silence is
+    librdkafka asked how far it is: its statistics cost more than the records of thousands of partitions."""
     monkeypatch.setattr(range_reading, "_SETTINGS", {**range_reading._SETTINGS, "enable.partition.eof": False})
+    with_statistics = list[bool]()
+
+    def opened(settings: dict[str, Any], **more: Any) -> Consumer:
+        with_statistics.append("statistics.interval.ms" in settings)
+        return Consumer(settings, **more)
+
+    monkeypatch.setattr(range_reading, "Consumer", opened)
     servers, name = bootstrap(connections), topic()
     produce(servers, name, [put(1)])
     produce(servers, name, [put(2), put(3)], transaction=f"tx-{uuid.uuid4().hex[:6]}", abort=True)
     kafka = connections.get("kafka", KafkaConnection)
     hasty = with_connection(connections, "kafka", kafka.model_copy(update={"timeout_seconds": 10}))
-    assert places(read(hasty, {TopicPartition(name, 0): OffsetRange(0, 3)})) == [(name, 0, 0)]
+    assert places(read(hasty, {TopicPartition(name, 0): OffsetRange(0, 1)})) == [(name, 0, 0)]
+    assert with_statistics == [False]
+    assert places(read(hasty, {TopicPartition(name, 0): OffsetRange(0, 3)})) == [(name, 0, 0)], "once"
+    assert with_statistics == [False, False, True]
 
 
 def test_offsets_that_kafka_does_not_have(connections: Connections, topic: MakeTopic) -> None:

@@ -28,6 +28,11 @@ def test_compact_form_is_one_array_a_topic_with_null_for_holes() -> None:
     assert offsets.encode({A2: 7, A0: 120, B1: 1}) == '{"a":[120,null,7],"b":[null,1]}'
 
 
+def test_the_same_topic_partitions_in_all_values() -> None:
+    text = '{"a":[120,null,7]}'
+    assert all(one is other for one, other in zip(offsets.decode(text), offsets.decode(text), strict=True))
+
+
 def test_states_of_earlier_versions_were_compressed_otherwise() -> None:
     values = {TopicPartition("a", p): p * 7919 % 5000 for p in range(5000)}
     text = json.dumps(offsets.to_arrays(values)).encode()
