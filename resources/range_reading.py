@@ -238,15 +238,16 @@ class _RangeReader:
                     self.problem = self._judged(error)
                 elif ended := self.unread.at_end(event):
                     finished.append(self._reached(event, *ended))
-            if messages or finished or fetched != self.unread.fetched:
-                deadline, fetched = time.monotonic() + seconds, self.unread.fetched
-                self.heard.clear()
-            elif time.monotonic() > deadline:
+            silent = not (messages or finished) and fetched == self.unread.fetched
+            if silent and time.monotonic() > deadline:
                 return
             if self.unread and finished:
                 consumer.incremental_unassign([_TopicPartition(*place) for place in finished])
             if records.messages:
                 yield records
+            if not silent:  # without the time in which others have worked on the records
+                deadline, fetched = time.monotonic() + seconds, self.unread.fetched
+                self.heard.clear()
 
     def _reached(self, event: Message, place: TopicPartition, end: int) -> TopicPartition:
         if (event.offset() or 0) < end:
