@@ -35,12 +35,17 @@ from tests.benchmarks._workload import PARTITIONS, fill, pipeline, services
 CHANGES = 10_000
 FILE_ROWS = 1_250_000
 KEYS = ["random", "neighbouring"]
+_SCANS = 5
 WRITES = {"position deletes": "merge_on_read", "copy on write": "copy_on_write"}
 
 
 @dataclass
 class Subject:
-    """A table that is measured."""
+    """A table that is measured.
+
+    Attributes:
+        fresh: its snapshot before the first batch.
+    """
 
     label: str
     rows: int
@@ -48,6 +53,7 @@ class Subject:
     topic: str
     pipeline: Pipeline
     how: str
+    fresh: int
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
     stages: list[dict[str, float]] = field(default_factory=list)
 
@@ -109,8 +115,10 @@ def subject(connections: Connections, rows: int, random: bool, how: str) -> Subj
     table = p.intermediate.catalog.require(spec.tables[0].table)
     ids = np.random.default_rng(0).permutation(rows) if random else np.arange(rows)
     load(table, ids)
+    fresh = table.metadata.current_snapshot_id
+    assert fresh is not None
     kind = "random" if random else "neighbouring"
-    return Subject(f"{CHANGES:,} {kind} keys into {rows:,} rows", rows, random, topic, p, how)
+    return Subject(f"{CHANGES:,} {kind} keys into {rows:,} rows", rows, random, topic, p, how, fresh)
 
 
 def load(table: Table, ids: np.ndarray[Any, Any]) -> None:
@@ -120,24 +128,31 @@ def load(table: Table, ids: np.ndarray[Any, Any]) -> None:
 
 
 def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
-    """CPU seconds of counting, of adding up a column, and of reading everything, each the best of three."""
-    destination = one.pipeline.destinations()[0]
+    """CPU seconds of counting, of adding up a column, and of reading everything, as a multiple of those that the rows
+    took when freshly written; each the least of turns in which both are scanned."""
+    destination, catalog = one.pipeline.destinations()[0], one.pipeline.intermediate.catalog
     spark = one.pipeline.spark("scan", destination)
-    name = f"{one.pipeline.intermediate.catalog.name}.{destination.table.table}"
+    name = f"{catalog.name}.{destination.table.table}"
     rows = destination.read(lambda: spark).known_count()
     assert spark.table(name).count() == rows
     by_spark = {"count": "count(*)", "sum": "sum(delay)", "full": "bit_xor(hash(*))"}
     found = {
-        f"scan by Spark, {what}": _least(partial(_own_cpu, server), spark.sql(f"SELECT {text} FROM {name}").collect)
+        f"scan by Spark, {what}": _times(
+            partial(_own_cpu, server),
+            spark.sql(f"SELECT {text} FROM {name}").collect,
+            spark.sql(f"SELECT {text} FROM {name} VERSION AS OF {one.fresh}").collect,
+        )
         for what, text in by_spark.items()
     }
-    place = one.pipeline.intermediate.catalog.require(destination.table.table).metadata_location
-    text = f"SELECT bit_xor(hash(t)), count(*) FROM iceberg_scan('{place.removeprefix('file://')}') t"
+    place = catalog.require(destination.table.table).metadata_location.removeprefix("file://")
+    text = f"SELECT bit_xor(hash(t)), count(*) FROM iceberg_scan('{place}'"
+    now, fresh = f"{text}) t", f"{text}, snapshot_from_id => {one.fresh}) t"
     with duckdb.connect(config={"allow_unsigned_extensions": True}) as db:
         for extension in ("avro", "iceberg"):
             db.execute(f"LOAD '{_extension(extension)}'")
-        assert db.execute(text).fetchall()[0][1] == rows
-        return {**found, "scan by DuckDB, full": _least(time.process_time, lambda: db.execute(text).fetchall())}
+        assert [db.execute(each).fetchall()[0][1] for each in (now, fresh)] == [rows, one.rows]
+        by_duckdb = [partial(lambda text: db.execute(text).fetchall(), each) for each in (now, fresh)]
+        return {**found, "scan by DuckDB, full": _times(time.process_time, *by_duckdb)}
 
 
 def _own_cpu(server: psutil.Process) -> float:
@@ -146,13 +161,17 @@ def _own_cpu(server: psutil.Process) -> float:
     return times.user + times.system
 
 
-def _least(clock: Callable[[], float], work: Callable[[], object]) -> float:
+def _times(clock: Callable[[], float], *works: Callable[[], object]) -> float:
+    """How many times the second one's seconds the first one takes. Both warm up, then work in turns."""
     turns = []
-    for _ in range(3):
-        began = clock()
-        work()
-        turns.append(clock() - began)
-    return min(turns)
+    for _ in range(_SCANS + 1):
+        spent = [clock()]
+        for work in works:
+            work()
+            spent.append(clock())
+        turns.append(np.diff(spent))
+    first, second = np.min(turns[1:], axis=0)
+    return float(first / second)
 
 
 def _extension(name: str) -> Path:
@@ -172,7 +191,6 @@ def measure(
 ) -> Iterator[Measure]:
     ways = list(WRITES) if rows <= options.copied_up_to else ["position deletes"]
     one, *others = [subject(connections, rows, keys == "random", how) for how in ways]
-    fresh = scans(one, server)
     for turn in range(options.turns + 1):
         for each in (one, *others):
             each.run(server, connections)
@@ -187,14 +205,14 @@ def measure(
         what=f"{one.label}, CPU", unit="CPU s", turns=one.all("CPU"),
         beside={other.how: other.all("CPU") for other in others},
     )  # fmt: skip
-    yield from against(fresh, scans(one, server), f"{rows:,} rows after {options.turns + 1} batches of {keys} keys")
+    yield from against(scans(one, server), f"{rows:,} rows after {options.turns + 1} batches of {keys} keys")
     assert any(done.task == "compaction" for done in maintain_table(one.pipeline, one.pipeline.destinations()[0]))
-    yield from against(fresh, scans(one, server), f"{rows:,} rows after that, maintained")
+    yield from against(scans(one, server), f"{rows:,} rows after that, maintained")
 
 
-def against(fresh: Mapping[str, float], found: Mapping[str, float], what: str) -> Iterator[Measure]:
-    for name, seconds in found.items():
-        yield Measure(what=f"{name}, {what}, against freshly written", unit="times", turns=(seconds / fresh[name],))
+def against(found: Mapping[str, float], what: str) -> Iterator[Measure]:
+    for name, times in found.items():
+        yield Measure(what=f"{name}, {what}, against freshly written", unit="times", turns=(times,))
 
 
 SIZES: Sizes = {
