@@ -115,13 +115,16 @@ class RowDelta(Append):
         self._deletes.extend(deletes)
 
     def fold_task(self) -> FoldTask | None:
-        """The task that folds the base's small data files, without the rows that this commit deletes; None: there are
-        too few to fold, or delete files that are for several data files."""
+        """The task that folds small or worn data files of the base, without the rows that this commit deletes; None:
+        there are none to fold, or delete files that are for several data files."""
         if self._has_shared_deletes:
             return None
         gone = {file.data_file: file for file in self._deletes}
         left = [f for f in self._base_data if f.file_path not in gone or gone[f.file_path].path]
-        groups = foldable(left, self.files.spec.spec_id, self.files.target_bytes)
+        deleted = {f.file_path: f.record_count for f in self._base_deletes}
+        counts = {path: sum(deleted[name] for name in file.deletes) for path, file in self.base_files.items()}
+        counts.update((path, file.rows) for path, file in gone.items())
+        groups = foldable(left, counts, self.files.spec.spec_id, self.files.target_bytes)
         if not groups:
             return None
         self._folded.extend(file.file_path for group in groups for file in group)

@@ -102,6 +102,7 @@ def test_changes_are_merged_by_keys_of_own_types(
 ) -> None:
     monkeypatch.setattr("jobs.destinations.iceberg.few_changes._SHARE_CHANGES", share)
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
+    monkeypatch.setattr("jobs.iceberg.folding._LEAST_GONE", 4)
     if layout:
         fields = [PartitionField(n, 1000 + n, parse_transform(layout), f"p{n}") for n in (1, 2)]
         lake.create("n.t", THEIRS, PartitionSpec(*fields), MERGE_ON_READ)
@@ -114,6 +115,7 @@ def test_a_table_that_others_made_and_filled_is_continued(
     lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobs.iceberg.folding._FILES_PER_FOLD", 4)
+    monkeypatch.setattr("jobs.iceberg.folding._LEAST_GONE", 4)
     theirs = lake.create("n.t", THEIRS, properties=MERGE_ON_READ)
     before = {n: n for n in range(10)}
     theirs.append(of_others(list(before), theirs.schema().as_arrow()))

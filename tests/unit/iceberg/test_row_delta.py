@@ -258,7 +258,70 @@ def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], rows:
         found.spec_id = 0
         return found
 
-    assert [len(group) for group in foldable(map(file, sizes), 0, 64 << 20)] == folded
+    assert [len(group) for group in foldable(map(file, sizes), {}, 0, 64 << 20)] == folded
+
+
+@pytest.mark.parametrize(
+    ("files", "folded"),
+    [
+        ({"large": (800_000, 12 << 20, 99_999)}, []),
+        ({"large": (800_000, 12 << 20, 100_000)}, [["large"]]),
+        # Small files of a partition are worn together.
+        ({"a": (70_000, 9, 10_000), "b": (9_000, 9, 0)}, [["a", "b"]]),
+        ({"a": (72_000, 9, 10_000), "b": (9_000, 9, 0)}, []),
+        ({"a": (9_999, 9, 9_998)}, []),
+        # The most worn ones first, and so much that a batch does not take long.
+        (
+            {"less": (500_000, 9, 70_000), "more": (500_000, 9, 80_000), "least": (300_000, 9, 60_000)},
+            [["least"], ["more"]],
+        ),
+        ({"a": (300_000, 9 << 20, 200_000), "b": (300_000, 9 << 20, 100_000)}, [["a"]]),
+        ({"rows": (1_100_000, 9, 900_000), "bytes": (300_000, 17 << 20, 200_000)}, []),
+        # Many small files are enough for a batch.
+        ({"large": (300_000, 9, 200_000), **{f"{n}": (9, 9, 0) for n in range(16)}}, [[f"{n}" for n in range(16)]]),
+    ],
+)
+def test_worn_files_are_folded(files: Mapping[str, tuple[int, int, int]], folded: Sequence[Sequence[str]]) -> None:
+    def file(name: str) -> DataFile:
+        rows, size, _ = files[name]
+        found = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=name,
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            record_count=rows,
+            file_size_in_bytes=size,
+        )
+        found.spec_id = 0
+        return found
+
+    gone = {name: deleted for name, (_, _, deleted) in files.items()}
+    groups = foldable(map(file, files), gone, 0, 64 << 20)
+    assert [[found.file_path for found in group] for group in groups] == folded
+
+
+def test_a_worn_file_is_written_again_without_the_rows_that_go(lake: IcebergCatalog) -> None:
+    create(lake)
+    count = 300_000  # more than one batch of Arrow's
+    first = begin(lake, 0)
+    add(first, [(n, "a") for n in range(count)])
+    publish(first, 1)
+    before, now = [*range(0, 60_000, 2)], [*range(131_000, 132_000), *range(290_000, count)]
+    second = begin(lake, 1)
+    remove(lake, second, before)
+    assert second.fold_task() is None, "a tenth"
+    publish(second, 2)
+    third = begin(lake, 2)
+    remove(lake, third, now)
+    add(third, [(count, "new")])
+    fold = cloudpickle.loads(cloudpickle.dumps(third.fold_task()))
+    (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    third.add(report.files)
+    publish(third, 3)
+    assert [n for n, _ in rows_of(lake)] == sorted({*range(count + 1)} - {*before, *now})
+    rows = count + 1 - len(before) - len(now)
+    assert totals(lake) == {"total-records": rows, "total-delete-files": 0, "total-position-deletes": 0}
+    assert (summary(lake)["total-data-files"], summary(lake)["deleted-data-files"]) == ("2", "1")
 
 
 def test_whoever_computed_from_another_base_is_refused(lake: IcebergCatalog) -> None:

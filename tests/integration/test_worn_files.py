@@ -1,0 +1,78 @@
+"""Merges that rewrite worn data files within their commit, on Spark: killed, overtaken by another writer, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.iceberg.row_delta import RowDelta
+from resources.connections import Connections
+from tests.kit import model
+from tests.kit.engine import catalog
+from tests.kit.interrupting import at_failpoints, die_at_each
+from tests.kit.kinds import KINDS
+from tests.kit.records import random_changes
+from tests.kit.story import Story, TableUnderTest, Target
+
+MODE = "upsert_delete"
+
+
+@pytest.fixture
+def folded(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each merge folded something. A few deleted rows are enough."""
+    found, fold_task = list[bool](), RowDelta.fold_task
+    monkeypatch.setattr("jobs.iceberg.folding._LEAST_GONE", 4)
+
+    def noted(delta: RowDelta) -> object:
+        task = fold_task(delta)
+        found.append(task is not None)
+        return task
+
+    monkeypatch.setattr(RowDelta, "fold_task", noted)
+    return found
+
+
+@pytest.fixture
+def table(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> TableUnderTest:
+    return Story.of(topic(partitions=2), connections, spark).table(Target(KINDS["iceberg"], MODE))
+
+
+def delete_files(table: TableUnderTest) -> str | None:
+    snapshot = catalog(table.engine.connections).require(table.name).current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    return snapshot.summary["total-delete-files"]
+
+
+def test_what_dies_while_it_rewrites_is_done_again(table: TableUnderTest, folded: list[bool]) -> None:
+    for seed in range(4):
+        table.story.land_each([random_changes(seed, 40, 30, 2)])
+        died = die_at_each(table.merge)
+        assert {"merge.written", "merge.published"} <= {*died}
+        assert table.rows() == model.expected(table.story.records, MODE)
+        assert delete_files(table) == "0"
+    assert any(folded)
+    assert not table.verify().wrong
+    assert table.replay(1, 4)
+    assert table.rows() == model.expected(table.story.records, MODE)
+
+
+def test_what_was_overtaken_is_merged_again_on_the_others_rows(table: TableUnderTest, folded: list[bool]) -> None:
+    table.story.land_each([random_changes(1, 60, 30, 2)])
+    table.merge()
+    table.story.land_each([random_changes(2, 40, 30, 2)])
+    folded.clear()
+    theirs, planted = (1000, "theirs", 1.0), list[str]()
+
+    def overtake(point: str) -> None:
+        if point == "merge.written" and not planted:
+            planted.append(point)
+            table.plant(theirs)
+
+    with at_failpoints(overtake):
+        table.merge()
+    assert planted
+    assert folded == [True, True]
+    assert table.rows() == [*model.expected(table.story.records, MODE), theirs]
