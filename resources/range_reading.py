@@ -1,7 +1,7 @@
 """Reads offset ranges of topic-partitions with one consumer, as Arrow: committed records only, exactly those ranges.
 
 librdkafka fetches and decompresses in a thread of its own, and one consumer reads thousands of ranges as well as one.
-Records are judged and converted by column: a loop over them would cost as much as reading them.
+Records are judged by column, as they are converted (`message_columns`).
 
 While librdkafka skips records of aborted transactions, perhaps gigabytes, it reports nothing. Its statistics say how
 far it is: `next_offset` moves only after what lies before it is in our queue. They are asked for only after a silence:
@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,8 @@ from resources.errors import TransientError
 from resources.kafka import KafkaCluster
 from resources.kafka_errors import kafka_errors, refuses, says_why
 from resources.kafka_offsets import UNGROUPED
-from resources.kafka_records import HEADERS, INSTANT, WantedHeaders, records_schema
+from resources.kafka_records import WantedHeaders
+from resources.message_columns import Numbers, in_columns, offsets_of, offsets_of_one
 from resources.topic_partition import TopicPartition
 
 _LOG = logging.getLogger("batchmerge.kafka")
@@ -70,7 +70,6 @@ _GONE = frozenset(
         KafkaError._UNKNOWN_TOPIC,
     }
 )
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def read_ranges(
@@ -108,11 +107,6 @@ def read_ranges(
             yield from _in_batches(reader.until_end(consumer), unread, headers)
 
 
-# Milliseconds of the years 1 to 9999, as every time zone has them: Python shows times in the machine's. A producer may
-# give a record any number, such as microseconds.
-_YEARS = (-62_135_510_400_000, 253_402_214_399_999)
-
-
 @dataclass(frozen=True)
 class _Records:
     """Some records of the ranges.
@@ -122,8 +116,8 @@ class _Records:
     """
 
     messages: Sequence[Message]
-    offsets: _Numbers
-    places: _Numbers
+    offsets: Numbers
+    places: Numbers
 
 
 class _Unread:
@@ -137,8 +131,8 @@ class _Unread:
         self._next, self._ends = np.array([ranges[tp] for tp in self._places], np.int64).T
         self._left = set(range(len(self._places)))
         self._fetched = dict[int, int]()
-        self.topics = pa.array([tp.topic for tp in self._places], pa.string())
-        self.partitions = pa.array([tp.partition for tp in self._places], pa.int32())
+        self._in_topics = pa.array([tp.topic for tp in self._places], pa.string())
+        self._in_partitions = pa.array([tp.partition for tp in self._places], pa.int32())
 
     def __bool__(self) -> bool:
         return bool(self._left)
@@ -150,7 +144,7 @@ class _Unread:
 
     def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
         """The records inside of the ranges, and the topic-partitions that are read to their ends with them."""
-        offsets = _offsets(messages) if len(self._places) > 1 else _offsets_of_one(messages)
+        offsets = offsets_of(messages) if len(self._places) > 1 else offsets_of_one(messages)
         places = np.searchsorted(self._keys, self._keys_of(messages))
         self._next[places] = offsets + 1  # of several of a partition the last one stays
         ends = self._ends[places]
@@ -160,6 +154,11 @@ class _Unread:
             messages = [message for message, taken in zip(messages, inside.tolist(), strict=True) if taken]
             offsets, places = offsets[inside], places[inside]
         return _Records(messages, offsets, places), finished
+
+    def in_columns(self, found: _Records, headers: WantedHeaders) -> pa.RecordBatch:
+        places = pa.array(found.places)
+        topics, partitions = self._in_topics.take(places), self._in_partitions.take(places)
+        return in_columns(found.messages, topics, partitions, found.offsets, headers)
 
     def at_end(self, event: Message) -> tuple[TopicPartition, int] | None:
         """The topic-partition that has nothing more, and the end of its range; None: it was read already."""
@@ -192,7 +191,7 @@ class _Unread:
         self._fetched.pop(place, None)
         return self._places[place]
 
-    def _keys_of(self, messages: Sequence[Message]) -> _Numbers:
+    def _keys_of(self, messages: Sequence[Message]) -> Numbers:
         if len(self._places) == 1:
             return np.repeat(self._keys, len(messages))
         partitions = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
@@ -290,7 +289,7 @@ def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeade
     """In batches of about the same size."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for some in found:
-        records = _in_columns(some, unread, headers)
+        records = unread.in_columns(some, headers)
         waiting.append(records)
         rows, size = rows + records.num_rows, size + records["key"].nbytes + records["value"].nbytes
         if rows >= _ROWS or size >= _BYTES:
@@ -298,44 +297,3 @@ def _in_batches(found: Iterator[_Records], unread: _Unread, headers: WantedHeade
             waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
-
-
-def _in_columns(found: _Records, unread: _Unread, headers: WantedHeaders) -> pa.RecordBatch:
-    messages, places = found.messages, pa.array(found.places)
-    milliseconds = np.fromiter([message.timestamp()[1] for message in messages], np.int64, len(messages))
-    columns = [
-        pa.array(list(map(Message.key, messages)), pa.binary()),
-        pa.array(list(map(Message.value, messages)), pa.binary()),
-        unread.topics.take(places),
-        unread.partitions.take(places),
-        pa.array(found.offsets),
-        pa.array(np.clip(milliseconds, *_YEARS) * 1000).cast(INSTANT),
-    ]
-    schema = records_schema(headers)
-    if headers:
-        columns.append(_headers(headers, messages))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _offsets(messages: Sequence[Message]) -> _Numbers:
-    return np.fromiter(map(Message.offset, messages), np.int64, len(messages))
-
-
-def _offsets_of_one(messages: Sequence[Message]) -> _Numbers:
-    """The offsets of messages of one topic-partition: they ascend, so if as many lie between the first and the last as
-    there are messages, these have all of them."""
-    if not messages:
-        return _offsets(messages)
-    first, last = _offsets([messages[0], messages[-1]]).tolist()
-    return np.arange(first, last + 1) if last - first == len(messages) - 1 else _offsets(messages)
-
-
-def _headers(wanted: Literal[True] | frozenset[str], messages: Sequence[Message]) -> pa.Array:
-    found: list[Any] = list(map(Message.headers, messages))  # declared as also an object, which producers may give
-    if not any(found):
-        return pa.nulls(len(found), HEADERS)
-    return pa.array([_wanted(wanted, headers) if headers else None for headers in found], HEADERS)
-
-
-def _wanted(wanted: Literal[True] | frozenset[str], headers: Any) -> list[dict[str, object]] | None:
-    return [{"key": key, "value": value} for key, value in headers if wanted is True or key in wanted] or None
