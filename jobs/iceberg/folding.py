@@ -25,7 +25,7 @@ from pyiceberg.typedef import Record
 
 from jobs.iceberg.file_writer import SORTED_FILE_BYTES, writing
 from jobs.iceberg.new_files import NewFile, NewFiles
-from jobs.iceberg.position_deletes import BaseFile, read_positions
+from jobs.iceberg.position_deletes import BaseFile, deleted_positions
 from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.spark.spark_tasks import Batches, numbers, report_row
 from resources import iceberg_arrow  # noqa: F401  # null lists stay null
@@ -142,8 +142,7 @@ class FoldTask:
     def _left(self, file: BaseFile) -> npt.NDArray[np.bool_]:
         """Which rows of the file are not deleted."""
         found = np.ones(file.rows, np.bool_)
-        for path in file.deletes:
-            found[read_positions(self.files.storage, path)] = False
+        found[deleted_positions(self.files.storage, file)] = False
         return found
 
     def _data_file(self, path: str, group: Group) -> DataFile:

@@ -23,7 +23,7 @@ from pyiceberg.schema import Schema
 
 from jobs.iceberg.conformed import conformed
 from jobs.iceberg.keys import Keys
-from jobs.iceberg.position_deletes import BaseFile, Positions, read_positions
+from jobs.iceberg.position_deletes import BaseFile, Positions, deleted_positions
 from jobs.iceberg.statistics import Bounds, bounds_of, group_bounds
 from jobs.schema.own_values import as_landed, stored, stored_type
 from jobs.schema.types import as_integers, landed_type
@@ -134,7 +134,7 @@ class KeyScan:
                 rows = self._rows_of_group(parquet, n, names) if self._may_hold(parquet, n, names) else None
                 if rows is not None:
                     places, columns = rows
-                    gone = _gone(self.search.storage, file) if gone is None else gone
+                    gone = deleted_positions(self.search.storage, file) if gone is None else gone
                     alive = ~np.isin(places + start, gone, assume_unique=True)
                     position = pa.array((places + start)[alive])
                     kept = [column.filter(pa.array(alive)) for column in columns]
@@ -237,7 +237,3 @@ def _column(table: pa.Table | None, name: str | None, field: pa.Field, rows: int
     if table is None or name is None:
         return pa.chunked_array([pa.nulls(rows, stored_type(field.type))])
     return stored(table[name]).cast(stored_type(field.type))
-
-
-def _gone(storage: FileIO, file: BaseFile) -> Positions:
-    return np.concatenate([np.empty(0, np.int64), *(read_positions(storage, path) for path in file.deletes)])

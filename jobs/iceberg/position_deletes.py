@@ -74,7 +74,7 @@ class NewDeletes:
 
 def write_deletes(files: NewFiles, file: BaseFile, positions: Positions) -> NewDeletes:
     """Writes these positions together with those of the file's existing delete files; no file if no row is left."""
-    gone = _united([positions, *(read_positions(files.storage, path) for path in file.deletes)])
+    gone = _united([positions, deleted_positions(files.storage, file)])
     if len(gone) == file.rows:
         return NewDeletes(file.path, None, len(gone), 0, file.deletes)
     path = files.new_path((), "-deletes")
@@ -92,7 +92,12 @@ def _united(positions: Sequence[Positions]) -> Positions:
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
-def read_positions(storage: FileIO, path: str) -> Positions:
+def deleted_positions(storage: FileIO, file: BaseFile) -> Positions:
+    """The positions in all delete files of a data file, in no order."""
+    return np.concatenate([np.empty(0, np.int64), *(_read_positions(storage, path) for path in file.deletes)])
+
+
+def _read_positions(storage: FileIO, path: str) -> Positions:
     with storage.new_input(path).open() as source:
         found: Positions = pq.ParquetFile(source).read(columns=["pos"], use_threads=False)["pos"].to_numpy()
     return found
