@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,15 +97,16 @@ def read_ranges(
         "fetch.message.max.bytes": _FETCH_SMALL if small else _FETCH_LARGE,
     }
     statistics = {"statistics.interval.ms": int(silence * 1000), "stats_cb": unread.note}
+
+    def read(until: Callable[[Consumer], Iterator[_Records]], more: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        with closing(Consumer({**known, **_SETTINGS, **fetch, **more}, logger=_LOG)) as consumer:
+            consumer.assign(unread.positions)
+            yield from _in_batches(until(consumer), unread, headers)
+
     with kafka_errors(where):
-        with closing(Consumer({**known, **_SETTINGS, **fetch}, logger=_LOG)) as consumer:
-            consumer.assign(unread.positions)
-            yield from _in_batches(reader.until_silence(consumer, silence), unread, headers)
-        if not unread:
-            return
-        with closing(Consumer({**known, **_SETTINGS, **fetch, **statistics}, logger=_LOG)) as consumer:
-            consumer.assign(unread.positions)
-            yield from _in_batches(reader.until_end(consumer), unread, headers)
+        yield from read(lambda consumer: reader.until_silence(consumer, silence), {})
+        if unread:
+            yield from read(reader.until_end, statistics)
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class _Unread:
     def take(self, messages: Sequence[Message]) -> tuple[_Records, list[TopicPartition]]:
         """The records inside of the ranges, and the topic-partitions that are read to their ends with them."""
         offsets = offsets_of(messages) if len(self._places) > 1 else offsets_of_one(messages)
-        places = np.searchsorted(self._keys, self._keys_of(messages))
+        places = self._places_of(messages)
         self._next[places] = offsets + 1  # of several of a partition the last one stays
         ends = self._ends[places]
         finished = [tp for n in set(places[offsets >= ends - 1].tolist()) if (tp := self._finish(n))]
@@ -162,7 +164,7 @@ class _Unread:
 
     def at_end(self, event: Message) -> tuple[TopicPartition, int] | None:
         """The topic-partition that has nothing more, and the end of its range; None: it was read already."""
-        (place,) = np.searchsorted(self._keys, self._keys_of([event])).tolist()
+        (place,) = self._places_of([event]).tolist()
         finished = self._finish(place)
         return (finished, int(self._ends[place])) if finished else None
 
@@ -191,14 +193,14 @@ class _Unread:
         self._fetched.pop(place, None)
         return self._places[place]
 
-    def _keys_of(self, messages: Sequence[Message]) -> Numbers:
+    def _places_of(self, messages: Sequence[Message]) -> Numbers:
         if len(self._places) == 1:
-            return np.repeat(self._keys, len(messages))
-        partitions = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
-        if len(self._topics) == 1:
-            return partitions
-        topics = (self._topics[str(topic)] for topic in map(Message.topic, messages))
-        return np.fromiter(topics, np.int64, len(messages)) << 32 | partitions
+            return np.zeros(len(messages), np.int64)
+        keys = np.fromiter(map(Message.partition, messages), np.int64, len(messages))
+        if len(self._topics) > 1:
+            topics = (self._topics[str(topic)] for topic in map(Message.topic, messages))
+            keys |= np.fromiter(topics, np.int64, len(messages)) << 32
+        return np.searchsorted(self._keys, keys)
 
 
 @dataclass
@@ -234,7 +236,7 @@ class _RangeReader:
             for event in events:
                 error = event.error()
                 if error and error.code() != KafkaError._PARTITION_EOF:
-                    self.problem = self._judged(error)
+                    self._judge(error)
                 elif ended := self.unread.at_end(event):
                     finished.append(self._reached(event, *ended))
             silent = not (messages or finished) and fetched == self.unread.fetched
@@ -253,15 +255,15 @@ class _RangeReader:
             raise self._gone(f"{place} ends at {event.offset()}, not at {end}")
         return place
 
-    def _judged(self, error: KafkaError) -> KafkaError:
-        """The error to raise if nothing comes any more. librdkafka itself solves most problems of connections."""
+    def _judge(self, error: KafkaError) -> None:
+        """Keeps the error to raise if nothing comes any more. librdkafka itself solves most problems of connections."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return self.problem  # librdkafka looks for the group's coordinator, whom nobody needs here
+            return  # librdkafka looks for the group's coordinator, whom nobody needs here
         if refuses(error):
             raise KafkaException(error)
         if error.code() in _GONE:
             raise self._gone(error.str())
-        return error
+        self.problem = error
 
     def _gone(self, what: str) -> TransientError:
         return TransientError(
