@@ -151,8 +151,8 @@ def scans(one: Subject, server: psutil.Process) -> dict[str, float]:
         for extension in ("avro", "iceberg"):
             db.execute(f"LOAD '{_extension(extension)}'")
         assert [db.execute(each).fetchall()[0][1] for each in (now, fresh)] == [rows, one.rows]
-        by_duckdb = [partial(lambda text: db.execute(text).fetchall(), each) for each in (now, fresh)]
-        return {**found, "scan by DuckDB, full": _times(time.process_time, *by_duckdb)}
+        by_duckdb = _times(time.process_time, lambda: db.execute(now).fetchall(), lambda: db.execute(fresh).fetchall())
+        return {**found, "scan by DuckDB, full": by_duckdb}
 
 
 def _own_cpu(server: psutil.Process) -> float:
@@ -161,12 +161,12 @@ def _own_cpu(server: psutil.Process) -> float:
     return times.user + times.system
 
 
-def _times(clock: Callable[[], float], *works: Callable[[], object]) -> float:
-    """How many times the second one's seconds the first one takes. Both warm up, then work in turns."""
+def _times(clock: Callable[[], float], now: Callable[[], object], fresh: Callable[[], object]) -> float:
+    """How many times the seconds of `fresh` are those of `now`. Both warm up, then work in turns."""
     turns = []
     for _ in range(_SCANS + 1):
         spent = [clock()]
-        for work in works:
+        for work in (now, fresh):
             work()
             spent.append(clock())
         turns.append(np.diff(spent))

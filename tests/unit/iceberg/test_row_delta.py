@@ -233,6 +233,19 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
     assert summary(lake)["total-data-files"] == "1"
 
 
+def data_file(path: str, rows: int, size: int) -> DataFile:
+    found = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows,
+        file_size_in_bytes=size,
+    )
+    found.spec_id = 0
+    return found
+
+
 @pytest.mark.parametrize(
     ("sizes", "rows", "folded"),
     [
@@ -246,19 +259,7 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
     ],
 )
 def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], rows: int, folded: Sequence[int]) -> None:
-    def file(size: int) -> DataFile:
-        found = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path="f",
-            file_format=FileFormat.PARQUET,
-            partition=Record(),
-            record_count=rows,
-            file_size_in_bytes=size,
-        )
-        found.spec_id = 0
-        return found
-
-    assert [len(group) for group in foldable(map(file, sizes), {}, 0, 64 << 20)] == folded
+    assert [len(group) for group in foldable([data_file("f", rows, size) for size in sizes], {}, 0, 64 << 20)] == folded
 
 
 @pytest.mark.parametrize(
@@ -282,21 +283,8 @@ def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], rows:
     ],
 )
 def test_worn_files_are_folded(files: Mapping[str, tuple[int, int, int]], folded: Sequence[Sequence[str]]) -> None:
-    def file(name: str) -> DataFile:
-        rows, size, _ = files[name]
-        found = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=name,
-            file_format=FileFormat.PARQUET,
-            partition=Record(),
-            record_count=rows,
-            file_size_in_bytes=size,
-        )
-        found.spec_id = 0
-        return found
-
     gone = {name: deleted for name, (_, _, deleted) in files.items()}
-    groups = foldable(map(file, files), gone, 0, 64 << 20)
+    groups = foldable([data_file(name, rows, size) for name, (rows, size, _) in files.items()], gone, 0, 64 << 20)
     assert [[found.file_path for found in group] for group in groups] == folded
 
 
