@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NoReturn
+from io import BytesIO
+from typing import Any, NoReturn
 
 import pyarrow as pa
+from pydantic import BaseModel
 
 from resources.carried_errors import carrying_errors
 from resources.own_code import OWN_CODE, is_other_code, other_code_in_worker
@@ -26,9 +29,29 @@ class SentTask:
         return self.task(batches)
 
     def __reduce__(self) -> tuple[object, ...]:
-        from pyspark import cloudpickle
+        return _opened, (OWN_CODE, _pickled(self.task))
 
-        return _opened, (OWN_CODE, cloudpickle.dumps(self.task))
+
+def _pickled(task: _Function) -> bytes:
+    from pyspark import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, found: Any) -> Any:
+            usual: Callable[[Any], Any] = super().reducer_override
+            return _without_computed(found) if isinstance(found, BaseModel) else usual(found)
+
+    file = BytesIO()
+    pickler: pickle.Pickler = Pickler(file)  # type: ignore[no-untyped-call]
+    pickler.dump(task)
+    return file.getvalue()
+
+
+def _without_computed(model: BaseModel) -> tuple[object, ...]:
+    """How a model is pickled without its cached properties: another thread may compute one meanwhile, as of a schema of
+    pyiceberg, and a dictionary that grows cannot be pickled."""
+    held = model.__dict__.copy()
+    fields = {name: held[name] for name in type(model).model_fields if name in held}
+    return copyreg.__newobj__, (type(model),), {**model.__getstate__(), "__dict__": fields}  # type: ignore[attr-defined]
 
 
 def _opened(code: str, pickled: bytes) -> _Function:
