@@ -1,8 +1,8 @@
 """Folds data files within a batch's commit, so that scans are fast until the next maintenance.
 
 Sixteen or more small files of a partition are read, without their deleted rows, and written as one; their delete files
-are removed. A row is written again about once each time that its file has grown sixteenfold. A worn file, an eighth of
-whose rows is deleted, is written again without them: seven rows for each deleted one. Scans read deleted rows as well
+are removed. A row is written again about once each time that its file has grown sixteenfold. A worn file, a twelfth of
+whose rows is deleted, is written again without them: eleven rows for each deleted one. Scans read deleted rows as well
 and look for each row of such a file among the positions, which may cost more than the row itself.
 """
 
@@ -40,7 +40,7 @@ _MOST_FILES = 4 * _FILES_PER_FOLD
 _MOST_BYTES = 16 * _SMALL_BYTES
 # The share of deleted rows from which a file, or the small files of a partition, are worn, and the fewest deleted rows
 # that are worth a task.
-_WORN = 1 / 8
+_WORN = 1 / 12
 _LEAST_GONE = 10_000
 # The most worn files that one batch folds, which takes a core less than a second. Larger ones wait for maintenance.
 _MOST_WORN_BYTES = 4 * _SMALL_BYTES
