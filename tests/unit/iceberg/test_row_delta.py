@@ -265,11 +265,11 @@ def test_so_many_small_files_are_folded_by_one_batch(sizes: Sequence[int], rows:
 @pytest.mark.parametrize(
     ("files", "folded"),
     [
-        ({"large": (800_000, 12 << 20, 99_999)}, []),
-        ({"large": (800_000, 12 << 20, 100_000)}, [["large"]]),
+        ({"large": (840_000, 12 << 20, 69_999)}, []),
+        ({"large": (840_000, 12 << 20, 70_000)}, [["large"]]),
         # Small files of a partition are worn together.
-        ({"a": (70_000, 9, 10_000), "b": (9_000, 9, 0)}, [["a", "b"]]),
-        ({"a": (72_000, 9, 10_000), "b": (9_000, 9, 0)}, []),
+        ({"a": (70_000, 9, 10_000), "b": (50_000, 9, 0)}, [["a", "b"]]),
+        ({"a": (72_000, 9, 10_000), "b": (50_000, 9, 0)}, []),
         ({"a": (9_999, 9, 9_998)}, []),
         # The most worn ones first, and so much that a batch does not take long.
         (
@@ -294,10 +294,10 @@ def test_a_worn_file_is_written_again_without_the_rows_that_go(lake: IcebergCata
     first = begin(lake, 0)
     add(first, [(n, "a") for n in range(count)])
     publish(first, 1)
-    before, now = [*range(0, 60_000, 2)], [*range(131_000, 132_000), *range(290_000, count)]
+    before, now = [*range(0, 40_000, 2)], [*range(131_000, 132_000), *range(290_000, count)]
     second = begin(lake, 1)
     remove(lake, second, before)
-    assert second.fold_task() is None, "a tenth"
+    assert second.fold_task() is None, "a fifteenth"
     publish(second, 2)
     third = begin(lake, 2)
     remove(lake, third, now)
