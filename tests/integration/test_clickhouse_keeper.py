@@ -7,6 +7,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,31 @@ def test_a_page_may_be_larger_than_a_parameter(store: KeeperStore, monkeypatch: 
     after = replace(before, phase=Phase.AFTER, confirms=True)
     store.write(held, after, tps)
     assert store.partitions(tps) == {tp: after.row(tp) for tp in tps}
+
+
+@pytest.mark.parametrize("count", [150, 450])
+def test_rows_are_not_set_back_by_a_write_that_arrives_late(
+    store: KeeperStore, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The client gave up on a write and sent it again; the first one reaches Keeper after later writes of this run."""
+    sent, execute = list[tuple[Any, ...]](), ClickHouseServer.execute
+
+    def noted(server: ClickHouseServer, *statement: Any) -> None:
+        sent.append(statement)
+        execute(server, *statement)
+
+    monkeypatch.setattr(ClickHouseServer, "execute", noted)
+    tps = [TopicPartition("t", n) for n in range(count)]
+    held = store.swap(None, Lease(epoch=1, owner="a"))
+    first = PartitionWrite(_batch(1, tps), Phase.BEFORE, {tp: Span(0, 9) for tp in tps})
+    confirmed = replace(first, phase=Phase.AFTER, confirms=True)
+    store.write(held, first, [])
+    store.write(held, confirmed, tps)
+    late = sent[-1]
+    second = PartitionWrite(_batch(2, tps), Phase.BEFORE, {tp: Span(10, 19) for tp in tps[::2]})
+    store.write(held, second, tps)
+    execute(store.server, *late)
+    assert store.partitions(tps) == {tp: (second if tp in second.spans else confirmed).row(tp) for tp in tps}
 
 
 def test_unreachable_server_is_transient() -> None:

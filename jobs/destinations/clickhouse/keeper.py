@@ -2,7 +2,8 @@
 
 A write whose condition matches nothing succeeds silently, and one whose response is lost may have happened: so each
 write of a lease is read back. Rows of topic-partitions are read back only if the response was lost or the write
-refused. A successful write skips only rows of a newer owner; reading the lease then shows that owner.
+refused. A successful write skips only rows of a newer owner; reading the lease then shows that owner. A write that the
+client has given up may still arrive, after the same owner's next batch: then it has no effect.
 
 With retries inside the server, a write that its client has given up could overwrite a newer one later (tried): so
 there are none, and our own retries are conditional writes.
@@ -181,6 +182,7 @@ class KeeperStore:
         parameters: dict[str, object] = {
             "names": [self._name(tp) for tp in part],
             "epoch": held.epoch,
+            "batch": rows.batch.number,
             "phase": rows.phase.value,
         }
         if not rows.confirms:
@@ -192,7 +194,6 @@ class KeeperStore:
                 "ids": [rows.batch.topic_ids.get(topic, "") for topic in topics],
                 "owner": held.owner,
                 "run_id": held.run_id,
-                "batch": rows.batch.number,
                 "commit_id": rows.batch.commit_id,
             }
         wanted = {tp: rows.row(tp) for tp in part}
