@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copyreg
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from typing import Any, NoReturn
 
@@ -49,9 +49,11 @@ def _pickled(task: _Function) -> bytes:
 def _without_computed(model: BaseModel) -> tuple[object, ...]:
     """How a model is pickled without its cached properties: another thread may compute one meanwhile, as of a schema of
     pyiceberg, and a dictionary that grows cannot be pickled."""
-    held = model.__dict__.copy()
-    fields = {name: held[name] for name in type(model).model_fields if name in held}
-    return copyreg.__newobj__, (type(model),), {**model.__getstate__(), "__dict__": fields}  # type: ignore[attr-defined]
+    usual: Any = model.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    make, arguments, state, *_ = usual
+    held = state["__dict__"].copy()  # with the private attributes of a `RootModel`
+    computed = {name for name in held if isinstance(getattr(type(model), name, None), cached_property)}
+    return make, arguments, {**state, "__dict__": {name: value for name, value in held.items() if name not in computed}}
 
 
 def _opened(code: str, pickled: bytes) -> _Function:
