@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -14,20 +14,25 @@ from jobs.schema.types import type_name
 def conformed(columns: Mapping[str, pa.Array], schema: pa.Schema, where: str = "") -> pa.Table:
     """The columns in the types and order of the schema; columns that are not given are null.
 
-    Names are compared without case, as Spark resolves them.
+    Names are compared without case, as Spark resolves them, unless the schema has the very name.
 
     Raises:
         SchemaRefused: a column cannot hold one of its values.
     """
     rows = len(next(iter(columns.values())))
-    named = {name.lower(): array for name, array in columns.items()}
+    names = _spelled(columns, schema.names)
+    given = {names[name]: array for name, array in columns.items()}
     arrays = []
     for field in schema:
-        given = named.get(field.name.lower())
-        if given is None:
-            given = pa.nulls(rows, field.type)
-        arrays.append(_fitting(given, field, where))
+        values = given[field.name] if field.name in given else pa.nulls(rows, field.type)
+        arrays.append(_fitting(values, field, where))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _spelled(names: Iterable[str], wanted: Collection[str]) -> dict[str, str]:
+    """Each name as it is spelled among the wanted ones, if it is there. Tables of others may have two spellings."""
+    known, alike = {*wanted}, {name.lower(): name for name in wanted}
+    return {name: name if name in known else alike.get(name.lower(), name) for name in names}
 
 
 def _fitting(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
@@ -53,8 +58,9 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 def _named_as(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     """The type `kind`, with the field names inside it spelled as in `wanted`."""
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
-        named = {field.name.lower(): field for field in wanted}
-        return pa.struct([_renamed(field, named.get(field.name.lower(), field)) for field in kind])
+        own, named = {field.name: field for field in kind}, {field.name: field for field in wanted}
+        names = _spelled(own, named)
+        return pa.struct([_renamed(field, named.get(names[name], field)) for name, field in own.items()])
     if pa.types.is_list(kind) and pa.types.is_list(wanted):
         return pa.list_(_renamed(kind.value_field, wanted.value_field))
     if pa.types.is_map(kind) and pa.types.is_map(wanted):

@@ -6,11 +6,12 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
 from jobs.schema.types import parse_columns
+from jobs.spark.sent_task import SentTask
 
 T = TypeVar("T")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -48,5 +49,6 @@ def kafka_records(
 
 def copied(made: T) -> T:
     """A copy of the object, as a Spark worker gets it."""
-    found: T = pickle.loads(pickle.dumps(made))
+    sent: Any = pickle.loads(pickle.dumps(SentTask(cast(Any, made))))
+    found: T = sent.task
     return found

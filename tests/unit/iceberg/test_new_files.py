@@ -21,7 +21,6 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import LongType, NestedField, UUIDType
-from pyspark import cloudpickle
 
 from jobs.iceberg.append import Append
 from jobs.iceberg.conformed import conformed
@@ -30,6 +29,7 @@ from jobs.iceberg.new_files import NewFile, NewFiles, data_file
 from jobs.iceberg.schema import iceberg_schema, partition_spec, sort_order
 from resources.errors import ConfigurationError, SchemaRefused
 from resources.iceberg import IcebergCatalog
+from tests.kit.arrow import copied
 
 NAME = "n.t"
 SCHEMA = pa.schema(
@@ -86,7 +86,7 @@ def write(table: Table, rows: pa.Table = ROWS) -> list[DataFile]:
 
 
 def described(files: NewFiles, rows: pa.Table, pieces: int) -> list[NewFile]:
-    files = cloudpickle.loads(cloudpickle.dumps(files))
+    files = copied(files)
     size = -(-len(rows) // pieces)
     with writing(files) as writer:
         for n in range(pieces):

@@ -13,15 +13,14 @@ import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import IntegerType
-from pyspark import cloudpickle
+from pyiceberg.types import IntegerType, LongType
 
 from jobs.batch import CommittedState, MergeCounts
 from jobs.destinations.iceberg.read import IcebergReader
 from jobs.destinations.iceberg.spec import IcebergTable
 from jobs.destinations.row_values import RowValues
 from jobs.iceberg.file_writer import writing
-from jobs.iceberg.folding import foldable
+from jobs.iceberg.folding import FoldTask, foldable
 from jobs.iceberg.history import state_properties
 from jobs.iceberg.key_search import SHARE, SearchTask
 from jobs.iceberg.new_files import NewFile
@@ -36,6 +35,7 @@ from jobs.maintenance.maintained_table import MaintainedTable
 from jobs.spark.spark_tasks import reports_in
 from resources.errors import CommitFailed
 from resources.iceberg import IcebergCatalog
+from tests.kit.arrow import copied
 from tests.kit.batches import committed
 
 NAME = "n.t"
@@ -72,6 +72,13 @@ def remove(lake: IcebergCatalog, delta: RowDelta, positions: Sequence[int], file
     path = sorted(entries, key=lambda path: Path(path.removeprefix("file://")).stat().st_mtime_ns)[file]
     gone = np.array(positions, np.int64)
     delta.remove([write_deletes(files, delta.base_files[path], gone)])
+
+
+def sent_fold(delta: RowDelta) -> FoldTask:
+    """The task that folds files, as a worker gets it."""
+    found = delta.fold_task()
+    assert found
+    return copied(found)
 
 
 CHANGES = pa.schema(
@@ -196,7 +203,7 @@ def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, b
     delta = begin(lake, 17)
     remove(lake, delta, [0], file=5)
     remove(lake, delta, [1], file=7)
-    fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
+    fold = sent_fold(delta)
     assert len(fold.groups) == 1
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
     delta.add(report.files)
@@ -224,13 +231,35 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
         first.add([NewFile(f"file://{path}", 1, path.stat().st_size, ("a",), ColumnStatistics(), ())])
     publish(first, 1)
     delta = begin(lake, 1)
-    fold = cloudpickle.loads(cloudpickle.dumps(delta.fold_task()))
+    fold = sent_fold(delta)
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
     delta.add(report.files)
     publish(delta, 2)
     found = lake.require(NAME).scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": n, "name": "a", "items": None if n % 2 else [{"x": n}]} for n in range(16)]
     assert summary(lake)["total-data-files"] == "1"
+
+
+def test_columns_of_others_that_differ_by_case_only_stay_apart(
+    lake: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pipeline names none of them; one that it names would be refused."""
+    monkeypatch.setattr("jobs.iceberg.folding._LEAST_GONE", 1)
+    parts = pa.struct([("x", pa.int32()), ("X", pa.string())])
+    theirs = pa.schema([*SCHEMA, ("Note", pa.string()), ("note", pa.string()), ("of", parts)])
+    table = lake.create(NAME, iceberg_schema(theirs), properties=MERGE_ON_READ)
+    rows = [{"id": n, "name": "a", "Note": "A", "note": "b", "of": {"x": n, "X": "c"}} for n in range(3)]
+    table.append(pa.Table.from_pylist(rows, theirs))
+    with table.update_schema() as update:
+        update.update_column(("of", "x"), LongType())
+    delta = begin(lake, 0)
+    remove(lake, delta, [1])
+    fold = sent_fold(delta)
+    (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
+    delta.add(report.files)
+    publish(delta, 1)
+    assert lake.require(NAME).scan().to_arrow().to_pylist() == [rows[0], rows[2]]
+    assert summary(lake)["deleted-data-files"] == "1"
 
 
 def data_file(path: str, rows: int, size: int) -> DataFile:
@@ -302,7 +331,7 @@ def test_a_worn_file_is_written_again_without_the_rows_that_go(lake: IcebergCata
     third = begin(lake, 2)
     remove(lake, third, now)
     add(third, [(count, "new")])
-    fold = cloudpickle.loads(cloudpickle.dumps(third.fold_task()))
+    fold = sent_fold(third)
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
     third.add(report.files)
     publish(third, 3)
