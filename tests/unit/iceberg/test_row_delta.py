@@ -218,15 +218,18 @@ def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, b
 
 
 def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergCatalog, tmp_path: Path) -> None:
-    """Files of Hive, as `migrate` and `add_files` take them: no field ids, and no column for what is in their path."""
+    """Files of Hive, as `migrate` and `add_files` take them: no field ids, no column for what is in their path, and
+    columns that the table does not have."""
     items = pa.list_(pa.field("element", pa.struct([("x", pa.int64())])))
+    of_file = pa.list_(pa.field("element", pa.struct([("unknown", pa.struct([("y", pa.int64())])), ("x", pa.int64())])))
     schema = iceberg_schema(SCHEMA.append(pa.field("items", items)))
     mapping = create_mapping_from_schema(schema).model_dump_json()
     properties = {**MERGE_ON_READ, "schema.name-mapping.default": mapping}
     lake.create(NAME, schema, partition_spec(schema, ["name"]), properties)
     first = begin(lake, 0)
     for n in range(16):
-        rows = pa.table({"id": [n], "items": pa.array([None if n % 2 else [{"x": n}]], items)})
+        value = None if n % 2 else [{"unknown": {"y": n}, "x": n}]
+        rows = pa.table({"unknown": [["a"]], "id": [n], "items": pa.array([value], of_file)})
         pq.write_table(rows, path := tmp_path / f"{n}.parquet")
         first.add([NewFile(f"file://{path}", 1, path.stat().st_size, ("a",), ColumnStatistics(), ())])
     publish(first, 1)
