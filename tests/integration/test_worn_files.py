@@ -13,7 +13,7 @@ from tests.kit import model
 from tests.kit.engine import catalog
 from tests.kit.interrupting import at_failpoints, die_at_each
 from tests.kit.kinds import KINDS
-from tests.kit.records import random_changes
+from tests.kit.records import Record, put, random_changes
 from tests.kit.story import Story, TableUnderTest, Target
 
 MODE = "upsert_delete"
@@ -35,8 +35,13 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.fixture
-def table(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> TableUnderTest:
-    return Story.of(topic(partitions=2), connections, spark).table(Target(KINDS["iceberg"], MODE))
+def story(connections: Connections, spark: SparkSession, topic: Callable[..., str]) -> Story:
+    return Story.of(topic(partitions=2), connections, spark)
+
+
+@pytest.fixture
+def table(story: Story) -> TableUnderTest:
+    return story.table(Target(KINDS["iceberg"], MODE))
 
 
 def delete_files(table: TableUnderTest) -> str | None:
@@ -76,3 +81,29 @@ def test_what_was_overtaken_is_merged_again_on_the_others_rows(table: TableUnder
     assert planted
     assert folded == [True, True]
     assert table.rows() == [*model.expected(table.story.records, MODE), theirs]
+
+
+def test_what_others_do_between_merges_stays(story: Story, folded: list[bool]) -> None:
+    """Spark's deletes and updates, each with delete files of its own, and columns that are only theirs."""
+    theirs = {f"write.{what}.mode": "merge-on-read" for what in ("delete", "update")}
+    layout = {"partition_by": ["bucket(2, id)"], "sort_by": ["name"], "metadata_columns": []}
+    table = story.table(Target(KINDS["iceberg"], MODE), properties=theirs, **layout)
+    path = ".".join(catalog(table.engine.connections).spark_path(table.name))
+    known, notes = list[Record](), dict[int, str]()
+    for turn in range(5):
+        changes = random_changes(turn, 40, 30, 2, bad=0)
+        story.land_each([changes])
+        table.merge()
+        if turn == 0:
+            story.engine.spark.sql(f"ALTER TABLE {path} ADD COLUMN note string AFTER id")
+        story.engine.spark.sql(f"DELETE FROM {path} WHERE id % 5 = {turn}")
+        story.engine.spark.sql(f"UPDATE {path} SET note = name, amount = -1 WHERE id % 5 = {(turn + 2) % 5}")
+        deleted = [Record(0, key, None) for key in range(turn, 30, 5)]
+        known += [*changes, *deleted]
+        updated = {key: name for key, name, _ in model.expected(known, MODE) if key % 5 == (turn + 2) % 5}
+        known += [put(key, name, amount=-1) for key, name in updated.items()]
+        touched = {record.key for record in (*changes, *deleted)}
+        notes = {**{key: note for key, note in notes.items() if key not in touched}, **updated}
+        assert table.rows() == model.expected(known, MODE)
+        assert {row["id"]: row["note"] for row in table.select("id", "note") if row["note"]} == notes
+    assert sum(folded) > 1
