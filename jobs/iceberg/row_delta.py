@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from jobs.iceberg.append import Append
 from jobs.iceberg.folding import FoldTask, Group, foldable
 from jobs.iceberg.key_search import KeySearch, can_be_searched, with_bounds
-from jobs.iceberg.new_files import writes_parquet
+from jobs.iceberg.new_files import NewFile, writes_parquet
 from jobs.iceberg.position_deletes import BaseFile, NewDeletes, by_data_file, only_data_file
 from jobs.iceberg.readable import readable
 from jobs.iceberg.schema import schema_at
@@ -127,12 +127,16 @@ class RowDelta(Append):
         groups = foldable(left, counts, self.files.spec.spec_id, self.files.target_bytes)
         if not groups:
             return None
-        self._folded.extend(file.file_path for group in groups for file in group)
         after = [
             Group(group[0].partition, [self._after(self.base_files[file.file_path], gone) for file in group])
             for group in groups
         ]
         return FoldTask(self.files, readable(self._table.metadata), after)
+
+    def fold(self, task: FoldTask, files: Iterable[NewFile]) -> None:
+        """Adds the files that this task wrote to the commit, in place of those that it has folded."""
+        self._folded.extend(file.path for group in task.groups for file in group.files)
+        self.add(files)
 
     def _after(self, file: BaseFile, gone: Mapping[str, NewDeletes]) -> BaseFile:
         deletes = gone.get(file.path)

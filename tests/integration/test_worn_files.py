@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.iceberg.folding import FoldTask
 from jobs.iceberg.row_delta import RowDelta
+from jobs.spark.spark_tasks import Batches
 from resources.connections import Connections
 from tests.kit import model
 from tests.kit.engine import catalog
@@ -62,6 +65,38 @@ def test_what_dies_while_it_rewrites_is_done_again(table: TableUnderTest, folded
     assert not table.verify().wrong
     assert table.replay(1, 4)
     assert table.rows() == model.expected(table.story.records, MODE)
+
+
+def test_changes_do_not_wait_for_files_that_cannot_be_rewritten(
+    table: TableUnderTest, folded: list[bool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a file that pyiceberg refuses, or one that is too large for the memory of Spark's workers."""
+
+    class Fails(FoldTask):
+        def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+            raise ValueError(f"a value in {batches}")
+
+    fold_task = RowDelta.fold_task
+
+    def failing(delta: RowDelta) -> FoldTask | None:
+        task = fold_task(delta)
+        return task and Fails(task.files, task.metadata, task.groups)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowDelta, "fold_task", failing)
+        for seed in range(3):
+            table.story.land_each([random_changes(seed, 40, 30, 2)])
+            table.merge()
+            assert table.rows() == model.expected(table.story.records, MODE)
+    assert any(folded)
+    assert delete_files(table) != "0"
+    (warning, *_) = (r.getMessage() for r in caplog.records if "were not rewritten" in r.getMessage())
+    assert "ValueError in a Python worker" in warning
+    assert "a value in" not in caplog.text
+    table.story.land_each([random_changes(3, 40, 30, 2)])
+    table.merge()
+    assert table.rows() == model.expected(table.story.records, MODE)
+    assert delete_files(table) == "0"
 
 
 def test_what_was_overtaken_is_merged_again_on_the_others_rows(table: TableUnderTest, folded: list[bool]) -> None:

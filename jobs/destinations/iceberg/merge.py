@@ -9,6 +9,7 @@ log was cut into batches (`docs/internals.md`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,11 @@ from jobs.iceberg.row_delta_task import RowDeltaReport
 from jobs.lineage import bound_topics
 from jobs.spark.own_views import cached, own_views
 from jobs.spark.spark_tasks import OneTask, numbered, task_reports
+from resources.errors import BatchmergeError, CommitFailed, Interrupted, Unavailable
+from resources.spark_errors import spark_errors
 from sql import render
+
+_LOG = logging.getLogger("batchmerge")
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,19 @@ class WantedChanges:
         return write_in_shares(self.spark, task)
 
     def _fold(self, delta: RowDelta) -> None:
-        if task := delta.fold_task():
-            groups = numbered(self.spark, len(task.groups))
-            delta.add(sum(task_reports(groups, task), RowDeltaReport()).files)
+        """Folds data files. If that fails, they wait for maintenance, and not the changes for them."""
+        task, where = delta.fold_task(), delta.files.where
+        if task is None:
+            return
+        try:
+            with spark_errors(where):
+                reports = task_reports(numbered(self.spark, len(task.groups)), task)
+        except (CommitFailed, Interrupted, Unavailable):
+            raise
+        except BatchmergeError as problem:
+            _LOG.warning("%s: small or worn data files were not rewritten: %s", where, problem)
+        else:
+            delta.fold(task, sum(reports, RowDeltaReport()).files)
 
     def _rows(self, target: Attempt | RowDelta) -> DataFrame:
         """The rows to apply, with the nested fields of the target's columns."""

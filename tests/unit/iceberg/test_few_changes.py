@@ -236,7 +236,7 @@ def test_many_batches_leave_what_they_say_in_few_files(
         dropped += sum(file.path is None for file in report.deletes)
         if fold := delta.fold_task():
             folds += 1
-            delta.add(report_of(copied(fold)(numbers(len(fold.groups)))).files)
+            delta.fold(fold, report_of(copied(fold)(numbers(len(fold.groups)))).files)
         after = batches.committed(turn)
         delta.publish_append(after.to_properties(), state_properties(after, "main"), rebase=False)
         found = lake.require(destination.table.table).scan().to_arrow().to_pylist()

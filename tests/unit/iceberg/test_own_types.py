@@ -143,7 +143,7 @@ def _merged_in_turns(
         delta.remove(report.deletes)
         if fold := delta.fold_task():
             folds += 1
-            delta.add(report_of(copied(fold)(numbers(len(fold.groups)))).files)
+            delta.fold(fold, report_of(copied(fold)(numbers(len(fold.groups)))).files)
         after = batches.committed(turn)
         delta.publish_append(after.to_properties(), state_properties(after, "main"), rebase=False)
         assert rows_of(lake, "n.t") == expected(model, own)

@@ -206,7 +206,7 @@ def test_small_files_become_one_without_the_rows_that_go(lake: IcebergCatalog, b
     fold = sent_fold(delta)
     assert len(fold.groups) == 1
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    delta.add(report.files)
+    delta.fold(fold, report.files)
     publish(delta, 18)
     gone = {"4", "6", "again 8"}
     kept = {f"{again}{batch}" for batch in range(1, 17) for again in ("", "again ")} - gone
@@ -236,7 +236,7 @@ def test_imported_files_are_folded_with_what_their_partition_says(lake: IcebergC
     delta = begin(lake, 1)
     fold = sent_fold(delta)
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    delta.add(report.files)
+    delta.fold(fold, report.files)
     publish(delta, 2)
     found = lake.require(NAME).scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": n, "name": "a", "items": None if n % 2 else [{"x": n}]} for n in range(16)]
@@ -259,7 +259,7 @@ def test_columns_of_others_that_differ_by_case_only_stay_apart(
     remove(lake, delta, [1])
     fold = sent_fold(delta)
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    delta.add(report.files)
+    delta.fold(fold, report.files)
     publish(delta, 1)
     assert lake.require(NAME).scan().to_arrow().to_pylist() == [rows[0], rows[2]]
     assert summary(lake)["deleted-data-files"] == "1"
@@ -336,7 +336,7 @@ def test_a_worn_file_is_written_again_without_the_rows_that_go(lake: IcebergCata
     add(third, [(count, "new")])
     fold = sent_fold(third)
     (report,) = reports_in(fold([pa.RecordBatch.from_pydict({"id": [0]})]))
-    third.add(report.files)
+    third.fold(fold, report.files)
     publish(third, 3)
     assert [n for n, _ in rows_of(lake)] == sorted({*range(count + 1)} - {*before, *now})
     rows = count + 1 - len(before) - len(now)
