@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+from dagster._core.storage.event_log import SqlEventLogStorage
 
 from orchestration.runs.dead_runs import end_dead_runs, name_of
 from orchestration.runs.run_process import where
@@ -71,18 +72,31 @@ class PoolWaits:
 
     def after_refusal(self, claims: InstanceConcurrencyContext, pool: str, claim: str) -> None:
         """Sleeps after a refused claim of the pool, and says when to claim again."""
-        now, freed = time.monotonic(), list[str]()
+        now, is_free = time.monotonic(), False
         if now - self._looked > _LOOK_EVERY:
             self._looked = now
             freed = end_dead_runs(self.instance)
             for line in freed:
                 self.report(line)
-            if not freed:
+            is_free = bool(freed) or self._gave_free(pool)
+            if not is_free:
                 self._name_holders(pool, claims._run_id, now)
         time.sleep(_PAUSE)
         # Dagster itself would claim again after up to 15 s.
-        soonest = 0.0 if freed else time.time() + _CLAIM_EVERY
+        soonest = 0.0 if is_free else time.time() + _CLAIM_EVERY
         claims._pending_timeouts[claim] = min(claims._pending_timeouts[claim], soonest)
+
+    def _gave_free(self, pool: str) -> bool:
+        """Whether the pool was free; then it is given to the claim that has waited longest.
+
+        Dagster looks whether a pool is free before it queues a claim. If it is freed in between, nobody gives it to the
+        claim, which would wait for ever.
+        """
+        storage = self.instance.event_log_storage
+        if not (isinstance(storage, SqlEventLogStorage) and storage.has_unassigned_slots(pool)):
+            return False
+        storage.assign_pending_steps([pool])
+        return True
 
     def _name_holders(self, pool: str, run_id: str, now: float) -> None:
         found = holders(self.instance, [pool], besides=run_id)

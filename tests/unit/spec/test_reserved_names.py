@@ -13,10 +13,11 @@ from tests.kit import specs
 ROOT = Path(__file__).parents[3]
 # The table's own metadata column, and the start of a table's key columns.
 KNOWN = {"__partition", "__key_"}
-# Columns beside a row that is a struct: of a transform's records, and of Iceberg's states. Names of Kafka headers.
+# Columns beside a row that is a struct: of a transform's records, and of Iceberg's states. Names of Kafka headers, and
+# of Python.
 APART = {"__filtered", "__headers", "__passes", "__problem", "__raw_", "__refused", "__unknown", "__usable", "__none",
          "__source_", "__root__", "__main__", "__metadata__", "__dropped_", "__debezium_unavailable_value",
-         "__key_schema_id", "__value_schema_id"}  # fmt: skip
+         "__key_schema_id", "__value_schema_id", "__dict__"}  # fmt: skip
 
 
 def test_every_column_that_is_added_to_rows_is_reserved() -> None:
